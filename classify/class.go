@@ -1,0 +1,111 @@
+package classify
+
+import "time"
+
+// Class says what can be done about an error. The zero value is ClassUnknown.
+type Class uint8
+
+const (
+	// ClassUnknown is the class of an error nobody said anything about. It is retried like a transient one.
+	ClassUnknown Class = iota
+	// ClassTransient passes with time: a downstream is down, a lock is held. Trying again may succeed.
+	ClassTransient
+	// ClassPermanent does not pass with time: a bug, a violated constraint, a panic. Trying again is in vain.
+	ClassPermanent
+	// ClassInvalid means that the message itself is unacceptable: malformed, or without what it must have.
+	ClassInvalid
+	// ClassDiscard means that the message may be dropped: it is acked and counted, and placed nowhere.
+	ClassDiscard
+	// ClassAborted means that the message's own context ended: a shutdown, a rebalance, a lost session. The message is
+	// given back and nothing is counted. It is decided from the message, never from the text of an error.
+	ClassAborted
+)
+
+var classNames = [...]string{"unknown", "transient", "permanent", "invalid", "discard", "aborted"}
+
+// String returns the lower-case name that stands in metadata and logs.
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return classNames[ClassUnknown]
+}
+
+// ParseClass is the inverse of String. Any other text is ClassUnknown and false.
+func ParseClass(s string) (Class, bool) {
+	for i, name := range classNames {
+		if name == s {
+			return Class(i), true
+		}
+	}
+	return ClassUnknown, false
+}
+
+// severity orders classes where joined errors disagree: the one that most needs a person wins. Discard comes last,
+// so that a failure joined to it is never dropped; knowledge of a transient cause outweighs no knowledge.
+func (c Class) severity() int {
+	return [...]int{ClassDiscard: 0, ClassUnknown: 1, ClassTransient: 2, ClassPermanent: 3, ClassInvalid: 4, ClassAborted: 5}[c]
+}
+
+// Reasons that Spillway sets. Applications set their own with Reason.
+const (
+	ReasonTransientMaxRetries = "transient_max_retries"
+	ReasonUnknownMaxRetries   = "unknown_max_retries"
+	ReasonPermanent           = "permanent_error"
+	ReasonInvalid             = "invalid_message"
+	ReasonPanic               = "panic"
+	ReasonGoexit              = "goexit"
+	ReasonUnmarshal           = "unmarshal_error"
+	ReasonExpired             = "ttl_expired"
+	ReasonMaxDeliveries       = "max_delivery_count_exceeded"
+	ReasonMaxHops             = "max_hop_count_exceeded"
+	ReasonMissingMetadata     = "missing_metadata"
+	ReasonOutput              = "output_undeliverable"
+	ReasonMaxRedrives         = "max_redrives_exceeded"
+)
+
+// Verdict is what is known of an error. A zero field means "not said".
+type Verdict struct {
+	// Class says what can be done.
+	Class Class
+	// Reason is a short code for programs, lower case with underscores.
+	Reason string
+	// Description is a sentence for people. Where it is empty the text of the error serves.
+	Description string
+	// RetryAfter is the least time to wait before the next attempt.
+	RetryAfter time.Duration
+}
+
+// ReasonOrDefault returns Reason, or the reason that stands for the class of an error set aside without one.
+func (v Verdict) ReasonOrDefault() string {
+	switch {
+	case v.Reason != "":
+		return v.Reason
+	case v.Class == ClassTransient:
+		return ReasonTransientMaxRetries
+	case v.Class == ClassPermanent:
+		return ReasonPermanent
+	case v.Class == ClassInvalid:
+		return ReasonInvalid
+	case v.Class == ClassUnknown:
+		return ReasonUnknownMaxRetries
+	}
+	return v.Class.String()
+}
+
+// fill takes from other what v does not say.
+func (v Verdict) fill(other Verdict) Verdict {
+	if v.Class == ClassUnknown {
+		v.Class = other.Class
+	}
+	if v.Reason == "" {
+		v.Reason = other.Reason
+	}
+	if v.Description == "" {
+		v.Description = other.Description
+	}
+	if v.RetryAfter <= 0 {
+		v.RetryAfter = max(other.RetryAfter, 0)
+	}
+	return v
+}

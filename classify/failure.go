@@ -1,0 +1,85 @@
+package classify
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/bounded"
+)
+
+// Failure is a failed message's story so far. It travels up the chain as an error: whoever retries adds attempts,
+// whoever sets aside reads it. A Failure found inside another error counts as a mark.
+type Failure struct {
+	// Err is the error of the latest attempt.
+	Err error
+	// Verdict is what is known of Err.
+	Verdict Verdict
+	// Attempts counts the handler invocations.
+	Attempts int
+	// First and Last are the times of the first and the latest failure.
+	First, Last time.Time
+	// History holds the latest attempts, oldest first, at most MaxHistory.
+	History []Attempt
+}
+
+// Attempt is one failed handler invocation.
+type Attempt struct {
+	At    time.Time
+	Class Class
+	// Error is the head of the error's text, at most 256 bytes.
+	Error string
+}
+
+// MaxHistory bounds how many attempts are kept, here and in a dead letter.
+const MaxHistory = 10
+
+// Error returns the text of the latest error with the class and the number of attempts, at most 4 KiB of it.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s after %d attempt(s): %s", f.Verdict.Class, f.Attempts, bounded.Error(f.Err, 4<<10))
+}
+
+// Unwrap returns the error of the latest attempt.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Add notes a failed attempt at the given time. When err carries a Failure, of a retry further in, its attempts are
+// taken over instead of being counted as one.
+func (f *Failure) Add(err error, v Verdict, at time.Time) {
+	f.Err, f.Verdict, f.Last = err, v, at
+	if f.First.IsZero() {
+		f.First = at
+	}
+	inner, ok := AsFailure(err)
+	if !ok {
+		f.Attempts++
+		f.History = BoundHistory(append(f.History, Attempt{At: at, Class: v.Class, Error: bounded.Error(err, 256)}))
+		return
+	}
+	if err == error(inner) {
+		f.Err = inner.Err
+	}
+	f.Attempts += inner.Attempts
+	if !inner.First.IsZero() && inner.First.Before(f.First) {
+		f.First = inner.First
+	}
+	f.History = BoundHistory(append(f.History, inner.History...))
+}
+
+// AsFailure finds the outermost Failure in err. An error whose own methods panic has none.
+func AsFailure(err error) (f *Failure, ok bool) {
+	defer func() {
+		if recover() != nil {
+			f, ok = nil, false
+		}
+	}()
+	ok = errors.As(err, &f)
+	return f, ok
+}
+
+// BoundHistory keeps the latest MaxHistory attempts.
+func BoundHistory(h []Attempt) []Attempt {
+	if len(h) > MaxHistory {
+		h = append(h[:0], h[len(h)-MaxHistory:]...)
+	}
+	return h
+}

@@ -1,0 +1,107 @@
+package classify
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"syscall"
+)
+
+// askKnowledge judges one error, not its causes, by what the standard library and the databases say of it.
+func askKnowledge(err error) (Verdict, bool) {
+	switch e := err.(type) {
+	case *PanicError:
+		return Verdict{Class: ClassPermanent, Reason: ReasonPanic}, true
+	case *json.SyntaxError, *json.UnmarshalTypeError:
+		return Verdict{Class: ClassInvalid, Reason: ReasonUnmarshal}, true
+	case *json.InvalidUnmarshalError, *json.UnsupportedTypeError, *json.UnsupportedValueError, *json.MarshalerError:
+		return permanent, true
+	case syscall.Errno:
+		return askErrno(e)
+	case *net.AddrError, *net.ParseError, net.InvalidAddrError, net.UnknownNetworkError:
+		return permanent, true
+	case *url.Error:
+		// An HTTP client wraps everything in it; a connection closed early shows as a bare EOF, known only from here.
+		if e.Timeout() || errors.Is(e.Err, io.EOF) || errors.Is(e.Err, io.ErrUnexpectedEOF) {
+			return transient, true
+		}
+		return Verdict{}, false
+	case *net.OpError:
+		// A wrong address or a refused permission shows inside; what is left is the network's weather.
+		if v := search(e.Err, askKnowledge, stopAtFirst); v.Class != ClassUnknown {
+			return v, true
+		}
+		return transient, true
+	case *net.DNSError:
+		return transient, true
+	}
+	for _, sentinel := range transientSentinels {
+		if err == sentinel { // one node of the tree is judged here, not its causes
+			return transient, true
+		}
+	}
+	if v, ok := askDatabase(err); ok {
+		return v, ok
+	}
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		return transient, true
+	}
+	return Verdict{}, false
+}
+
+var (
+	transient = Verdict{Class: ClassTransient}
+	permanent = Verdict{Class: ClassPermanent}
+)
+
+// transientSentinels leaves out sql.ErrNoRows on purpose: nobody can say whether the row is on its way. A cancelled
+// context is something within the handler that was cancelled; the end of the message's own is ClassAborted.
+var transientSentinels = []error{
+	context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded, net.ErrClosed,
+	sql.ErrConnDone, sql.ErrTxDone, driver.ErrBadConn,
+}
+
+var errnos = map[syscall.Errno]Class{
+	syscall.ECONNREFUSED: ClassTransient,
+	syscall.ECONNRESET:   ClassTransient,
+	syscall.ECONNABORTED: ClassTransient,
+	syscall.EPIPE:        ClassTransient,
+	syscall.ETIMEDOUT:    ClassTransient,
+	syscall.EHOSTUNREACH: ClassTransient,
+	syscall.EHOSTDOWN:    ClassTransient,
+	syscall.ENETUNREACH:  ClassTransient,
+	syscall.ENETDOWN:     ClassTransient,
+	syscall.ENETRESET:    ClassTransient,
+	syscall.ENOTCONN:     ClassTransient,
+	syscall.ENOBUFS:      ClassTransient,
+	syscall.EAGAIN:       ClassTransient,
+	syscall.EINTR:        ClassTransient,
+	syscall.EBUSY:        ClassTransient,
+	syscall.EMFILE:       ClassTransient,
+	syscall.ENFILE:       ClassTransient,
+	syscall.ENOMEM:       ClassTransient,
+	syscall.ENOSPC:       ClassTransient,
+	syscall.EIO:          ClassTransient,
+	syscall.EACCES:       ClassPermanent,
+	syscall.EPERM:        ClassPermanent,
+	syscall.EINVAL:       ClassPermanent,
+	syscall.ENAMETOOLONG: ClassPermanent,
+	syscall.ENOSYS:       ClassPermanent,
+	syscall.ENOTDIR:      ClassPermanent,
+	syscall.EISDIR:       ClassPermanent,
+	syscall.EAFNOSUPPORT: ClassPermanent,
+}
+
+func askErrno(e syscall.Errno) (Verdict, bool) {
+	class, ok := errnos[e]
+	if !ok && (e.Timeout() || e.Temporary()) {
+		class, ok = ClassTransient, true
+	}
+	return Verdict{Class: class}, ok
+}

@@ -1,0 +1,52 @@
+package classify
+
+import "time"
+
+// Option adds to a mark what its class alone does not say.
+type Option func(*Verdict)
+
+// Reason sets the application's own reason code, lower case with underscores by convention.
+func Reason(code string) Option { return func(v *Verdict) { v.Reason = code } }
+
+// Description sets a sentence for the person who reads the dead letter, instead of the error's text.
+func Description(text string) Option { return func(v *Verdict) { v.Description = text } }
+
+// RetryAfter sets the least time to wait before the next attempt, as HTTP's Retry-After does (RFC 9110, 10.2.3).
+func RetryAfter(d time.Duration) Option { return func(v *Verdict) { v.RetryAfter = d } }
+
+// Transient marks err as passing with time. A nil err stays nil, here and in every mark.
+func Transient(err error, opts ...Option) error { return mark(err, ClassTransient, opts) }
+
+// Permanent marks err as not passing with time: the message is set aside at once.
+func Permanent(err error, opts ...Option) error { return mark(err, ClassPermanent, opts) }
+
+// Invalid marks the message itself as unacceptable: it is set aside at once, among the invalid ones.
+func Invalid(err error, opts ...Option) error { return mark(err, ClassInvalid, opts) }
+
+// Discard marks the message as one that may be dropped: it is acked and counted, and kept nowhere.
+func Discard(err error, opts ...Option) error { return mark(err, ClassDiscard, opts) }
+
+// With adds a reason, a description or a retry-after and leaves the class to the marks inside err, the rules and the
+// built-in knowledge.
+func With(err error, opts ...Option) error { return mark(err, ClassUnknown, opts) }
+
+// marked is an error with a verdict. It reads like the error it holds, so that wrapping changes no message.
+type marked struct {
+	error
+	verdict Verdict
+}
+
+func (m *marked) Unwrap() error { return m.error }
+
+func mark(err error, class Class, opts []Option) error {
+	if err == nil {
+		return nil
+	}
+	m := &marked{error: err, verdict: Verdict{Class: class}}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&m.verdict)
+		}
+	}
+	return m
+}

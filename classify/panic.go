@@ -1,0 +1,33 @@
+package classify
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/watermill-spillway/spillway/internal/bounded"
+)
+
+// PanicError is a panic caught in a handler. It does not unwrap to the value: a panic is a bug, whatever was thrown,
+// so neither marks nor rules for sentinels see through it. A rule of type As[*PanicError] may still judge it.
+type PanicError struct {
+	// Value is what was passed to panic. After panic(nil) it is a *runtime.PanicNilError.
+	Value any
+	// Stack is the stack of the panicking goroutine, as runtime.Stack writes it, cut at 64 KiB.
+	Stack []byte
+}
+
+// Error returns "panic: " and the text of the value, at most 4 KiB of it.
+func (e *PanicError) Error() string {
+	const limit = 4 << 10
+	if err, ok := e.Value.(error); ok {
+		return "panic: " + bounded.Error(err, limit)
+	}
+	return "panic: " + bounded.Text(fmt.Sprint(e.Value), limit)
+}
+
+// NewPanicError returns the error for a recovered panic value. It takes the stack, so it is called in the deferred
+// function that recovered.
+func NewPanicError(value any) *PanicError {
+	stack := make([]byte, 64<<10)
+	return &PanicError{Value: value, Stack: stack[:runtime.Stack(stack, false)]}
+}

@@ -1,0 +1,30 @@
+package bounded
+
+import (
+	"strconv"
+	"time"
+)
+
+// maxCount bounds every count that is read from metadata. A larger one was not written by us.
+const maxCount = 1_000_000
+
+// Count reads a count from metadata. What cannot be one reads as 0.
+func Count(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > maxCount {
+		return 0
+	}
+	return n
+}
+
+// Time reads a time in RFC 3339 from metadata. What cannot be one, or lies before 1970, reads as the zero time.
+func Time(s string) time.Time {
+	if len(s) > len(time.RFC3339Nano) {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil || t.Year() < 1970 {
+		return time.Time{}
+	}
+	return t.UTC()
+}

@@ -1,0 +1,143 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Call is one message on its way through the chain. It is pooled: nobody may hold it, or a slice of its bytes, after
+// the handler returned, except who called Detach.
+type Call struct {
+	// Msg is the message that the handler gets.
+	Msg *message.Message
+	// Ctx is the message's context as it was on entry.
+	Ctx context.Context
+	// Attempts counts the handler invocations that a retry made for this call, the current one included.
+	Attempts int
+
+	uuid     string
+	metadata []pair
+	nilMeta  bool
+	arrived  message.Payload // the slice that arrived, whose bytes the handler may write into
+	payload  []byte          // a copy of those bytes
+	detached bool
+}
+
+type pair struct{ key, value string }
+
+const (
+	maxPooledPayload = 64 << 10
+	maxPooledPairs   = 256
+)
+
+var calls = sync.Pool{New: func() any { return new(Call) }}
+
+func begin(msg *message.Message) *Call {
+	c := calls.Get().(*Call)
+	c.Msg, c.Ctx = msg, msg.Context()
+	c.uuid = msg.UUID
+	c.nilMeta = msg.Metadata == nil
+	for k, v := range msg.Metadata {
+		c.metadata = append(c.metadata, pair{k, v})
+	}
+	c.arrived = msg.Payload
+	c.payload = append(c.payload[:0], msg.Payload...)
+	return c
+}
+
+// end gives the call back, unless somebody keeps it.
+func (c *Call) end() {
+	if c.detached {
+		return
+	}
+	c.Release()
+}
+
+// Detach keeps the call beyond the return of the chain. Who detaches it calls Release, once, or leaves it to the
+// garbage collector.
+func (c *Call) Detach() { c.detached = true }
+
+// Release gives the call to the pool.
+func (c *Call) Release() {
+	if cap(c.payload) > maxPooledPayload {
+		c.payload = nil
+	}
+	if cap(c.metadata) > maxPooledPairs {
+		c.metadata = nil
+	}
+	clear(c.metadata) // the pool must not keep the message's strings alive
+	*c = Call{metadata: c.metadata[:0], payload: c.payload[:0]}
+	calls.Put(c)
+}
+
+// Restore makes the message what it was on entry: id, metadata, payload and context. A handler's writes into the
+// payload are undone in place, because a subscriber may redeliver the same bytes.
+func (c *Call) Restore() {
+	m := c.Msg
+	m.UUID = c.uuid
+	if !c.sameMetadata() {
+		m.Metadata = c.copyMetadata()
+	}
+	m.Payload = c.arrived
+	if !bytes.Equal(c.arrived, c.payload) {
+		copy(c.arrived, c.payload)
+	}
+	m.SetContext(c.Ctx)
+}
+
+// Original returns a copy of the message as it arrived, with the context it had. It shares nothing with the call, so it
+// may be kept.
+func (c *Call) Original() *message.Message {
+	var payload message.Payload
+	if c.arrived != nil {
+		payload = bytes.Clone(c.payload)
+	}
+	original := message.NewMessageWithContext(c.Ctx, c.uuid, payload)
+	if !c.nilMeta {
+		original.Metadata = c.copyMetadata()
+	}
+	return original
+}
+
+// Arrived returns the value that metadata had on entry.
+func (c *Call) Arrived(key string) string {
+	for i := range c.metadata {
+		if c.metadata[i].key == key {
+			return c.metadata[i].value
+		}
+	}
+	return ""
+}
+
+func (c *Call) sameMetadata() bool {
+	if (c.Msg.Metadata == nil) != c.nilMeta || len(c.Msg.Metadata) != len(c.metadata) {
+		return false
+	}
+	for _, p := range c.metadata {
+		if v, ok := c.Msg.Metadata[p.key]; !ok || v != p.value {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Call) copyMetadata() message.Metadata {
+	if c.nilMeta {
+		return nil
+	}
+	metadata := make(message.Metadata, len(c.metadata))
+	maps.Insert(metadata, c.pairs)
+	return metadata
+}
+
+func (c *Call) pairs(yield func(string, string) bool) {
+	for _, p := range c.metadata {
+		if !yield(p.key, p.value) {
+			return
+		}
+	}
+}
