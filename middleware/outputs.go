@@ -1,0 +1,121 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// OutputsConfig configures Outputs. Only Queue is required.
+type OutputsConfig struct {
+	// Queue sets the source of outputs aside that nobody accepts.
+	Queue *poison.Queue
+	// Attempts is how often an output is published at the most. Default: 5. An error that is permanent or invalid ends
+	// the attempts at once.
+	Attempts int
+	// Backoff says how long to wait between attempts, while the source is held.
+	Backoff Backoff
+	// Classifier judges the publisher's errors. Default: marks and built-in knowledge.
+	Classifier *classify.Classifier
+	// Logger is told of outputs that are not protected. Default: none.
+	Logger watermill.LoggerAdapter
+	// OnOutputError is told of each refused publish. A hook that panics is logged.
+	OnOutputError func(context.Context, error)
+}
+
+// Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned,
+// where no middleware sees a refusal: the source is nacked and handled again, without end. Outputs ties each produced
+// message to its source, and its decorator around the handler's publisher tries again, and at last sets the source
+// aside with reason output_undeliverable, so that the messages behind it go on.
+type Outputs struct {
+	config OutputsConfig
+	untied sync.Once
+}
+
+// NewOutputs returns an Outputs, or an error that names the field of config that makes no sense.
+func NewOutputs(config OutputsConfig) (*Outputs, error) {
+	if config.Attempts == 0 {
+		config.Attempts = 5
+	}
+	config.Backoff.setDefaults()
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	if config.Queue == nil {
+		return nil, fmt.Errorf("middleware: OutputsConfig.Queue is nil: there is nowhere to set sources aside")
+	}
+	if config.Attempts < 1 {
+		return nil, fmt.Errorf("middleware: OutputsConfig.Attempts is %d: it must be at least 1", config.Attempts)
+	}
+	if err := config.Backoff.validate("OutputsConfig.Backoff"); err != nil {
+		return nil, err
+	}
+	return &Outputs{config: config}, nil
+}
+
+// Middleware ties the messages that h produces to their source. It is the outermost part, and needs Decorate.
+func (o *Outputs) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return chain.Enter(o.Step)(h)
+}
+
+// Step is the outputs' share of a chain, for the front door.
+func (o *Outputs) Step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, error) {
+		out, err := next(c)
+		if err != nil || len(out) == 0 {
+			return out, err
+		}
+		c.Detach() // the source's snapshot is needed until its outputs are published
+		t := &tie{source: c}
+		for i, msg := range out {
+			if msg == nil { // Recover, further in, makes an error of it
+				continue
+			}
+			if msg == c.Msg { // the source passed on: what is published is a copy, so that the source can come again
+				msg = msg.CopyWithContext()
+				out[i] = msg
+			}
+			msg.SetContext(context.WithValue(msg.Context(), tieKey{}, t))
+		}
+		return out, nil
+	}
+}
+
+// Decorate is the router's publisher decorator that goes with the middleware. It must be added before all others, so
+// that it sees the messages as the handler made them. Messages without a tie pass through.
+func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
+	return &outputPublisher{Publisher: pub, outputs: o}, nil
+}
+
+// tie binds produced messages to the call they came from.
+type tie struct {
+	source *chain.Call
+	used   atomic.Bool
+}
+
+type tieKey struct{}
+
+// take returns the call, once: a copy of an output's context may turn up anywhere.
+func (t *tie) take() *chain.Call {
+	if t == nil || t.used.Swap(true) {
+		return nil
+	}
+	return t.source
+}
+
+func tieOf(messages []*message.Message) *tie {
+	for _, msg := range messages {
+		if t, ok := msg.Context().Value(tieKey{}).(*tie); ok {
+			return t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package poison
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
+)
+
+// maxText bounds what is taken from an error before the budget cuts it further.
+const maxText = 64 << 10
+
+func textOf(err error) string { return bounded.Error(err, maxText) }
+
+// typeChain names the types of err and its first causes, outermost first. The wrappers of fmt tell nothing and are
+// left out, and so are the marks and failures of package classify.
+func typeChain(err error) (chain string) {
+	defer func() { _ = recover() }() // an Unwrap that panics ends the chain
+	var b strings.Builder
+	for depth := 0; err != nil && depth < 16; depth++ {
+		name := reflect.TypeOf(err).String()
+		if !strings.HasPrefix(name, "*fmt.wrapError") && name != "*classify.marked" && name != "*classify.Failure" {
+			if b.Len() > 0 {
+				b.WriteString(" > ")
+			}
+			b.WriteString(name)
+			chain = b.String()
+		}
+		switch x := err.(type) {
+		case interface{ Unwrap() error }:
+			err = x.Unwrap()
+		case interface{ Unwrap() []error }:
+			if causes := x.Unwrap(); len(causes) > 0 {
+				err = causes[0]
+			} else {
+				err = nil
+			}
+		default:
+			err = nil
+		}
+	}
+	return chain
+}
+
+// stackOf returns the stack of a panic, or the one that an error of github.com/pkg/errors carries.
+func stackOf(err error) (stack string) {
+	defer func() { _ = recover() }() // errors.As calls methods of the error
+	var panicked *classify.PanicError
+	if errors.As(err, &panicked) {
+		return panicFrames(string(panicked.Stack))
+	}
+	return carriedFrames(err)
+}
+
+// panicFrames drops the frames of the recovery itself: everything up to the innermost call of panic.
+func panicFrames(stack string) string {
+	const call = "\npanic("
+	frames := stack
+	for {
+		i := strings.Index(frames, call)
+		if i < 0 {
+			break
+		}
+		frames = frames[i+1:]
+	}
+	if len(frames) < len(stack) {
+		if below := nthLine(frames, 2); below != "" { // the call of panic and its place
+			return below
+		}
+	}
+	return nthLine(stack, 1) // "goroutine 1 [running]:"
+}
+
+func nthLine(s string, n int) string {
+	for ; n > 0; n-- {
+		_, rest, ok := strings.Cut(s, "\n")
+		if !ok {
+			return ""
+		}
+		s = rest
+	}
+	return s
+}
+
+// carriedFrames looks for the innermost StackTrace method that returns program counters, as the errors of
+// github.com/pkg/errors have it, and writes the frames as a panic's stack is written.
+func carriedFrames(err error) string {
+	var counters []uintptr
+	for depth := 0; err != nil && depth < 64; depth++ {
+		if method := reflect.ValueOf(err).MethodByName("StackTrace"); method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
+			if trace := method.Call(nil)[0]; trace.Kind() == reflect.Slice && trace.Type().Elem().Kind() == reflect.Uintptr {
+				counters = counters[:0]
+				for i := range min(trace.Len(), 64) {
+					counters = append(counters, uintptr(trace.Index(i).Uint()))
+				}
+			}
+		}
+		err = errors.Unwrap(err)
+	}
+	if len(counters) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	frames := runtime.CallersFrames(counters)
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		b.WriteString(frame.Function + "(...)\n\t" + frame.File + ":" + strconv.Itoa(frame.Line) + "\n")
+	}
+	return b.String()
+}
+
+// hashStack hashes the functions and lines of a stack and leaves out what differs between two runs: arguments,
+// addresses, goroutine ids.
+func hashStack(stack string) string {
+	if stack == "" {
+		return ""
+	}
+	frames := make([]byte, 0, len(stack))
+	for len(stack) > 0 {
+		line, rest, _ := strings.Cut(stack, "\n")
+		stack = rest
+		if strings.HasPrefix(line, "\t") {
+			line = before(line, strings.LastIndex(line, " +0x"))
+		} else {
+			line = before(line, strings.Index(line, " in goroutine "))
+			line = before(line, strings.LastIndexByte(line, '('))
+		}
+		frames = append(append(frames, line...), '\n')
+	}
+	sum := sha256.Sum256(frames)
+	return hex.EncodeToString(sum[:8])
+}
+
+func before(line string, i int) string {
+	if i > 0 {
+		return line[:i]
+	}
+	return line
+}

@@ -1,0 +1,147 @@
+package poison
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
+)
+
+// ErrNotLetter is returned by Decode for a message that carries no failure, neither ours nor that of Watermill's
+// PoisonQueue.
+var ErrNotLetter = errors.New("poison: not a dead letter: it has neither x-failure-class nor reason_poisoned metadata")
+
+// Decode reads a dead letter, ours or one written by Watermill's PoisonQueue. The values are those of the message and
+// nobody vouches for them: a count or time that cannot be one reads as absent, and texts are bounded. The letter shares
+// the payload's bytes with msg, and nothing else; msg itself is not changed.
+func Decode(msg *message.Message) (Letter, error) {
+	if msg == nil || !IsLetter(msg) {
+		return Letter{}, ErrNotLetter
+	}
+	return decode(msg.CopyWithContext()), nil
+}
+
+// IsLetter tells whether msg carries the failure of a dead letter.
+func IsLetter(msg *message.Message) bool {
+	_, ok := msg.Metadata[KeyFailureClass]
+	if !ok {
+		_, ok = msg.Metadata[keyWatermillReason]
+	}
+	return ok
+}
+
+// decode reads what metadata tells, in whatever message, and takes it off. It owns msg.
+func decode(msg *message.Message) Letter {
+	if !carriesOurs(msg.Metadata) { // as good as every message, before its first failure
+		return Letter{Original: msg}
+	}
+	r := reader(msg.Metadata)
+	l := Letter{
+		Original: msg,
+		Origin: Origin{
+			Topic:         r.identity(KeyOriginalTopic),
+			Partition:     r.identity(KeyOriginalPartition),
+			Offset:        r.identity(KeyOriginalOffset),
+			Timestamp:     r.time(KeyOriginalTimestamp),
+			MessageID:     r.identity(KeyOriginalMessageID),
+			Handler:       r.identity(KeyOriginalHandler),
+			ConsumerGroup: r.identity(KeyOriginalGroup),
+		},
+		Failure: Failure{
+			Reason:        r.text(KeyFailureReason),
+			Description:   r.text(KeyFailureDescription),
+			Type:          r.text(KeyFailureType),
+			Stack:         r.text(KeyFailureStack),
+			StackHash:     r.text(KeyFailureStackHash),
+			Node:          r.text(KeyFailureNode),
+			Attempts:      r.count(KeyAttempts),
+			FirstFailedAt: r.time(KeyFirstFailedAt),
+			LastFailedAt:  r.time(KeyLastFailedAt),
+			History:       decodeHistory(r.text(KeyAttemptHistory)),
+		},
+		Redrive: Redrive{
+			Count: r.count(KeyRedriveCount),
+			At:    r.time(KeyRedrivenAt),
+			By:    r.text(KeyRedrivenBy),
+			ID:    r.text(KeyRedriveID),
+		},
+	}
+	if key := r.identity(KeyOriginalKey); key != "" {
+		l.Origin.Key = []byte(key)
+	}
+	l.Failure.Class, _ = classify.ParseClass(msg.Metadata[KeyFailureClass])
+	if _, ok := msg.Metadata[KeyFailureClass]; !ok {
+		l.readWatermill(r)
+	}
+	for key := range msg.Metadata {
+		if _, ok := ours[key]; ok {
+			delete(msg.Metadata, key)
+		}
+	}
+	return l
+}
+
+func carriesOurs(metadata message.Metadata) bool {
+	for key := range metadata {
+		if _, ok := ours[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Letter) readWatermill(r reader) {
+	if _, ok := r[keyWatermillReason]; !ok {
+		return
+	}
+	l.Failure.Reason = classify.ReasonUnknownMaxRetries
+	l.Failure.Description = r.text(keyWatermillReason)
+	if l.Origin.Topic == "" {
+		l.Origin.Topic = r.identity(keyWatermillTopic)
+	}
+	if l.Origin.Handler == "" {
+		l.Origin.Handler = r.identity(keyWatermillHandler)
+	}
+}
+
+// reader gets values that anybody may have written.
+type reader message.Metadata
+
+func (r reader) identity(key string) string {
+	value, ok := r[key]
+	if !ok {
+		raw, err := base64.StdEncoding.DecodeString(r[key+Base64Suffix])
+		if err != nil {
+			return ""
+		}
+		value = string(raw)
+	}
+	if len(value) > maxIdentity {
+		return ""
+	}
+	return value
+}
+
+func (r reader) text(key string) string { return bounded.Text(r[key], DefaultMaxAdded) }
+
+func (r reader) count(key string) int { return bounded.Count(r[key]) }
+
+func (r reader) time(key string) time.Time { return bounded.Time(r[key]) }
+
+func decodeHistory(text string) []classify.Attempt {
+	var history []classify.Attempt
+	for line := range strings.Lines(text) {
+		at, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		name, cause, _ := strings.Cut(rest, " ")
+		class, known := classify.ParseClass(name)
+		if when := bounded.Time(at); known && !when.IsZero() {
+			history = classify.BoundHistory(append(history, classify.Attempt{At: when, Class: class, Error: bounded.Text(cause, 256)}))
+		}
+	}
+	return history
+}

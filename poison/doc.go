@@ -1,0 +1,41 @@
+// Package poison sets failed messages aside: it turns a message and its failure into a dead letter, and places the
+// letter where a person or a redrive finds it.
+//
+// # The queue
+//
+// Queue is a router middleware, the outermost part around a handler. What comes out of the handler as an error ends in
+// one of these ways:
+//
+//	the message's context was cancelled   given back: nothing is published, nothing counted
+//	the handler nacked it itself          given back
+//	discard                               acked and counted, kept nowhere
+//	invalid                               <topic>.invalid; if that is refused, <topic>.dlq
+//	everything else                       <topic>.dlq
+//	a dead letter's own consumer failed   <topic>.parked, never <topic>.dlq.dlq
+//
+// The source is acked only after a sink confirmed the letter. A refusal is tried again with backoff; a refusal for size
+// is tried once more, then with the letter cut to the bone; then come the fallbacks in order; then the message is given
+// back with everything that was said as the error. Publish has no context of its own, so a publisher that blocks holds
+// the message: bound it by the time-outs of its client. What a failed handler produced is not published.
+//
+// A panic is an error with reason panic, whether Recover stands further in or not. After runtime.Goexit the goroutine
+// is lost and the router can neither ack nor nack, so the queue does, after it placed the letter with reason goexit.
+//
+// # The letter
+//
+// Letter is the message as it arrived (same id, same metadata, same bytes, whatever the handler did to it in memory)
+// with metadata added: where it first came from, why it failed, how often it was tried, how often it came back. The
+// keys are the Key constants, the same over every broker, and the values are text. Origin keys are set once and the
+// first origin wins; failure keys tell of the latest failure. All that is added stays within a budget, 16 KiB by
+// default: of a long description or stack the head is kept and the cut is marked; what names something is whole or
+// absent. Free text made for people has bytes that are no UTF-8 replaced; an id, key or name keeps them in base64.
+//
+// Decode reads letters, ours and those of Watermill's PoisonQueue. Nobody vouches for what it reads: it bounds counts,
+// times and texts, and who sends a letter anywhere asks an allow-list first, as package redrive does.
+//
+// # What is not promised
+//
+// Order: a message that was set aside is out of its place. One letter per message: a message can be delivered again
+// after its letter was placed and before it was acked, and then there is a second letter with the same id. Room: a
+// letter is larger than its message by the budget, and a broker that refuses it even cut to the bone needs a fallback.
+package poison

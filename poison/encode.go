@@ -1,0 +1,147 @@
+package poison
+
+import (
+	"encoding/base64"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
+)
+
+// limits bound what a letter adds to the original message, in bytes of keys and values.
+type limits struct{ total, description, stack, history int }
+
+// DefaultMaxAdded is how many bytes of metadata a letter adds at the most, where nothing else is configured. AMQP
+// carries all headers in one frame of 128 KiB, and a record of Kafka's default size must still fit with them.
+const DefaultMaxAdded = 16 << 10
+
+// minMaxAdded leaves room for the values that make a letter one.
+const minMaxAdded = 1 << 10
+
+const (
+	maxIdentity = 4 << 10 // a longer id, key or name is left out: half of one would name something else
+	maxType     = 512
+	maxHistory  = 3 << 10
+)
+
+var (
+	defaultLimits = limits{total: DefaultMaxAdded, description: 4 << 10, stack: 8 << 10, history: maxHistory}
+	shrunkLimits  = limits{total: 2 << 10, description: 256}
+)
+
+// Encode returns the letter as a message to publish: a copy of the original with the keys of this package added, at
+// most DefaultMaxAdded bytes of them. Of texts that are too long the head is kept and the cut is marked.
+func (l Letter) Encode() *message.Message { return l.encode(defaultLimits) }
+
+func (l Letter) encode(max limits) *message.Message {
+	original := l.Original
+	if original == nil {
+		original = message.NewMessage("", nil)
+	}
+	msg := message.NewMessageWithContext(original.Context(), original.UUID, original.Payload)
+	msg.Metadata = make(message.Metadata, len(original.Metadata)+24)
+	maps.Copy(msg.Metadata, original.Metadata)
+	w := writer{to: msg.Metadata, left: max.total}
+
+	// What makes a letter one comes first, what explains it at length last, so that a tight budget cuts the latter.
+	if l.Failure.Class != classify.ClassUnknown || l.Failure.Reason != "" {
+		w.identity(KeyFailureClass, l.Failure.Class.String())
+	}
+	w.text(KeyFailureReason, l.Failure.Reason, 128)
+	w.identity(KeyOriginalTopic, l.Origin.Topic)
+	w.identity(KeyOriginalHandler, l.Origin.Handler)
+	w.count(KeyAttempts, l.Failure.Attempts)
+	w.time(KeyFirstFailedAt, l.Failure.FirstFailedAt)
+	w.time(KeyLastFailedAt, l.Failure.LastFailedAt)
+	w.count(KeyRedriveCount, l.Redrive.Count)
+	w.time(KeyRedrivenAt, l.Redrive.At)
+	w.text(KeyRedrivenBy, l.Redrive.By, 128)
+	w.text(KeyRedriveID, l.Redrive.ID, 128)
+	w.identity(KeyOriginalPartition, l.Origin.Partition)
+	w.identity(KeyOriginalOffset, l.Origin.Offset)
+	w.time(KeyOriginalTimestamp, l.Origin.Timestamp)
+	w.identity(KeyOriginalGroup, l.Origin.ConsumerGroup)
+	w.identity(KeyOriginalMessageID, l.Origin.MessageID)
+	w.identity(KeyOriginalKey, string(l.Origin.Key))
+	w.text(KeyFailureNode, l.Failure.Node, 128)
+	w.text(KeyFailureStackHash, l.Failure.StackHash, 32)
+	w.text(KeyFailureType, l.Failure.Type, maxType)
+	w.text(KeyFailureDescription, l.Failure.Description, max.description)
+	w.text(KeyFailureStack, l.Failure.Stack, max.stack)
+	w.text(KeyAttemptHistory, encodeHistory(l.Failure.History, max.history), max.history)
+	return msg
+}
+
+// addWatermill adds the keys of Watermill's PoisonQueue, for consumers that were written for them.
+func (l Letter) addWatermill(msg *message.Message, subscriber string) {
+	msg.Metadata[keyWatermillReason] = bounded.Text(l.Failure.Description, 1<<10)
+	msg.Metadata[keyWatermillTopic] = bounded.Text(l.Origin.Topic, 1<<10)
+	msg.Metadata[keyWatermillHandler] = bounded.Text(l.Origin.Handler, 1<<10)
+	msg.Metadata[keyWatermillSubscriber] = bounded.Text(subscriber, 1<<10)
+}
+
+// writer sets metadata within a budget.
+type writer struct {
+	to   message.Metadata
+	left int
+}
+
+// identity writes value whole or not at all; what is not text is base64 under its own key.
+func (w *writer) identity(key, value string) {
+	if value == "" || len(value) > maxIdentity {
+		return
+	}
+	if !utf8.ValidString(value) || strings.IndexByte(value, 0) >= 0 {
+		key, value = key+Base64Suffix, base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	w.set(key, value)
+}
+
+// text writes as much of value as fits, its cut marked.
+func (w *writer) text(key, value string, limit int) {
+	if value == "" {
+		return
+	}
+	w.set(key, bounded.Text(value, min(limit, w.left-len(key))))
+}
+
+func (w *writer) count(key string, n int) {
+	if n > 0 {
+		w.set(key, strconv.Itoa(n))
+	}
+}
+
+func (w *writer) time(key string, t time.Time) {
+	if !t.IsZero() {
+		w.set(key, t.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+func (w *writer) set(key, value string) {
+	if cost := len(key) + len(value); value != "" && cost <= w.left {
+		w.to[key] = value
+		w.left -= cost
+	}
+}
+
+// encodeHistory writes an attempt a line: its time, its class and the head of its error. The oldest go first when the
+// lines do not fit.
+func encodeHistory(history []classify.Attempt, limit int) string {
+	var lines []byte
+	for i := len(history) - 1; i >= 0; i-- {
+		a := history[i]
+		line := a.At.UTC().Format(time.RFC3339Nano) + " " + a.Class.String() + " " +
+			strings.ReplaceAll(bounded.Text(a.Error, 256), "\n", " ") + "\n"
+		if len(line)+len(lines) > limit {
+			break
+		}
+		lines = append([]byte(line), lines...)
+	}
+	return string(lines)
+}

@@ -1,0 +1,86 @@
+package poison
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// FuzzDecode gives every key of the contract a hostile value and holds what is read and written again to its bounds.
+// Feature D1, D6, promise P2.
+func FuzzDecode(f *testing.F) {
+	f.Add("id", []byte("payload"), KeyAttempts, "99999999999", KeyRedriveCount, "-1")
+	f.Add("", []byte(nil), KeyOriginalTopic, "\xff\x00", KeyOriginalKey+Base64Suffix, "====")
+	f.Add("a\x00b", []byte{0xff}, KeyAttemptHistory, "2026-01-01T00:00:00Z transient x\n", KeyLastFailedAt, "9999-99-99")
+	f.Add("id", []byte("{}"), "reason_poisoned", "boom", "topic_poisoned", "orders")
+	f.Add("id", []byte("{}"), "mine", "\xfe", KeyFailureClass, "permanent")
+	f.Fuzz(func(t *testing.T, id string, payload []byte, key1, value1, key2, value2 string) {
+		msg := message.NewMessage(id, payload)
+		msg.Metadata[KeyFailureClass] = "transient"
+		msg.Metadata[key1], msg.Metadata[key2] = value1, value2
+		l, err := Decode(msg)
+		if err != nil {
+			t.Fatalf("a letter by its class does not decode: %v", err)
+		}
+		if l.Failure.Attempts < 0 || l.Redrive.Count < 0 || l.Failure.Attempts > 1_000_000 || l.Redrive.Count > 1_000_000 {
+			t.Fatalf("unbounded counts: %+v", l)
+		}
+		again := l.Encode()
+		if again.UUID != id || !bytes.Equal(again.Payload, payload) {
+			t.Fatal("id or payload changed")
+		}
+		added := 0
+		for key, value := range again.Metadata {
+			if _, our := ours[key]; our {
+				added += len(key) + len(value)
+			} else if msg.Metadata[key] != value {
+				t.Fatalf("the producer's %q changed from %q to %q", key, msg.Metadata[key], value)
+			}
+		}
+		if added > DefaultMaxAdded {
+			t.Fatalf("%d bytes added", added)
+		}
+		for key := range msg.Metadata {
+			if _, our := ours[key]; !our && again.Metadata[key] != msg.Metadata[key] {
+				t.Fatalf("the producer's %q is lost", key)
+			}
+		}
+		if !IsLetter(again) {
+			return // a class of unknown without a reason says nothing
+		}
+		second, err := Decode(again)
+		if err != nil {
+			t.Fatalf("what was encoded does not decode: %v", err)
+		}
+		if second.Origin.Topic != l.Origin.Topic || second.Redrive.Count != l.Redrive.Count || second.Failure.Attempts != l.Failure.Attempts {
+			t.Fatalf("not stable:\n%+v\n%+v", l, second)
+		}
+	})
+}
+
+// FuzzRedrivenIsOriginal holds a redrive to P2: the payload, the id and the producer's metadata come back as they were.
+func FuzzRedrivenIsOriginal(f *testing.F) {
+	f.Add("id", []byte("payload"), "k", "v", "boom")
+	f.Add("", []byte(nil), "", "", "\xff")
+	f.Add("id", []byte{0}, KeyRedriveID, "x", "y")
+	f.Fuzz(func(t *testing.T, id string, payload []byte, key, value, description string) {
+		original := message.NewMessage(id, payload)
+		_, our := ours[key]
+		if !our {
+			original.Metadata[key] = value
+		}
+		letter := Letter{Original: original, Origin: Origin{Topic: "orders"}, Failure: Failure{Reason: "r", Description: description}}
+		l, err := Decode(letter.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := l.Redriven("", "", longAgo)
+		if back.UUID != id || !bytes.Equal(back.Payload, payload) || (!our && back.Metadata[key] != value) {
+			t.Fatalf("came back as %q %q %v", back.UUID, back.Payload, back.Metadata)
+		}
+		if IsLetter(back) || back.Metadata[KeyRedriveCount] != "1" {
+			t.Fatalf("metadata of the redriven message: %v", back.Metadata)
+		}
+	})
+}

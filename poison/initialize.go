@@ -1,0 +1,83 @@
+package poison
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Initializer is a publisher that can make sure, before the first message, that its topics exist: it creates them,
+// where the broker allows, with room for a letter and without expiry, or says which is missing.
+type Initializer interface {
+	InitializeTopics(topics ...string) error
+}
+
+// Initialize makes sure that the dead letters of sources have a place, with every sink that is an Initializer. An error
+// names the topic. Sinks that are none are taken on trust.
+func (q *Queue) Initialize(sources ...Source) error {
+	for _, source := range sources {
+		var topics []string
+		for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid} {
+			source.Class = class
+			if topic := q.config.Naming.topic(source, q.config.Logger); !slices.Contains(topics, topic) {
+				topics = append(topics, topic)
+			}
+		}
+		if err := initialize(q.config.Publisher, topics...); err != nil {
+			return err
+		}
+		for _, sink := range q.config.Fallbacks {
+			named := topics
+			if sink.Topic != "" {
+				named = []string{sink.Topic}
+			}
+			if err := initialize(sink.Publisher, named...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func initialize(pub message.Publisher, topics ...string) error {
+	initializer, ok := pub.(Initializer)
+	if !ok {
+		return nil
+	}
+	if err := initializer.InitializeTopics(topics...); err != nil {
+		return fmt.Errorf("poison: dead-letter destination missing: %w", err)
+	}
+	return nil
+}
+
+// InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as it
+// starts, so that a missing destination is an error of Router.Run. The handler's name is not known there: a Naming that
+// uses it wants Initialize called by hand.
+func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
+	return &initializing{Subscriber: sub, queue: q}, nil
+}
+
+type initializing struct {
+	message.Subscriber
+	queue *Queue
+}
+
+func (s *initializing) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if naming := s.queue.config.Naming; !naming.covers(topic) && !naming.usesHandler() {
+		if err := s.queue.Initialize(Source{Topic: topic}); err != nil {
+			return nil, err
+		}
+	}
+	return s.Subscriber.Subscribe(ctx, topic)
+}
+
+// usesHandler tells whether two handlers of one topic get different names.
+func (n Naming) usesHandler() bool {
+	one, err1 := n.call(Source{Topic: "t", Handler: "a"})
+	two, err2 := n.call(Source{Topic: "t", Handler: "b"})
+	return err1 != nil || err2 != nil || one != two
+}

@@ -1,0 +1,93 @@
+package poison
+
+import (
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Letter is a dead letter: the message as it arrived and the whole story of its failure.
+type Letter struct {
+	// Original is the message as it arrived: its id, the producer's metadata, its payload byte for byte.
+	// None of this package's metadata keys is left on it.
+	Original *message.Message
+	// Topic is the dead-letter topic the letter was placed in, empty before that and after Decode.
+	Topic string
+
+	Origin  Origin
+	Failure Failure
+	Redrive Redrive
+}
+
+// Origin says where a message first came from. What a broker does not have is empty.
+type Origin struct {
+	Topic         string
+	Partition     string
+	Offset        string
+	Timestamp     time.Time
+	Key           []byte
+	MessageID     string
+	Handler       string
+	ConsumerGroup string
+}
+
+// Failure says why a message was set aside.
+type Failure struct {
+	Class       classify.Class
+	Reason      string
+	Description string
+	// Type is the chain of error types, outermost first, joined by " > ".
+	Type string
+	// Stack is the stack of a panic, or the one an error of github.com/pkg/errors carries, innermost frame first.
+	Stack string
+	// StackHash is the same for every failure with the same frames, whatever the addresses and arguments.
+	StackHash string
+	// Node is the host that gave up on the message.
+	Node string
+	// Attempts counts handler invocations since the message was published or redriven.
+	Attempts      int
+	FirstFailedAt time.Time
+	LastFailedAt  time.Time
+	// History holds the latest failed attempts, oldest first, across redrives; at most classify.MaxHistory.
+	History []classify.Attempt
+}
+
+// Redrive says how a letter came back before. The zero value is a message that was never redriven.
+type Redrive struct {
+	Count int
+	At    time.Time
+	By    string
+	ID    string
+}
+
+// fail writes the story of f into the letter, over whatever an earlier failure left there.
+func (l *Letter) fail(f *classify.Failure, node string) {
+	stack := stackOf(f.Err)
+	description := f.Verdict.Description
+	if description == "" {
+		description = textOf(f.Err)
+	}
+	l.Failure = Failure{
+		Class:         f.Verdict.Class,
+		Reason:        f.Verdict.ReasonOrDefault(),
+		Description:   description,
+		Type:          typeChain(f.Err),
+		Stack:         stack,
+		StackHash:     hashStack(stack),
+		Node:          node,
+		Attempts:      f.Attempts,
+		FirstFailedAt: f.First,
+		LastFailedAt:  f.Last,
+		History:       classify.BoundHistory(append(l.Failure.History, f.History...)),
+	}
+}
+
+// Redriven returns the message that brings the letter back: the original with its origin, its history and one more
+// redrive on record, and nothing of the failure. Who redrives gives a name, the campaign's id and the time.
+func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
+	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id}
+	l.Failure = Failure{History: l.Failure.History}
+	return l.encode(defaultLimits)
+}

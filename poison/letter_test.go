@@ -1,0 +1,217 @@
+package poison
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	pkgerrors "github.com/pkg/errors"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+var longAgo = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
+
+func sampleLetter() Letter {
+	original := message.NewMessage("id-1", []byte(`{"n":1}`))
+	original.Metadata = message.Metadata{"tenant": "acme", "x-original-thing": "the producer's own"}
+	return Letter{
+		Original: original,
+		Origin: Origin{
+			Topic: "orders", Partition: "3", Offset: "77", Timestamp: longAgo, Key: []byte{0xff, 0x00, 'k'}, MessageID: "id-1",
+			Handler: "billing", ConsumerGroup: "billing-group",
+		},
+		Failure: Failure{
+			Class: classify.ClassPermanent, Reason: "card_expired", Description: "the card has expired", Type: "*app.Error",
+			Stack: "main.handle(...)\n\tmain.go:1\n", StackHash: "00ff", Node: "host-1", Attempts: 5,
+			FirstFailedAt: longAgo.Add(time.Second), LastFailedAt: longAgo.Add(time.Minute),
+			History: []classify.Attempt{{At: longAgo, Class: classify.ClassTransient, Error: "connection refused"}},
+		},
+		Redrive: Redrive{Count: 2, At: longAgo, By: "ada", ID: "campaign-1"},
+	}
+}
+
+// Feature D1: everything a letter tells survives the way through text metadata, and the original comes out untouched.
+func TestLetterRoundTrip(t *testing.T) {
+	l := sampleLetter()
+	encoded := l.Encode()
+	got, err := Decode(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Original.Equals(l.Original) {
+		t.Errorf("original: got %v %v, want %v %v", got.Original.UUID, got.Original.Metadata, l.Original.UUID, l.Original.Metadata)
+	}
+	got.Original, l.Original = nil, nil
+	if want, have := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", got); want != have {
+		t.Errorf("decoded\n%s\nwant\n%s", have, want)
+	}
+	if encoded.Metadata["x-original-key"] != "" || encoded.Metadata["x-original-key-b64"] != "/wBr" {
+		t.Errorf("a binary key must be base64 under its own key: %v", encoded.Metadata)
+	}
+}
+
+// Feature V4, promise P2: a redriven message is the original with origin, history and one more redrive on record.
+func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
+	l := sampleLetter()
+	msg := l.Redriven("grace", "campaign-2", longAgo)
+	if msg.UUID != "id-1" || string(msg.Payload) != `{"n":1}` || msg.Metadata["tenant"] != "acme" {
+		t.Errorf("not the original: %v %s %v", msg.UUID, msg.Payload, msg.Metadata)
+	}
+	for key := range msg.Metadata {
+		if strings.HasPrefix(key, "x-failure") || key == KeyAttempts || key == KeyFirstFailedAt || key == KeyLastFailedAt {
+			t.Errorf("%s is left of the failure", key)
+		}
+	}
+	for key, want := range map[string]string{
+		KeyRedriveCount: "3", KeyRedrivenBy: "grace", KeyRedriveID: "campaign-2", KeyOriginalTopic: "orders",
+		KeyOriginalHandler: "billing", KeyOriginalOffset: "77",
+	} {
+		if msg.Metadata[key] != want {
+			t.Errorf("%s is %q, want %q", key, msg.Metadata[key], want)
+		}
+	}
+	if msg.Metadata[KeyAttemptHistory] == "" {
+		t.Error("the history is gone")
+	}
+	if IsLetter(msg) {
+		t.Error("a redriven message is not a dead letter any more")
+	}
+}
+
+// Feature D6: whatever a failure says, what is added stays within the budget, is UTF-8, and marks its cuts.
+func TestEncodeKeepsBudget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		anyText := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+			rapid.Map(rapid.IntRange(0, 40_000), func(n int) string { return strings.Repeat("é", n) }))
+		original := message.NewMessage(anyText.Draw(t, "id"), nil)
+		original.Metadata["mine"] = anyText.Draw(t, "mine")
+		l := Letter{
+			Original: original,
+			Origin:   Origin{Topic: anyText.Draw(t, "topic"), Handler: anyText.Draw(t, "handler"), Key: []byte(anyText.Draw(t, "key")), MessageID: original.UUID},
+			Failure: Failure{
+				Class: classify.ClassInvalid, Reason: anyText.Draw(t, "reason"), Description: anyText.Draw(t, "description"),
+				Stack: anyText.Draw(t, "stack"), Type: anyText.Draw(t, "type"), Node: anyText.Draw(t, "node"),
+				History: []classify.Attempt{{At: longAgo, Error: anyText.Draw(t, "error")}},
+			},
+		}
+		max := limits{total: rapid.IntRange(minMaxAdded, 20_000).Draw(t, "budget"), description: 4 << 10, stack: 8 << 10, history: maxHistory}
+		msg := l.encode(max)
+		added := 0
+		for key, value := range msg.Metadata {
+			if key == "mine" {
+				continue
+			}
+			added += len(key) + len(value)
+			if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+				t.Fatalf("%s is not text: %q", key, value)
+			}
+		}
+		if added > max.total {
+			t.Fatalf("%d bytes added, %d allowed", added, max.total)
+		}
+		if msg.Metadata["mine"] != original.Metadata["mine"] || msg.UUID != original.UUID {
+			t.Fatal("the producer's own was changed")
+		}
+		got, err := Decode(msg)
+		if err != nil || got.Failure.Class != classify.ClassInvalid {
+			t.Fatalf("decoded class %s, error %v", got.Failure.Class, err)
+		}
+		if len(l.Origin.Topic) <= 200 && got.Origin.Topic != l.Origin.Topic {
+			t.Fatalf("topic %q became %q", l.Origin.Topic, got.Origin.Topic)
+		}
+	})
+}
+
+// Feature D7: letters of Watermill's PoisonQueue are read, and their keys do not stay on the original.
+func TestDecodeWatermillLetter(t *testing.T) {
+	msg := message.NewMessage("id", []byte("x"))
+	msg.Metadata = message.Metadata{
+		"reason_poisoned": "boom", "topic_poisoned": "orders", "handler_poisoned": "billing", "subscriber_poisoned": "kafka.Subscriber", "a": "b",
+	}
+	l, err := Decode(msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || l.Failure.Description != "boom" {
+		t.Errorf("decoded %+v", l)
+	}
+	if len(l.Original.Metadata) != 1 || l.Original.Metadata["a"] != "b" {
+		t.Errorf("metadata of the original: %v", l.Original.Metadata)
+	}
+	if len(msg.Metadata) != 5 {
+		t.Error("Decode changed the message it was given")
+	}
+	if !IsLetter(l.Encode()) {
+		t.Error("encoded again it is no letter")
+	}
+}
+
+// Feature D1, bad input: garbage under our keys reads as absent.
+func TestDecodeHostileValues(t *testing.T) {
+	msg := message.NewMessage("id", nil)
+	msg.Metadata = message.Metadata{
+		KeyFailureClass: "murderous", KeyAttempts: "99999999999", KeyRedriveCount: "-1", KeyLastFailedAt: "yesterday",
+		KeyFirstFailedAt: "0001-01-01T00:00:00Z", KeyOriginalKey + Base64Suffix: "!!!", KeyOriginalTopic: strings.Repeat("t", 1<<20),
+		KeyFailureDescription: strings.Repeat("d", 1<<20), KeyAttemptHistory: "no history\n\x00\n" + strings.Repeat("2026-01-01T00:00:00Z transient x\n", 1000),
+	}
+	l, err := Decode(msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Failure.Class != classify.ClassUnknown || l.Failure.Attempts != 0 || l.Redrive.Count != 0 || !l.Failure.LastFailedAt.IsZero() ||
+		!l.Failure.FirstFailedAt.IsZero() || l.Origin.Key != nil || l.Origin.Topic != "" {
+		t.Errorf("believed garbage: %+v", l)
+	}
+	if len(l.Failure.Description) > DefaultMaxAdded || len(l.Failure.History) > classify.MaxHistory {
+		t.Errorf("unbounded: description %d bytes, history %d", len(l.Failure.Description), len(l.Failure.History))
+	}
+	if _, err := Decode(message.NewMessage("id", nil)); !errors.Is(err, ErrNotLetter) {
+		t.Errorf("a plain message gave %v", err)
+	}
+	if _, err := Decode(nil); !errors.Is(err, ErrNotLetter) {
+		t.Errorf("nil gave %v", err)
+	}
+}
+
+type tracedError struct{ error }
+
+// Feature D1: type chain, stack and its hash. The hash is the same for the same place, whatever the arguments.
+func TestCause(t *testing.T) {
+	hashes := map[string]string{}
+	for _, value := range []any{"one", errors.New("two"), 3} {
+		err := panicking(value)
+		stack := stackOf(fmt.Errorf("handling: %w", err))
+		if !strings.HasPrefix(stack, "github.com/watermill-spillway/spillway/poison.panicking") {
+			t.Fatalf("the stack does not start where it panicked:\n%s", stack)
+		}
+		hashes[hashStack(stack)] = stack
+	}
+	if len(hashes) != 1 {
+		t.Errorf("%d hashes for one place: %v", len(hashes), hashes)
+	}
+	carried := stackOf(tracedError{pkgerrors.New("traced")})
+	if carried != "" {
+		t.Errorf("tracedError hides its cause, so there is no stack: %s", carried)
+	}
+	carried = stackOf(fmt.Errorf("with: %w", pkgerrors.New("traced")))
+	if !strings.Contains(carried, "poison.TestCause(...)\n\t") {
+		t.Errorf("the stack of pkg/errors is missing: %q", carried)
+	}
+	if got := typeChain(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")}))); got != "poison.tracedError" {
+		t.Errorf("type chain %q", got)
+	}
+	if got := typeChain(errors.Join(errors.New("a"), errors.New("b"))); got != "*errors.joinError > *errors.errorString" {
+		t.Errorf("type chain %q", got)
+	}
+}
+
+func panicking(value any) (err error) {
+	defer func() { err = classify.NewPanicError(recover()) }()
+	panic(value)
+}

@@ -1,0 +1,42 @@
+package poison
+
+import (
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// withheld stands for what a mask panicked over: it may be the very secret.
+const withheld = "[withheld: the mask panicked]"
+
+func (q *Queue) maskTexts(f *Failure) {
+	mask := q.config.MaskText
+	if mask == nil {
+		return
+	}
+	f.Description = q.masked("MaskText", f.Description, mask)
+	f.Stack = q.masked("MaskText", f.Stack, mask)
+	for i := range f.History {
+		f.History[i].Error = q.masked("MaskText", f.History[i].Error, mask)
+	}
+}
+
+func (q *Queue) maskMetadata(metadata message.Metadata) {
+	if q.config.MaskMetadata == nil {
+		return
+	}
+	for key, value := range metadata {
+		metadata[key] = q.masked("MaskMetadata", value, func(value string) string { return q.config.MaskMetadata(key, value) })
+	}
+}
+
+func (q *Queue) masked(field, value string, mask func(string) string) string {
+	if value == "" {
+		return ""
+	}
+	result := withheld
+	if err := contain.Call("poison."+field, func() error { result = mask(value); return nil }); err != nil {
+		q.config.Logger.Error("QueueConfig."+field+" panicked; the value is withheld", nil, nil)
+	}
+	return result
+}

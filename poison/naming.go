@@ -1,0 +1,102 @@
+package poison
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// Source is what the name of a dead-letter topic is made of.
+type Source struct {
+	// Topic is the topic the handler is subscribed to.
+	Topic string
+	// Handler is the name of the handler in the router.
+	Handler string
+	// Class is the class of the failure; ClassInvalid has a topic of its own by default.
+	Class classify.Class
+}
+
+// Naming names the dead-letter topic of a source. It is called for every letter and must give the same name for the
+// same source. A name that is empty or the source's own topic (a loop), and a panic, fall back to DefaultNaming.
+type Naming func(Source) string
+
+// DefaultNaming is <topic>.invalid for messages that are unacceptable themselves, and <topic>.dlq for all others.
+func DefaultNaming(s Source) string {
+	if s.Class == classify.ClassInvalid {
+		return s.Topic + ".invalid"
+	}
+	return s.Topic + ".dlq"
+}
+
+// SuffixNaming puts every class into <topic><suffix>.
+func SuffixNaming(suffix string) Naming {
+	return func(s Source) string { return s.Topic + suffix }
+}
+
+// PulsarNaming is <topic>-<subscription>-DLQ, as Apache Pulsar's clients name it.
+func PulsarNaming(subscription string) Naming {
+	return func(s Source) string { return s.Topic + "-" + subscription + "-DLQ" }
+}
+
+// PerHandlerNaming is <topic>.<handler>.dlq, and .invalid, so that two handlers of one topic keep their letters apart.
+func PerHandlerNaming(s Source) string {
+	s.Topic += "." + s.Handler
+	return DefaultNaming(s)
+}
+
+// parkedSuffix ends the topic for letters whose own consumer failed, or that a redrive did not take.
+const parkedSuffix = ".parked"
+
+// ParkedTopic is where a message of a dead-letter topic goes when it is not taken or its consumer fails.
+func ParkedTopic(topic string) string { return topic + parkedSuffix }
+
+// probe finds out at construction what would go wrong with every message.
+func (n Naming) probe() error {
+	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid} {
+		source := Source{Topic: "orders", Handler: "billing", Class: class}
+		name, err := n.call(source)
+		if err != nil {
+			return fmt.Errorf("poison: QueueConfig.Naming: %w", err)
+		}
+		if name == "" || name == source.Topic {
+			return fmt.Errorf("poison: QueueConfig.Naming names %q for the source topic %q: it must be another topic", name, source.Topic)
+		}
+	}
+	return nil
+}
+
+func (n Naming) call(s Source) (name string, err error) {
+	err = contain.Call("naming function", func() error { name = n(s); return nil })
+	return name, err
+}
+
+// topic is the name for s that can be used, whatever the naming function does.
+func (n Naming) topic(s Source, logger watermill.LoggerAdapter) string {
+	name, err := n.call(s)
+	if err == nil && name != "" && name != s.Topic {
+		return name
+	}
+	fallback := DefaultNaming(s)
+	logger.Error("QueueConfig.Naming gave no usable dead-letter topic; the default name is used", err,
+		watermill.LogFields{"topic": s.Topic, "handler": s.Handler, "named": name, "used": fallback})
+	return fallback
+}
+
+// covers tells whether topic is, as far as its ending tells, a dead-letter topic itself.
+func (n Naming) covers(topic string) bool {
+	if strings.HasSuffix(topic, parkedSuffix) {
+		return true
+	}
+	const probe = "t"
+	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid} {
+		name, err := n.call(Source{Topic: probe, Class: class})
+		if suffix, ok := strings.CutPrefix(name, probe); err == nil && ok && suffix != "" && strings.HasSuffix(topic, suffix) {
+			return true
+		}
+	}
+	return false
+}

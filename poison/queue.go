@@ -1,0 +1,157 @@
+package poison
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// QueueConfig configures a Queue. Only Publisher is required.
+type QueueConfig struct {
+	// Publisher takes the dead letters. It must be the queue's own, not a handler's: the router closes a handler's
+	// publisher when that handler stops. It must confirm what it takes, because the source is acked after it.
+	Publisher message.Publisher
+	// Naming names the dead-letter topics. Default: DefaultNaming.
+	Naming Naming
+	// Fallbacks are tried in order when Publisher does not take a letter.
+	Fallbacks []Sink
+	// PublishAttempts is how often each sink is tried. Default: 3.
+	PublishAttempts int
+	// PublishBackoff is the wait after a sink's first refusal; it doubles. Default: 50 ms.
+	PublishBackoff time.Duration
+	// TooLarge tells a refusal for size from others. Default: IsTooLarge.
+	TooLarge func(error) bool
+	// MaxAdded is how many bytes of metadata a letter adds to its message, at least 1 KiB. Default: DefaultMaxAdded.
+	MaxAdded int
+	// Classifier judges errors that no retry further in has judged. Default: marks and built-in knowledge.
+	Classifier *classify.Classifier
+	// Origin tells what the broker knows of where a message comes from. An adapter provides it. Topic, handler, id and
+	// consumer group that it leaves empty are filled in from the router.
+	Origin func(*message.Message) Origin
+	// MaskText changes the texts that errors and panics bring along (description, history, stack) before anybody sees
+	// the letter. Where it panics the text is withheld.
+	MaskText func(text string) string
+	// MaskMetadata changes the producer's metadata in the letter, value by value. A redrive brings back what it left.
+	// Where it panics the value is withheld.
+	MaskMetadata func(key, value string) string
+	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue.
+	WatermillKeys bool
+	// Node names this process in letters. Default: the host's name.
+	Node string
+	// Logger is told of every letter, never of a payload. Default: none.
+	Logger watermill.LoggerAdapter
+	// Hooks are called on what happens.
+	Hooks Hooks
+}
+
+// Hooks are called after the event, in the goroutine of the message, and must be quick. Letters that they are given may
+// be kept. A hook that panics is logged and changes nothing.
+type Hooks struct {
+	// OnDeadLetter is told of a letter whose placement was confirmed; Letter.Topic says where.
+	OnDeadLetter func(context.Context, Letter)
+	// OnDiscard is told of a message that was dropped because its error said so.
+	OnDiscard func(context.Context, Letter)
+	// OnPublishError is told of each refusal by a sink.
+	OnPublishError func(context.Context, Letter, error)
+	// OnUnplaced is told of a letter that no sink took: the message is nacked and comes again.
+	OnUnplaced func(context.Context, Letter, error)
+}
+
+// Sink is a place for dead letters.
+type Sink struct {
+	Publisher message.Publisher
+	// Topic is published to. Default: the topic that the letter was meant for.
+	Topic string
+}
+
+func (c *QueueConfig) setDefaults() {
+	if c.Naming == nil {
+		c.Naming = DefaultNaming
+	}
+	if c.PublishAttempts == 0 {
+		c.PublishAttempts = 3
+	}
+	if c.PublishBackoff == 0 {
+		c.PublishBackoff = 50 * time.Millisecond
+	}
+	if c.TooLarge == nil {
+		c.TooLarge = IsTooLarge
+	}
+	if c.MaxAdded == 0 {
+		c.MaxAdded = DefaultMaxAdded
+	}
+	if c.Node == "" {
+		c.Node, _ = os.Hostname()
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *QueueConfig) validate() error {
+	if contain.IsNil(c.Publisher) {
+		return fmt.Errorf("poison: QueueConfig.Publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
+	}
+	for i, sink := range c.Fallbacks {
+		if contain.IsNil(sink.Publisher) {
+			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil", i)
+		}
+	}
+	if c.PublishAttempts < 0 || c.PublishBackoff < 0 {
+		return fmt.Errorf("poison: QueueConfig.PublishAttempts (%d) and PublishBackoff (%s) must not be negative", c.PublishAttempts, c.PublishBackoff)
+	}
+	if c.MaxAdded < minMaxAdded {
+		return fmt.Errorf("poison: QueueConfig.MaxAdded is %d bytes: at least %d are needed to say why and from where", c.MaxAdded, minMaxAdded)
+	}
+	return c.Naming.probe()
+}
+
+// Queue sets failed messages aside. It is the outermost part around a handler. It is safe for concurrent use and keeps
+// nothing between messages.
+type Queue struct {
+	config QueueConfig
+	limits limits
+}
+
+// NewQueue returns a Queue, or an error that names the field of config with which messages could be lost.
+func NewQueue(config QueueConfig) (*Queue, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	limits := defaultLimits
+	limits.total = config.MaxAdded
+	return &Queue{config: config, limits: limits}, nil
+}
+
+// Middleware sets aside what fails in h: the router sees success once the letter's placement was confirmed, and an
+// error, which it nacks, when no sink took it or the message went away. Outputs of a failed handler are not published.
+func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return chain.Enter(q.Step)(h)
+}
+
+// Step is the queue's share of a chain, for the front door.
+func (q *Queue) Step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) (out []*message.Message, err error) {
+		returned := false
+		defer func() {
+			if !returned {
+				out, err = nil, q.interrupted(c, recover())
+			}
+		}()
+		out, err = next(c)
+		returned = true
+		if err != nil {
+			return nil, q.settle(c, err)
+		}
+		return out, nil
+	}
+}

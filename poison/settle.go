@@ -1,0 +1,163 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// interrupted settles a handler that did not return: a panic that nobody recovered further in, or runtime.Goexit, where
+// the goroutine is lost and so the router cannot ack or nack.
+func (q *Queue) interrupted(c *chain.Call, panicked any) error {
+	if panicked != nil {
+		return q.settle(c, classify.NewPanicError(panicked))
+	}
+	err := q.settle(c, classify.Permanent(errGoexit, classify.Reason(classify.ReasonGoexit)))
+	if err == nil {
+		c.Msg.Ack()
+	} else {
+		c.Msg.Nack()
+	}
+	return err
+}
+
+var errGoexit = errors.New("the handler called runtime.Goexit")
+
+// settle decides what becomes of a message whose handler failed with err.
+func (q *Queue) settle(c *chain.Call, err error) error {
+	c.Restore()
+	if c.Nacked() { // on its way back already: placing it too would make two of it
+		return err
+	}
+	if c.Aborted() {
+		return c.Abort(err)
+	}
+	original := c.Original()
+	original.SetContext(c.WaitContext())
+	return q.place(original, q.failure(err))
+}
+
+// Place sets msg aside as the middleware would, for code that gives up on a message outside of a handler. The topic and
+// handler are those of the message's context; the waits between tries end with it. A nil error means that a sink
+// confirmed the letter, or that err said to discard it.
+func (q *Queue) Place(msg *message.Message, err error) error {
+	return q.place(msg.CopyWithContext(), q.failure(err))
+}
+
+// failure is the story that err carries, or the one of a single attempt where nobody further in kept one.
+func (q *Queue) failure(err error) *classify.Failure {
+	f, ok := classify.AsFailure(err)
+	if !ok || f.Attempts == 0 {
+		f = new(classify.Failure)
+		f.Add(err, q.config.Classifier.Classify(err), time.Now())
+	}
+	return f
+}
+
+// place owns msg.
+func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
+	ctx := msg.Context()
+	source := Source{
+		Topic:   message.SubscribeTopicFromCtx(ctx),
+		Handler: message.HandlerNameFromCtx(ctx),
+		Class:   failure.Verdict.Class,
+	}
+	if source.Topic == "" { // used outside of a router
+		source.Topic = "unknown"
+	}
+	topic := q.destination(source, msg)
+	subscriber := message.SubscriberNameFromCtx(ctx)
+	l := q.letter(msg, failure, source)
+
+	if failure.Verdict.Class == classify.ClassDiscard {
+		q.config.Logger.Info("Message discarded, as its error says", q.fields(l))
+		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
+		return nil
+	}
+	if err := q.publish(ctx, &l, q.sinks(source, topic), subscriber); err != nil {
+		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, q.fields(l))
+		if hook := q.config.Hooks.OnUnplaced; hook != nil {
+			contain.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })
+		}
+		return errors.Join(failure, err)
+	}
+	q.config.Logger.Info("Message set aside", q.fields(l))
+	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
+	return nil
+}
+
+// letter tells the story of msg, which it owns.
+func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source Source) Letter {
+	l := decode(msg)
+	q.fillOrigin(&l.Origin, msg, source)
+	l.fail(failure, q.config.Node)
+	q.maskTexts(&l.Failure)
+	q.maskMetadata(l.Original.Metadata)
+	return l
+}
+
+// destination names the topic for a message that failed at source. A dead letter that fails in its own consumer is
+// parked: it never becomes the dead letter of a dead letter.
+func (q *Queue) destination(source Source, msg *message.Message) string {
+	if IsLetter(msg) && msg.Metadata.Get(KeyRetryStage) == "" && !cameFrom(msg, source.Topic) {
+		return ParkedTopic(source.Topic)
+	}
+	return q.config.Naming.topic(source, q.config.Logger)
+}
+
+// cameFrom tells whether a letter stands in the very topic it came from: somebody moved it back by hand.
+func cameFrom(msg *message.Message, topic string) bool {
+	origin := reader(msg.Metadata).identity(KeyOriginalTopic)
+	if origin == "" {
+		origin = reader(msg.Metadata).identity(keyWatermillTopic)
+	}
+	return origin == topic
+}
+
+// fillOrigin completes what an earlier origin did not say; the first origin wins.
+func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source) {
+	known := Origin{}
+	if q.config.Origin != nil {
+		if err := contain.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {
+			q.config.Logger.Error("QueueConfig.Origin panicked; the letter goes without what it knows", err, nil)
+		}
+	}
+	if origin.Topic == "" { // what else is set then was not set by us
+		*origin = known
+	}
+	if origin.Topic == "" {
+		origin.Topic = source.Topic
+	}
+	if origin.Handler == "" {
+		origin.Handler = source.Handler
+	}
+	if origin.MessageID == "" {
+		origin.MessageID = msg.UUID
+	}
+}
+
+func (q *Queue) hook(name string, hook func(context.Context, Letter), ctx context.Context, l Letter) {
+	if hook != nil {
+		contain.Hook(q.config.Logger, "poison."+name, func() { hook(ctx, l) })
+	}
+}
+
+// fields are what a log line tells of a letter: never its payload, and no text of unknown length.
+func (q *Queue) fields(l Letter) watermill.LogFields {
+	return watermill.LogFields{
+		"message_uuid": logged(l.Original.UUID),
+		"topic":        logged(l.Origin.Topic),
+		"handler":      logged(l.Origin.Handler),
+		"dead_letter":  logged(l.Topic),
+		"class":        l.Failure.Class.String(),
+		"reason":       logged(l.Failure.Reason),
+		"attempts":     l.Failure.Attempts,
+	}
+}
