@@ -26,6 +26,10 @@ func Decode(msg *message.Message) (Letter, error) {
 	return decode(msg.CopyWithContext()), nil
 }
 
+// Read reads what the metadata of any message tells, as Decode does, and is for those who keep messages that may be no
+// dead letter: such a one still tells its origin and its redrives, if it ever had them.
+func Read(msg *message.Message) Letter { return decode(msg.CopyWithContext()) }
+
 // IsLetter tells whether msg carries the failure of a dead letter.
 func IsLetter(msg *message.Message) bool {
 	_, ok := msg.Metadata[KeyFailureClass]
@@ -99,7 +103,6 @@ func (l *Letter) readWatermill(r reader) {
 	if _, ok := r[keyWatermillReason]; !ok {
 		return
 	}
-	l.Failure.Reason = classify.ReasonUnknownMaxRetries
 	l.Failure.Description = r.text(keyWatermillReason)
 	if l.Origin.Topic == "" {
 		l.Origin.Topic = r.identity(keyWatermillTopic)

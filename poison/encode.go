@@ -39,6 +39,8 @@ var (
 // most DefaultMaxAdded bytes of them. Of texts that are too long the head is kept and the cut is marked.
 func (l Letter) Encode() *message.Message { return l.encode(defaultLimits) }
 
+// encode writes the class whenever there is a failure to tell of, and never on a message that is redriven.
+
 func (l Letter) encode(max limits) *message.Message {
 	original := l.Original
 	if original == nil {
@@ -50,7 +52,7 @@ func (l Letter) encode(max limits) *message.Message {
 	w := writer{to: msg.Metadata, left: max.total}
 
 	// What makes a letter one comes first, what explains it at length last, so that a tight budget cuts the latter.
-	if l.Failure.Class != classify.ClassUnknown || l.Failure.Reason != "" {
+	if !l.redriven {
 		w.identity(KeyFailureClass, l.Failure.Class.String())
 	}
 	w.text(KeyFailureReason, l.Failure.Reason, 128)

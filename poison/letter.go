@@ -19,6 +19,8 @@ type Letter struct {
 	Origin  Origin
 	Failure Failure
 	Redrive Redrive
+
+	redriven bool // on its way back: no dead letter any more
 }
 
 // Origin says where a message first came from. What a broker does not have is empty.
@@ -88,6 +90,6 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 // redrive on record, and nothing of the failure. Who redrives gives a name, the campaign's id and the time.
 func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id}
-	l.Failure = Failure{History: l.Failure.History}
+	l.Failure, l.redriven = Failure{History: l.Failure.History}, true
 	return l.encode(defaultLimits)
 }

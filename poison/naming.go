@@ -48,11 +48,16 @@ func PerHandlerNaming(s Source) string {
 	return DefaultNaming(s)
 }
 
-// parkedSuffix ends the topic for letters whose own consumer failed, or that a redrive did not take.
-const parkedSuffix = ".parked"
+const (
+	parkedSuffix     = ".parked"
+	quarantineSuffix = ".quarantine"
+)
 
 // ParkedTopic is where a message of a dead-letter topic goes when it is not taken or its consumer fails.
 func ParkedTopic(topic string) string { return topic + parkedSuffix }
+
+// QuarantineTopic is where a letter of a dead-letter topic goes that was redriven as often as is allowed.
+func QuarantineTopic(topic string) string { return topic + quarantineSuffix }
 
 // probe finds out at construction what would go wrong with every message.
 func (n Naming) probe() error {
@@ -88,7 +93,7 @@ func (n Naming) topic(s Source, logger watermill.LoggerAdapter) string {
 
 // covers tells whether topic is, as far as its ending tells, a dead-letter topic itself.
 func (n Naming) covers(topic string) bool {
-	if strings.HasSuffix(topic, parkedSuffix) {
+	if strings.HasSuffix(topic, parkedSuffix) || strings.HasSuffix(topic, quarantineSuffix) {
 		return true
 	}
 	const probe = "t"

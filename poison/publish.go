@@ -56,7 +56,9 @@ func (q *Queue) publish(ctx context.Context, l *Letter, sinks []Sink, subscriber
 		if q.config.WatermillKeys {
 			l.addWatermill(msg, subscriber)
 		}
-		msg.SetContext(ctx)
+		// Values go along, for publishers that join a transaction; the end of the source's context does not, because some
+		// pub/subs hand contexts on to the consumer.
+		msg.SetContext(context.WithoutCancel(ctx))
 		return msg
 	}
 	var refusals []error

@@ -1,0 +1,265 @@
+package spillway_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+func hostileMessages() map[string]*message.Message {
+	with := func(id string, payload []byte, metadata message.Metadata) *message.Message {
+		msg := message.NewMessage(id, payload)
+		if metadata != nil {
+			msg.Metadata = metadata
+		}
+		return msg
+	}
+	many := message.Metadata{}
+	for i := range 10_000 {
+		many[fmt.Sprintf("key-%05d", i)] = "value"
+	}
+	return map[string]*message.Message{
+		"id of 300 bytes":       with(strings.Repeat("i", 300), []byte("p"), nil),
+		"id with NUL":           with("a\x00b", []byte("p"), nil),
+		"id not UTF-8":          with("\xff\xfe", []byte("p"), nil),
+		"payload nil":           with("payload nil", nil, nil),
+		"payload of 2 MiB":      with("payload of 2 MiB", bytes.Repeat([]byte{0, 0xff}, 1<<20), nil),
+		"metadata nil":          with("metadata nil", []byte("p"), message.Metadata(nil)),
+		"10,000 keys":           with("10,000 keys", []byte("p"), many),
+		"a value of 1 MiB":      with("a value of 1 MiB", []byte("p"), message.Metadata{"k": strings.Repeat("v", 1<<20)}),
+		"values not UTF-8":      with("values not UTF-8", []byte("p"), message.Metadata{"\xff": "\xfe\x00"}),
+		"our keys with garbage": with("our keys", []byte("p"), message.Metadata{"x-attempts": "99999999999", "x-redrive-count": "-1", "mine": "v"}),
+		"a forged failure":      with("a forged failure", []byte("p"), message.Metadata{"x-failure-class": "transient", "x-original-topic": "orders"}),
+	}
+}
+
+// Promises P1, P2, P4: each hostile message, whose handler ruins it in memory before it fails, ends as a dead letter
+// that holds it as it arrived; a good message behind it is handled; and a redrive brings it back byte for byte, with
+// nothing added but our keys.
+func TestHostileMessagesSurviveDeadLetterAndRedrive(t *testing.T) {
+	for name, hostile := range hostileMessages() {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			arrived := hostile.Copy()
+			arrived.Payload = bytes.Clone(hostile.Payload)
+			var (
+				mu    sync.Mutex
+				back  *message.Message
+				ready bool
+			)
+			stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if msg.UUID == "good" {
+					return nil, b.apply(msg)
+				}
+				if ready {
+					back = msg.Copy()
+					return nil, nil
+				}
+				for i := range msg.Payload {
+					msg.Payload[i] = 'X'
+				}
+				msg.UUID, msg.Payload = "ruined", append(msg.Payload, "more"...)
+				clear(msg.Metadata)
+				msg.Metadata = nil
+				return nil, errors.New("boom")
+			})
+			defer stop()
+			b.publish(hostile)
+			b.publish(message.NewMessage("good", nil))
+			b.eventually("it is set aside and the good one is handled", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 1 })
+
+			original := b.waiting()[0].Letter.Original
+			if original.UUID != arrived.UUID || !bytes.Equal(original.Payload, arrived.Payload) {
+				t.Errorf("set aside as %.40q with %d bytes, arrived as %.40q with %d", original.UUID, len(original.Payload), arrived.UUID, len(arrived.Payload))
+			}
+			mu.Lock()
+			ready = true
+			mu.Unlock()
+			if report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}}); err != nil || report.Redriven != 1 {
+				t.Fatalf("%+v, %v", report, err)
+			}
+			b.eventually("it came back", func() bool { mu.Lock(); defer mu.Unlock(); return back != nil })
+			if back.UUID != arrived.UUID || !bytes.Equal(back.Payload, arrived.Payload) {
+				t.Errorf("came back as %.40q with %d bytes", back.UUID, len(back.Payload))
+			}
+			if want, got := producers(arrived.Metadata), producers(back.Metadata); !maps.Equal(want, got) {
+				t.Errorf("the producer's metadata came back as %.300v, want %.300v", got, want)
+			}
+			if back.Metadata["x-redrive-count"] != "1" || back.Metadata["x-failure-class"] != "" {
+				t.Errorf("metadata of a first redrive: count %q, class %q", back.Metadata["x-redrive-count"], back.Metadata["x-failure-class"])
+			}
+		})
+	}
+}
+
+// producers are the metadata without the keys that are ours to change.
+func producers(m message.Metadata) map[string]string {
+	own := map[string]string{}
+	for k, v := range m {
+		if !strings.HasPrefix(k, "x-") {
+			own[k] = v
+		}
+	}
+	return own
+}
+
+// Feature I5, bad input: with an idempotent receiver an empty id is an error that says so, never one shared key; and
+// without one it is a message like any other.
+func TestEmptyID(t *testing.T) {
+	for _, store := range []string{"sqlite", "none"} {
+		t.Run(store, func(t *testing.T) {
+			b := newBench(t, false)
+			ch := b.channel(func(c *spillway.Config) {
+				if store == "none" {
+					c.Idempotency = nil
+				}
+			})
+			stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
+			defer stop()
+			b.publish(message.NewMessage("", []byte("one")), message.NewMessage("", []byte("two")))
+			if store == "none" {
+				b.eventually("both took effect", func() bool { return len(b.effects()) == 2 })
+				return
+			}
+			b.eventually("both are set aside", func() bool { return len(b.waiting()) == 2 })
+			for _, entry := range b.waiting() {
+				if entry.Letter.Failure.Class != classify.ClassInvalid || !strings.Contains(entry.Letter.Failure.Description, "id") {
+					t.Errorf("set aside as %s: %s", entry.Letter.Failure.Class, entry.Letter.Failure.Description)
+				}
+			}
+		})
+	}
+}
+
+type awkward struct{ error }
+
+func (awkward) Error() string { panic("no text for you") }
+
+// Promise P4: whatever a handler does, its message ends as a letter with a reason, and the message behind it goes on.
+func TestHostileHandlers(t *testing.T) {
+	for name, test := range map[string]struct {
+		handle func(*message.Message) ([]*message.Message, error)
+		reason string
+	}{
+		"text of 5 MiB":       {failWith(errors.New(strings.Repeat("é", 5<<19))), classify.ReasonUnknownMaxRetries},
+		"text not UTF-8":      {failWith(errors.New("\xff\x00")), classify.ReasonUnknownMaxRetries},
+		"Error panics":        {failWith(awkward{}), classify.ReasonUnknownMaxRetries},
+		"panics with nil":     {panicWith(nil), classify.ReasonPanic},
+		"panics with error":   {panicWith(errors.New("boom")), classify.ReasonPanic},
+		"panics with a type":  {panicWith(struct{ a, b int }{1, 2}), classify.ReasonPanic},
+		"panics with awkward": {panicWith(awkward{}), classify.ReasonPanic},
+		"runtime.Goexit": {func(*message.Message) ([]*message.Message, error) {
+			runtime.Goexit()
+			return nil, nil
+		}, classify.ReasonGoexit},
+		"a nil output": {func(*message.Message) ([]*message.Message, error) { return []*message.Message{nil}, nil }, classify.ReasonPermanent},
+		"empties the message": {func(msg *message.Message) ([]*message.Message, error) {
+			msg.UUID, msg.Metadata, msg.Payload = "", nil, nil
+			msg.SetContext(canceled())
+			return nil, msg.Context().Err()
+		}, classify.ReasonTransientMaxRetries},
+		"acks by itself and fails": {func(msg *message.Message) ([]*message.Message, error) {
+			msg.Ack()
+			return nil, errors.New("after the ack")
+		}, classify.ReasonUnknownMaxRetries},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+				if msg.UUID == "good" {
+					return nil, b.apply(msg)
+				}
+				return test.handle(msg)
+			})
+			defer stop()
+			b.publish(message.NewMessage("bad", []byte("payload")))
+			b.publish(message.NewMessage("good", nil))
+			b.eventually("it is set aside and the good one is handled", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 1 })
+			letter := b.waiting()[0].Letter
+			if letter.Failure.Reason != test.reason || letter.Original.UUID != "bad" || string(letter.Original.Payload) != "payload" {
+				t.Errorf("set aside %q (%q) with reason %s: %.200s", letter.Original.UUID, letter.Original.Payload, letter.Failure.Reason, letter.Failure.Description)
+			}
+			if n := len(letter.Failure.Description); n > 8<<10 {
+				t.Errorf("a description of %d bytes", n)
+			}
+		})
+	}
+}
+
+func failWith(err error) message.HandlerFunc {
+	return func(*message.Message) ([]*message.Message, error) { return nil, err }
+}
+
+func panicWith(v any) message.HandlerFunc {
+	return func(*message.Message) ([]*message.Message, error) { panic(v) }
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// Feature V8, promise P6: a forged origin sends nobody's message anywhere.
+func TestForgedOriginGoesNowhere(t *testing.T) {
+	b := newBench(t, false)
+	elsewhere, err := b.source.Subscribe(t.Context(), "payroll")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := b.run(b.channel().Attach, failWith(classify.Permanent(errors.New("no"))))
+	defer stop()
+	msg := message.NewMessage("id", nil)
+	msg.Metadata = message.Metadata{"x-original-topic": "payroll"}
+	b.publish(msg)
+	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
+	report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}})
+	if err != nil || report.Redriven != 0 || report.Refused != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	select {
+	case <-elsewhere:
+		t.Error("it went where the forged origin says")
+	default:
+	}
+}
+
+// Bad input: a configuration with which messages could be lost, or that says two things, does not construct, and the
+// error names the field.
+func TestNewRefuses(t *testing.T) {
+	var typedNil *outputs
+	good := &outputs{}
+	for field, config := range map[string]spillway.Config{
+		"Publisher":              {},
+		"Publisher is nil":       {Publisher: typedNil},
+		"Config.Queue.Publisher": withQueuePublisher(spillway.Config{Publisher: good}, good),
+		"RetryConfig.Attempts":   {Publisher: good, Attempts: -1},
+		"Rules[0]":               {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
+		"Default cannot be":      {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
+		"idempotency":            {Publisher: good, Idempotency: idempotency.SQLite(nil)},
+	} {
+		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("want an error with %q, got %v", field, err)
+		}
+	}
+}
+
+func withQueuePublisher(c spillway.Config, pub message.Publisher) spillway.Config {
+	c.Queue.Publisher = pub
+	return c
+}

@@ -1,0 +1,50 @@
+// Package idempotency is the idempotent receiver: it applies each message once, however often it is delivered.
+//
+//	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+//	router.AddMiddleware(receiver.Middleware)
+//
+//	func handle(msg *message.Message) ([]*message.Message, error) {
+//		tx := idempotency.Tx(msg.Context())
+//		_, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance + ? WHERE id = ?`, amount, id)
+//		return []*message.Message{booked}, err
+//	}
+//
+// # How it works
+//
+// Around every call of the handler the receiver holds a transaction, whose first statement enters the message's key.
+// What the handler writes through Tx, the key and the messages that the handler returned commit together or not at all.
+// A duplicate that arrives later finds the key: its handler is not called, and it returns the recorded messages with the
+// ids they had before. A duplicate that arrives meanwhile waits until the first has ended, and then finds the key or
+// becomes the first itself.
+//
+// # What is promised
+//
+//   - What the handler writes through Tx takes effect once per key: across redelivery, crash, retries and redrive.
+//   - An attempt that fails, panics or ends in runtime.Goexit leaves nothing behind, neither writes nor key. So a
+//     message that was set aside as a dead letter can be applied when it comes back, and one that succeeded is absorbed.
+//   - Messages that the handler returns are returned at least once, and always with the same ids: a publish that failed
+//     after the commit is made up for by the next delivery. Ids are derived from consumer, key and index.
+//
+// # What is not promised
+//
+//   - Effects outside the transaction (an HTTP call, a mail, a write through the *sql.DB itself) happen at least once.
+//   - Order: a message that failed is applied when it comes back, after those that came behind it.
+//   - That a handler which commits or rolls back the transaction itself did one thing or the other: it gets a permanent
+//     error that says so. What it committed stays, with the key.
+//
+// # The states of a key
+//
+//	absent ──Claim──▶ claimed ──Commit──▶ applied (for good, with the recorded messages)
+//	   ▲                 │
+//	   └──Release, crash─┘
+//
+// "Claimed" is an open transaction and nothing else, so no expiry and no sweeper is needed: where the process or its
+// connection ends, the database rolls back. "Applied" is a row of the table spillway_keys.
+//
+// # SQLite
+//
+// SQLite has one write lock per file, and the receiver holds it from the key to the commit. Handlers of one *sql.DB
+// therefore run one after another, each waiting in a row for its turn. Keep them short, let them write through Tx alone
+// (a write through the *sql.DB would wait for the handler's own lock), and prefer a database in WAL mode, where reading
+// goes on beside the writer.
+package idempotency

@@ -1,0 +1,126 @@
+package idempotency_test
+
+import (
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// accounts opens a database with one account, for the examples.
+func accounts() (*sql.DB, func()) {
+	dir, err := os.MkdirTemp("", "spillway")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, "accounts.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := db.Exec(`CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (100)`); err != nil {
+		log.Fatal(err)
+	}
+	return db, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
+}
+
+func balance(db *sql.DB) (n int) {
+	if err := db.QueryRow(`SELECT balance FROM account`).Scan(&n); err != nil {
+		log.Fatal(err)
+	}
+	return n
+}
+
+// A payment that is delivered twice is booked once, and announced twice with the same id.
+func ExampleReceiver() {
+	db, cleanUp := accounts()
+	defer cleanUp()
+	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{
+		Store:    idempotency.SQLite(db),
+		Consumer: "billing", // in a router the handler's name serves
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handle := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30`)
+		return []*message.Message{message.NewMessage("", []byte("booked"))}, err
+	})
+	first, err := handle(message.NewMessage("payment-1", nil))
+	if err != nil {
+		log.Fatal(err)
+	}
+	second, err := handle(message.NewMessage("payment-1", nil))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("balance:", balance(db))
+	fmt.Println("the same id:", first[0].UUID == second[0].UUID)
+	// Output:
+	// balance: 70
+	// the same id: true
+}
+
+// What is written through Tx goes when the handler fails.
+func ExampleTx() {
+	db, cleanUp := accounts()
+	defer cleanUp()
+	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db), Consumer: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handle := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		tx := idempotency.Tx(msg.Context())
+		if _, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30`); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("no invoice for %s", msg.UUID)
+	})
+	_, err = handle(message.NewMessage("payment-1", nil))
+	fmt.Println("error:", err)
+	fmt.Println("balance:", balance(db))
+	// Output:
+	// error: no invoice for payment-1
+	// balance: 100
+}
+
+// Where a producer gives each delivery a new id, the key comes from what it sets itself.
+func ExampleByMetadata() {
+	key := idempotency.ByMetadata("idempotency-key")
+	msg := message.NewMessage("id-of-this-delivery", nil)
+	msg.Metadata.Set("idempotency-key", "order-17/paid")
+	fmt.Println(key(msg))
+	fmt.Println(key(message.NewMessage("another", nil)))
+	// Output:
+	// order-17/paid <nil>
+	//  the message has no metadata "idempotency-key" to take as its key
+}
+
+// A payload alone can be the key, where equal payloads mean the same message.
+func ExampleByPayloadHash() {
+	key := idempotency.ByPayloadHash()
+	one, _ := key(message.NewMessage("1", []byte(`{"order":17}`)))
+	two, _ := key(message.NewMessage("2", []byte(`{"order":17}`)))
+	fmt.Println(one == two)
+	// Output: true
+}
+
+// A key of one's own may join several parts.
+func ExampleKeyFunc() {
+	var key idempotency.KeyFunc = func(msg *message.Message) (string, error) {
+		order, version := msg.Metadata.Get("order"), msg.Metadata.Get("version")
+		if order == "" || version == "" {
+			return "", nil // an empty key is an error of the message
+		}
+		return order + "/" + version, nil
+	}
+	msg := message.NewMessage("id", nil)
+	msg.Metadata = message.Metadata{"order": "17", "version": "3"}
+	fmt.Println(key(msg))
+	// Output: 17/3 <nil>
+}

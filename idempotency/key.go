@@ -1,0 +1,90 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// KeyFunc returns what tells a consumer's messages apart. It must return the same for every delivery of a message, must
+// not change the message, and is called by many goroutines. An empty key is an error of the message: a key that many
+// messages share would absorb all but the first. A KeyFunc that panics makes a permanent error.
+type KeyFunc func(msg *message.Message) (string, error)
+
+// ByID takes the message's id as the key. It is the default. A message without one is invalid.
+func ByID() KeyFunc {
+	return func(msg *message.Message) (string, error) {
+		if msg.UUID == "" {
+			return "", invalid("the message has no id to take as its key")
+		}
+		return msg.UUID, nil
+	}
+}
+
+// ByMetadata takes the value of a metadata field as the key, such as an idempotency key set by the producer. A message
+// without it is invalid, with the reason missing_metadata.
+func ByMetadata(field string) KeyFunc {
+	return func(msg *message.Message) (string, error) {
+		if v := msg.Metadata.Get(field); v != "" {
+			return v, nil
+		}
+		text := "the message has no metadata " + strconv.Quote(field) + " to take as its key"
+		return "", invalid(text, classify.Reason(classify.ReasonMissingMetadata))
+	}
+}
+
+// ByPayloadHash takes the SHA-256 of the payload as the key, for producers that give each delivery a new id. Messages
+// with the same payload are then the same message, on purpose or not. A message with no payload is invalid.
+func ByPayloadHash() KeyFunc {
+	return func(msg *message.Message) (string, error) {
+		if len(msg.Payload) == 0 {
+			return "", invalid("the message has no payload to take the hash of as its key")
+		}
+		sum := sha256.Sum256(msg.Payload)
+		return hex.EncodeToString(sum[:]), nil
+	}
+}
+
+func invalid(text string, opts ...classify.Option) error {
+	return classify.Invalid(errors.New(text), append(opts, classify.Description(text))...)
+}
+
+// key returns the key of msg for the consumer that ctx names.
+func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
+	consumer := r.config.Consumer
+	if consumer == "" {
+		consumer = message.HandlerNameFromCtx(ctx)
+	}
+	if consumer == "" {
+		return Key{}, classify.Permanent(errors.New("idempotency: no consumer: outside a router, which names its " +
+			"handlers, ReceiverConfig.Consumer must be set"))
+	}
+	id, err := r.callKey(msg)
+	if err == nil && id == "" {
+		err = invalid("ReceiverConfig.Key returned an empty key, which all such messages would share")
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("idempotency: key of message %s for consumer %s: %w", quote(msg.UUID), quote(consumer), err)
+	}
+	return Key{Consumer: consumer, ID: id}, nil
+}
+
+func (r *Receiver) callKey(msg *message.Message) (id string, err error) {
+	err = contain.Call("ReceiverConfig.Key", func() (err error) {
+		id, err = r.config.Key(msg)
+		return err
+	})
+	return id, err
+}
+
+// quote makes a short text of an id that may hold anything.
+func quote(s string) string { return strconv.Quote(bounded.Text(s, 128)) }

@@ -1,0 +1,51 @@
+package idempotency
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// prepare returns copies of the handler's outputs with the ids they are published and recorded under. They are copies
+// because an output may be the source message, or one that the handler returns again and again.
+func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message, error) {
+	if len(out) == 0 {
+		return nil, nil
+	}
+	prepared := make([]*message.Message, len(out))
+	for i, m := range out {
+		if m == nil {
+			return nil, classify.Permanent(failed("record the outputs of", s.key, fmt.Errorf("output %d of %d is nil", i+1, len(out))))
+		}
+		id := m.UUID
+		if id == "" || !r.config.KeepOutputIDs {
+			id = outputID(s.key, i)
+		}
+		prepared[i] = message.NewMessageWithContext(s.leave(m.Context()), id, m.Payload)
+		maps.Copy(prepared[i].Metadata, m.Metadata)
+	}
+	return prepared, nil
+}
+
+// namespace sets our ids apart from those that others derive from the same key.
+var namespace = []byte("github.com/watermill-spillway/spillway/idempotency")
+
+// outputID returns the id of the output at index, a UUID of version 8 (RFC 9562, 5.8). Each part is preceded by its
+// length, so that no two keys run together to the same bytes.
+func outputID(key Key, index int) string {
+	b := make([]byte, 0, 128)
+	b = append(b, namespace...)
+	b = appendText(b, key.Consumer)
+	b = appendText(b, key.ID)
+	b = binary.AppendUvarint(b, uint64(index))
+	sum := sha256.Sum256(b)
+	u := sum[:16]
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}

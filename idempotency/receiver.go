@@ -1,0 +1,96 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// ReceiverConfig says what a Receiver keeps, and where.
+type ReceiverConfig struct {
+	// Store keeps the keys. It must be set.
+	Store Store
+	// Consumer is who applies the messages. By default it is the name of the router's handler, which so must not change
+	// while messages are on their way: under another name they are applied again.
+	Consumer string
+	// Key tells messages apart, by default by their ids.
+	Key KeyFunc
+	// KeepOutputIDs leaves the handler's own ids on the messages it returns; one without gets a derived id even so. By
+	// default every id is derived from consumer, key and index, which keeps it the same if a commit is lost and the
+	// handler runs again. Whoever keeps theirs makes them so.
+	KeepOutputIDs bool
+	// Logger is told of duplicates and of what cannot be returned as an error. By default nobody is.
+	Logger watermill.LoggerAdapter
+	// OnApplied is called after a message's effects were committed. The hooks are called by many goroutines, after the
+	// claim has ended; one that panics is logged.
+	OnApplied func(ctx context.Context, key Key)
+	// OnDuplicate is called when a message was absorbed.
+	OnDuplicate func(ctx context.Context, key Key)
+}
+
+func (c *ReceiverConfig) setDefaults() {
+	if c.Key == nil {
+		c.Key = ByID()
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *ReceiverConfig) validate() error {
+	if contain.IsNil(c.Store) {
+		return errors.New("idempotency: ReceiverConfig.Store is nil: set it, to SQLite(db) for instance")
+	}
+	return nil
+}
+
+// Receiver applies each message once. It is safe for concurrent use by any number of handlers.
+type Receiver struct{ config ReceiverConfig }
+
+// initializeTimeout bounds how long NewReceiver waits for the store.
+const initializeTimeout = 30 * time.Second
+
+// NewReceiver returns a Receiver after it has initialized the store, which may take up to 30 seconds. A store that is
+// not there or cannot keep its promises is an error.
+func NewReceiver(config ReceiverConfig) (*Receiver, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), initializeTimeout)
+	defer cancel()
+	if err := config.Store.Initialize(ctx); err != nil {
+		return nil, err
+	}
+	return &Receiver{config: config}, nil
+}
+
+// Middleware applies each message of a handler once. It belongs inside whatever retries, so that each attempt has a
+// transaction of its own, and around the handler alone. On failure nothing stays and the error returns as it was.
+func (r *Receiver) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return chain.Enter(r.Step)(h)
+}
+
+// tell calls a hook and contains its panic: the message has been applied by now, and must not fail.
+func (r *Receiver) tell(name string, hook func(context.Context, Key), ctx context.Context, key Key) {
+	if hook != nil {
+		contain.Hook(r.config.Logger.With(fields(key)), name, func() { hook(ctx, key) })
+	}
+}
+
+func fields(key Key) watermill.LogFields {
+	return watermill.LogFields{"consumer": bounded.Text(key.Consumer, 128), "key": bounded.Text(key.ID, 128)}
+}
+
+// failed adds to err what was being done, and with which key.
+func failed(doing string, key Key, err error) error {
+	return fmt.Errorf("idempotency: %s key %s of consumer %s: %w", doing, quote(key.ID), quote(key.Consumer), err)
+}

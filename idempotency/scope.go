@@ -1,0 +1,72 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"reflect"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// scope is what a message's context holds while its handler runs inside a claim.
+type scope struct {
+	store Store
+	key   Key
+	msg   *message.Message
+	tx    *sql.Tx
+	outer *scope
+}
+
+type scopeKey struct{}
+
+func scopeOf(ctx context.Context) *scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}
+
+// leave returns ctx without the scope, for messages that go on when its transaction has ended.
+func (s *scope) leave(ctx context.Context) context.Context {
+	if scopeOf(ctx) != s {
+		return ctx
+	}
+	return context.WithValue(ctx, scopeKey{}, s.outer)
+}
+
+// Tx returns the transaction in which the key of the message with this context is held, or nil where there is none:
+// outside a handler behind a Receiver. What is written through it commits with the key when the handler returns without
+// an error. The receiver ends it; a handler that does so itself gets a permanent error. Once it has ended, its methods
+// return sql.ErrTxDone.
+func Tx(ctx context.Context) *sql.Tx {
+	if s := scopeOf(ctx); s != nil {
+		return s.tx
+	}
+	return nil
+}
+
+// nested tells whether a claim on this store is held for the same message already, because the middleware was attached
+// twice: a second claim would wait for the first for ever. Claims on the way to the message, of a handler that
+// published it from within, are no concern: they end on their own.
+func nested(ctx context.Context, store Store, key Key, msg *message.Message) (bool, error) {
+	for s := scopeOf(ctx); s != nil; s = s.outer {
+		if s.msg != msg || !sameStore(s.store, store) {
+			continue
+		}
+		if s.key == key {
+			return true, nil
+		}
+		return true, classify.Permanent(failed("claim", key, errors.New(
+			"the message is inside a claim of the same store already, of key "+quote(s.key.ID)+" of consumer "+
+				quote(s.key.Consumer)+": give the handler one receiver")))
+	}
+	return false, nil
+}
+
+func sameStore(a, b Store) bool {
+	if s, ok := a.(*SQLiteStore); ok {
+		return s.same(b)
+	}
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}

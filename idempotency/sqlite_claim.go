@@ -1,0 +1,143 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	insertKey = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
+	selectKey = `SELECT outputs FROM spillway_keys WHERE consumer = ? AND id = ?`
+	updateKey = `UPDATE spillway_keys SET outputs = ? WHERE consumer = ? AND id = ?`
+)
+
+// sqliteClaim holds the gate and a connection of its own. The connection is pinned, so that one whose transaction did
+// not end cleanly can be thrown away instead of going back to the pool with it.
+type sqliteClaim struct {
+	store        *SQLiteStore
+	consumer, id string // as in the columns
+	conn         *sql.Conn
+	tx           *sql.Tx
+	outputs      []byte
+	done         bool // the key was there already
+	ended        bool
+}
+
+func (c *sqliteClaim) Tx() *sql.Tx              { return c.tx }
+func (c *sqliteClaim) Recorded() ([]byte, bool) { return c.outputs, c.done }
+
+// begin leaves nothing open when it fails. The write comes first: a transaction that began by reading could not become
+// a writing one once another process had written.
+func (c *sqliteClaim) begin(ctx context.Context) error {
+	conn, err := c.store.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("sqlite: take a connection: %w", err)
+	}
+	// A statement under a context that can end costs a goroutine in some drivers, and does not end its wait any sooner.
+	ctx = context.WithoutCancel(ctx)
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		discard(conn)
+		return fmt.Errorf("sqlite: begin: %w", err)
+	}
+	c.conn, c.tx, c.done = conn, tx, false
+	if err := c.enter(ctx); err != nil {
+		if tx.Rollback() != nil {
+			discard(conn)
+		}
+		_ = conn.Close()
+		return fmt.Errorf("sqlite: enter the key: %w", err)
+	}
+	return nil
+}
+
+func (c *sqliteClaim) enter(ctx context.Context) error {
+	result, err := c.tx.ExecContext(ctx, insertKey, c.consumer, c.id, time.Now().UnixMilli())
+	if err != nil {
+		return err
+	}
+	inserted, err := result.RowsAffected()
+	if err != nil || inserted > 0 {
+		return err
+	}
+	c.done = true
+	return c.tx.QueryRowContext(ctx, selectKey, c.consumer, c.id).Scan(&c.outputs)
+}
+
+func (c *sqliteClaim) Commit(outputs []byte) error {
+	if c.ended {
+		return fmt.Errorf("sqlite: commit of a claim that has ended: %w", sql.ErrTxDone)
+	}
+	defer c.end()
+	if c.done {
+		return errors.Join(errors.New("sqlite: commit of a key that was applied before"), c.rollback())
+	}
+	if err := c.record(outputs); err != nil {
+		return errors.Join(fmt.Errorf("sqlite: record the outputs: %w", err), c.rollback())
+	}
+	if err := c.tx.Commit(); err != nil {
+		discard(c.conn)
+		return fmt.Errorf("sqlite: commit: %w", err)
+	}
+	return nil
+}
+
+func (c *sqliteClaim) record(outputs []byte) error {
+	if len(outputs) == 0 {
+		return nil // NULL stands there already
+	}
+	result, err := c.tx.ExecContext(context.Background(), updateKey, outputs, c.consumer, c.id)
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(fmt.Errorf("the row of the key is gone (%d rows): the handler removed it", n), err)
+	}
+	return nil
+}
+
+func (c *sqliteClaim) Release() error {
+	if c.ended {
+		return nil
+	}
+	defer c.end()
+	return c.rollback()
+}
+
+// rollback returns an error only where something may have stayed.
+func (c *sqliteClaim) rollback() error {
+	err := c.tx.Rollback()
+	if err == nil {
+		return nil
+	}
+	defer discard(c.conn)
+	if c.done {
+		return nil // nothing was written, and no handler ran
+	}
+	// Either the handler ended the transaction, or SQLite did so after an error of its own. If that was a commit, the
+	// key is there: another process would have had to be quick to enter it.
+	var outputs []byte
+	switch found := c.conn.QueryRowContext(context.Background(), selectKey, c.consumer, c.id).Scan(&outputs); {
+	case errors.Is(found, sql.ErrNoRows):
+		return nil
+	case found == nil:
+		return fmt.Errorf("sqlite: roll back: the key is committed: %w", sql.ErrTxDone)
+	}
+	return fmt.Errorf("sqlite: roll back: %w", err)
+}
+
+func (c *sqliteClaim) end() {
+	c.ended = true
+	_ = c.conn.Close() // gives it back to the pool, unless it was discarded
+	c.store.gate.Unlock()
+}
+
+// discard closes the connection itself: SQLite rolls back what was open on it.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Close()
+}

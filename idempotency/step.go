@@ -1,0 +1,111 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+// Step is the receiver as a part of a chain.
+func (r *Receiver) Step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, error) {
+		ctx := c.Msg.Context()
+		key, err := r.key(ctx, c.Msg)
+		if err != nil {
+			return nil, err
+		}
+		if inside, err := nested(ctx, r.config.Store, key, c.Msg); err != nil {
+			return nil, err
+		} else if inside {
+			return next(c)
+		}
+		wait := ctx
+		if c.Acked() { // by an attempt before this one: its context has ended, the message has not gone away
+			wait = context.WithoutCancel(ctx)
+		}
+		claim, err := r.config.Store.Claim(wait, key)
+		if err != nil {
+			return nil, failed("claim", key, err)
+		}
+		return r.settle(c, next, key, claim)
+	}
+}
+
+// settle ends the claim whatever happens: an error, a panic and runtime.Goexit all leave through the deferred Release.
+func (r *Receiver) settle(c *chain.Call, next chain.Handler, key Key, claim Claim) (out []*message.Message, err error) {
+	defer func() {
+		if released := claim.Release(); released != nil {
+			out, err = nil, r.left(key, err, released)
+		}
+	}()
+	recorded, done := claim.Recorded()
+	if done {
+		return r.replay(c, key, claim, recorded)
+	}
+	s := &scope{store: r.config.Store, key: key, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
+	out, err = run(c, next, s)
+	if err != nil || c.Nacked() { // who nacks wants the message again, and then it must not be absorbed
+		return nil, err
+	}
+	out, err = r.prepare(s, out)
+	if err != nil {
+		return nil, err
+	}
+	if err := claim.Commit(encodeOutputs(out)); err != nil {
+		return nil, r.unfinished(key, err)
+	}
+	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), key)
+	return out, nil
+}
+
+// run calls the handler with the claim in the message's context, and afterwards puts the context back as it was.
+func run(c *chain.Call, next chain.Handler, s *scope) ([]*message.Message, error) {
+	before := c.Msg.Context()
+	c.Msg.SetContext(context.WithValue(before, scopeKey{}, s))
+	defer c.Msg.SetContext(before)
+	return next(c)
+}
+
+// replay returns what was recorded when the key was applied.
+func (r *Receiver) replay(c *chain.Call, key Key, claim Claim, recorded []byte) ([]*message.Message, error) {
+	// Hooks and decoding need no lock. The key is applied for good, so a failed release takes nothing back.
+	if err := claim.Release(); err != nil {
+		r.config.Logger.Error("idempotency: cannot release the claim of a duplicate", err, fields(key))
+	}
+	out, err := decodeOutputs(recorded)
+	if err != nil {
+		return nil, classify.Permanent(failed("read the recorded outputs of", key, err))
+	}
+	for _, m := range out {
+		m.SetContext(c.Msg.Context())
+	}
+	r.config.Logger.Debug("idempotency: absorbed a duplicate", fields(key))
+	r.tell("OnDuplicate", r.config.OnDuplicate, c.Msg.Context(), key)
+	return out, nil
+}
+
+const endedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +
+	"and leave both to the receiver"
+
+// unfinished is the error of a commit that failed.
+func (r *Receiver) unfinished(key Key, err error) error {
+	if !errors.Is(err, sql.ErrTxDone) {
+		return failed("commit", key, err)
+	}
+	return classify.Permanent(failed("commit", key, err), classify.Description(endedByHandler))
+}
+
+// left is the error of an attempt that failed with err and may have left something behind. After a commit by the handler
+// itself the key stays, so that another attempt would be absorbed as if this one had succeeded: set aside, it is seen.
+func (r *Receiver) left(key Key, err, released error) error {
+	r.config.Logger.Error("idempotency: cannot release the claim of a failed message", released, fields(key))
+	if !errors.Is(released, sql.ErrTxDone) {
+		return err
+	}
+	return classify.Permanent(errors.Join(failed("release", key, released), err), classify.Description(endedByHandler))
+}

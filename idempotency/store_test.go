@@ -1,0 +1,311 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// Features I1, I2: SQLite keeps the contract of a Store.
+func TestSQLiteStore(t *testing.T) {
+	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
+		db := openWithEffects(t)
+		return idempotency.SQLite(db), db
+	})
+}
+
+// testStore is the contract of a Store as tests. Every store must pass it. open returns a store on an empty database with
+// a table effects(id).
+func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB)) {
+	ctx := context.Background()
+	start := func(t *testing.T) (idempotency.Store, *sql.DB) {
+		store, db := open(t)
+		for range 2 { // it may be called again
+			if err := store.Initialize(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return store, db
+	}
+	claim := func(t *testing.T, store idempotency.Store, key idempotency.Key) idempotency.Claim {
+		t.Helper()
+		c, err := store.Claim(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Release() })
+		return c
+	}
+	write := func(t *testing.T, c idempotency.Claim) {
+		t.Helper()
+		if _, err := c.Tx().Exec(`INSERT INTO effects VALUES ('e')`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := idempotency.Key{Consumer: "billing", ID: "m1"}
+
+	t.Run("commit records", func(t *testing.T) {
+		store, db := start(t)
+		record := []byte{0, 0xff, 'a'}
+		c := claim(t, store, key)
+		if _, done := c.Recorded(); done {
+			t.Fatal("recorded before anything was")
+		}
+		write(t, c)
+		if err := errors.Join(c.Commit(record), c.Release(), c.Release()); err != nil {
+			t.Fatal(err)
+		}
+		again := claim(t, store, key)
+		if got, done := again.Recorded(); !done || !bytes.Equal(got, record) {
+			t.Fatal(got, done)
+		}
+		if err := again.Commit(nil); err == nil {
+			t.Fatal("a key that was applied can be committed")
+		}
+		last := claim(t, store, key)
+		if got, done := last.Recorded(); !done || !bytes.Equal(got, record) {
+			t.Fatal("the record changed")
+		}
+		_ = last.Release()
+		wantRows(t, db, 1, 1)
+	})
+
+	t.Run("commit without outputs", func(t *testing.T) {
+		store, _ := start(t)
+		if err := claim(t, store, key).Commit(nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, done := claim(t, store, key).Recorded(); !done || len(got) != 0 {
+			t.Fatal(got, done)
+		}
+	})
+
+	t.Run("release leaves nothing", func(t *testing.T) {
+		store, db := start(t)
+		c := claim(t, store, key)
+		write(t, c)
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Commit(nil); err == nil {
+			t.Fatal("commit after release")
+		}
+		wantRows(t, db, 0, 0)
+		if _, done := claim(t, store, key).Recorded(); done {
+			t.Fatal("recorded after a release")
+		}
+	})
+
+	t.Run("a duplicate waits", func(t *testing.T) {
+		store, _ := start(t)
+		c := claim(t, store, key)
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		if _, err := store.Claim(short, key); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		got := inBackground(func() bool {
+			second, err := store.Claim(ctx, key)
+			if err != nil {
+				return false
+			}
+			defer func() { _ = second.Release() }()
+			_, done := second.Recorded()
+			return done
+		})
+		time.Sleep(10 * time.Millisecond)
+		if err := c.Commit(nil); err != nil || !<-got {
+			t.Fatal("the duplicate that waited did not see the key: ", err)
+		}
+	})
+
+	t.Run("outlives its context", func(t *testing.T) {
+		store, db := start(t)
+		ending, cancel := context.WithCancel(ctx)
+		c, err := store.Claim(ending, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		time.Sleep(10 * time.Millisecond)
+		write(t, c)
+		if err := c.Commit([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		wantRows(t, db, 1, 1)
+	})
+
+	t.Run("ended by the handler", func(t *testing.T) {
+		store, _ := start(t)
+		for i, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
+			c := claim(t, store, idempotency.Key{Consumer: "c", ID: fmt.Sprint("release", i)})
+			_ = end(c.Tx())
+			if err := c.Release(); errors.Is(err, sql.ErrTxDone) != (i == 0) {
+				t.Fatal(i, err)
+			}
+			c = claim(t, store, idempotency.Key{Consumer: "c", ID: fmt.Sprint("commit", i)})
+			_ = end(c.Tx())
+			if err := c.Commit([]byte("x")); !errors.Is(err, sql.ErrTxDone) {
+				t.Fatal(i, err)
+			}
+		}
+	})
+
+	t.Run("keys compare byte for byte", func(t *testing.T) {
+		store, _ := start(t)
+		long := strings.Repeat("x", 300)
+		sum := sha256.Sum256([]byte(long))
+		crafted := "sha256:" + hex.EncodeToString(sum[:]) // how the long one may be stored
+		ids := []string{
+			"a", "A", "a ", " a", "ä", "a\u0308", "a\x00", "a\x00b", "\xff", "\xfe", "\ufffd", "1", "01", "1.0", "%", "'", "x'00'",
+			long, long + "x", crafted, "sha256:", "\n", "\u200b", strings.Repeat("é", 128), strings.Repeat("x", 255),
+		}
+		for _, id := range ids {
+			for _, k := range []idempotency.Key{{Consumer: "c", ID: id}, {Consumer: id, ID: "c"}} {
+				c := claim(t, store, k)
+				if _, done := c.Recorded(); done {
+					t.Errorf("%.20q is taken by another key", k)
+				}
+				if err := c.Commit(nil); err != nil {
+					t.Fatal(err)
+				}
+				c = claim(t, store, k)
+				if _, done := c.Recorded(); !done {
+					t.Errorf("%.20q is not found again", k)
+				}
+				_ = c.Release()
+			}
+		}
+	})
+}
+
+func inBackground(f func() bool) <-chan bool {
+	ch := make(chan bool, 1)
+	go func() { ch <- f() }()
+	return ch
+}
+
+// Feature I1: many processes may initialize at once, and each then sees the other's keys.
+func TestSQLiteInitializeAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	var stores []*idempotency.SQLiteStore
+	for range 8 {
+		db, err := sql.Open("sqlite", path) // no busy time-out, no WAL: the hardest case
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		stores = append(stores, idempotency.SQLite(db))
+	}
+	var wg sync.WaitGroup
+	for _, s := range stores {
+		wg.Go(func() {
+			if err := s.Initialize(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	var committed atomic.Int64
+	for _, s := range stores {
+		wg.Go(func() {
+			for {
+				first, err := claimOnce(s)
+				if err == nil && first {
+					committed.Add(1)
+				}
+				if err == nil {
+					return
+				}
+				// Without WAL and busy time-out a commit is refused while another process reads.
+				if class(err) != classify.ClassTransient {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := committed.Load(); n != 1 {
+		t.Fatalf("%d claims committed the key, want 1", n)
+	}
+}
+
+// claimOnce claims a key, commits it unless it was applied before, and tells whether it did.
+func claimOnce(s idempotency.Store) (first bool, err error) {
+	c, err := s.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "same"})
+	if err != nil {
+		return false, err
+	}
+	if _, done := c.Recorded(); done {
+		return false, c.Release()
+	}
+	return true, c.Commit(nil)
+}
+
+// Decision 8: waiting for another process ends with the context too.
+func TestSQLiteOtherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	here, there := idempotency.SQLite(open(t, path)), idempotency.SQLite(open(t, path))
+	if err := errors.Join(here.Initialize(context.Background()), there.Initialize(context.Background())); err != nil {
+		t.Fatal(err)
+	}
+	c, err := there.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "m1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := here.Claim(ctx, idempotency.Key{Consumer: "c", ID: "m2"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if waited := time.Since(began); waited > 4*time.Second { // the driver's busy time-out is 2 s
+		t.Fatal("waited ", waited)
+	}
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	c, err = here.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "m2"})
+	if err != nil {
+		t.Fatal("the gate stayed locked: ", err)
+	}
+	_ = c.Release()
+}
+
+// Decision 8: a database that each connection would have for itself is refused, and so is a table that is not ours.
+func TestSQLiteRefuses(t *testing.T) {
+	for _, dsn := range []string{":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"} {
+		db, err := sql.Open("sqlite", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := idempotency.SQLite(db).Initialize(context.Background()); err == nil || !strings.Contains(err.Error(), "no file") {
+			t.Errorf("%q: %v", dsn, err)
+		}
+		_ = db.Close()
+	}
+	db := open(t, filepath.Join(t.TempDir(), "test.db"))
+	if _, err := db.Exec(`CREATE TABLE spillway_keys (consumer, id, outputs, applied_at)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := idempotency.SQLite(db).Initialize(context.Background()); err == nil || !strings.Contains(err.Error(), "primary key") {
+		t.Error(err)
+	}
+	if _, err := idempotency.SQLite(nil).Claim(context.Background(), idempotency.Key{}); err == nil {
+		t.Error("a claim without a database")
+	}
+}

@@ -1,0 +1,42 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+const (
+	firstPause = time.Millisecond
+	maxPause   = 50 * time.Millisecond
+	// maxBusy bounds the wait for a writer of another process, because whoever waits holds the gate of this one.
+	maxBusy = 30 * time.Second
+)
+
+// WhileBusy calls try until its error is no longer that another process holds a lock, and returns that outcome. It gives
+// up with the last error after 30 seconds, or, with an error that wraps both, when ctx ends. A try must leave nothing
+// behind when it fails.
+func WhileBusy(ctx context.Context, try func() error) error {
+	deadline := time.Now().Add(maxBusy)
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := try()
+		if !IsBusy(err) || time.Now().After(deadline) {
+			return err
+		}
+		wait := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return fmt.Errorf("sqlite: wait for a writer of another process: %w: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// IsBusy tells whether err, of a statement of our own, says that somebody else holds a lock: SQLITE_BUSY or
+// SQLITE_LOCKED. It reads the text, which comes from SQLite itself and so is the same in every driver.
+func IsBusy(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "is locked")
+}

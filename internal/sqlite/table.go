@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Table is a table that a store needs.
+type Table struct {
+	// Name is the name of the table.
+	Name string
+	// Create holds the statements that make it and its indexes. Each must be safe to run again (IF NOT EXISTS).
+	Create []string
+	// Columns are those the store uses; a table that has more will do.
+	Columns []string
+	// Key holds the columns of the primary key in their order.
+	Key []string
+}
+
+// Ensure makes sure that db is a SQLite database in a file and has the table, and that a table found there under this
+// name is the one meant. It may be called again, and by many processes at once. A nil db is an error.
+func Ensure(ctx context.Context, db *sql.DB, t Table) error {
+	if db == nil {
+		return errors.New("sqlite: the *sql.DB is nil")
+	}
+	if err := refuseMemory(ctx, db); err != nil {
+		return err
+	}
+	if err := create(ctx, db, t); err != nil {
+		return fmt.Errorf("sqlite: create table %q: %w", t.Name, err)
+	}
+	return verify(ctx, db, t)
+}
+
+// refuseMemory returns an error for a database that has no file.
+func refuseMemory(ctx context.Context, db *sql.DB) error {
+	var file sql.NullString
+	err := WhileBusy(ctx, func() error {
+		return db.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&file)
+	})
+	if err != nil {
+		return fmt.Errorf("sqlite: ask for the database's file: %w", err)
+	}
+	if file.String == "" {
+		return errors.New("sqlite: the database has no file (:memory: or temporary), so that every pooled connection " +
+			"would see a database of its own: open one in a file")
+	}
+	return nil
+}
+
+func create(ctx context.Context, db *sql.DB, t Table) error {
+	gate := GateOf(db)
+	if err := gate.Lock(ctx); err != nil {
+		return err
+	}
+	defer gate.Unlock()
+	return WhileBusy(ctx, func() error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+		for _, statement := range t.Create {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
+	})
+}
+
+// verify reads the columns back: with another primary key nothing would ever conflict, and nothing would say so.
+func verify(ctx context.Context, db *sql.DB, t Table) error {
+	var columns, key []string
+	err := WhileBusy(ctx, func() (err error) {
+		columns, key, err = describe(ctx, db, t.Name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("sqlite: read the columns of table %q: %w", t.Name, err)
+	}
+	for _, want := range t.Columns {
+		if !slices.Contains(columns, want) {
+			return fmt.Errorf("sqlite: table %q exists without column %q: it is not Spillway's, or of another version", t.Name, want)
+		}
+	}
+	if !slices.Equal(key, t.Key) {
+		return fmt.Errorf("sqlite: table %q exists with the primary key (%s) instead of (%s): it is not Spillway's, or of another version",
+			t.Name, strings.Join(key, ", "), strings.Join(t.Key, ", "))
+	}
+	return nil
+}
+
+// describe returns the columns, and those of the primary key in the key's order.
+func describe(ctx context.Context, db *sql.DB, table string) (columns, key []string, err error) {
+	rows, err := db.QueryContext(ctx, `SELECT name, pk FROM pragma_table_info(?) ORDER BY pk`, table)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var name string
+		var pk int
+		if err := rows.Scan(&name, &pk); err != nil {
+			return nil, nil, err
+		}
+		columns = append(columns, name)
+		if pk > 0 {
+			key = append(key, name)
+		}
+	}
+	return columns, key, rows.Err()
+}

@@ -1,0 +1,264 @@
+package spillway_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// channel is the whole channel of a bench, with waits short enough for tests.
+func (b *bench) channel(change ...func(*spillway.Config)) *spillway.Channel {
+	b.t.Helper()
+	config := spillway.Config{
+		Publisher:   b.letters,
+		Idempotency: idempotency.SQLite(b.db),
+		Retry:       middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond}},
+		Outputs:     middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 5 * time.Millisecond}},
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	ch, err := spillway.New(config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return ch
+}
+
+// Promise P3: the router is closed at random moments while every message waits for its next attempt. Nothing is
+// dead-lettered and nothing counted as given up; once the downstream is back, every message takes effect once.
+func TestShutdownInBackoffIsNoFailure(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	b := newBench(t, true)
+	messages := numbered(20)
+	b.publish(messages...)
+
+	var healthy atomic.Bool
+	slow := func(c *spillway.Config) {
+		c.Retry.Attempts, c.Retry.Backoff = 5, middleware.Backoff{Initial: time.Hour, Max: time.Hour, Jitter: middleware.NoJitter}
+	}
+	handle := func(msg *message.Message) ([]*message.Message, error) {
+		if !healthy.Load() {
+			return nil, errors.New("the downstream is down")
+		}
+		return nil, b.apply(msg)
+	}
+	for range 10 {
+		var failed atomic.Int32
+		ch := b.channel(slow, func(c *spillway.Config) {
+			c.Retry.OnAttempt = func(context.Context, middleware.Attempt) { failed.Add(1) }
+		})
+		stop := b.run(ch.Attach, handle)
+		wanted := random.Int32N(int32(len(messages)) + 1)
+		b.eventually("some messages wait in their backoff", func() bool { return failed.Load() >= wanted })
+		stop()
+	}
+	if letters := b.waiting(); len(letters) != 0 {
+		t.Fatalf("%d letters after shutdowns, the first: %+v", len(letters), letters[0].Letter.Failure)
+	}
+	healthy.Store(true)
+	stop := b.run(b.channel().Attach, handle)
+	defer stop()
+	b.eventually("all took effect", func() bool { return len(b.effects()) == len(messages) })
+	if letters := b.waiting(); len(letters) != 0 {
+		t.Errorf("%d letters in the end", len(letters))
+	}
+	for i, id := range b.effects() {
+		if id != messages[i].UUID {
+			t.Errorf("effect %d is %q", i, id)
+		}
+	}
+}
+
+// Promise P1: the dead-letter store refuses for a while. The message stays unacked, comes again, and is stored once the
+// store takes it; the messages around it are handled.
+func TestRefusedDeadLetterIsRedelivered(t *testing.T) {
+	b := newBench(t, false)
+	dead := &gate{Publisher: b.letters}
+	dead.shut.Store(true)
+	var deliveries atomic.Int32
+	ch := b.channel(func(c *spillway.Config) {
+		c.Publisher = dead
+		c.Queue.PublishBackoff = time.Millisecond
+	})
+	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if msg.UUID == "id-0000" {
+			deliveries.Add(1)
+			return nil, classify.Permanent(errors.New("never"))
+		}
+		return nil, b.apply(msg)
+	})
+	defer stop()
+	b.publish(numbered(3)...)
+	b.eventually("it came three times", func() bool { return deliveries.Load() >= 3 })
+	if n := len(b.waiting()); n != 0 {
+		t.Fatalf("%d letters in a store that refuses", n)
+	}
+	dead.shut.Store(false)
+	b.eventually("it is stored and the others handled", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 2 })
+	after := deliveries.Load()
+	b.publish(message.NewMessage("afterwards", nil)) // a message that is not acked comes again at once on this pub/sub
+	b.eventually("the next is handled", func() bool { return len(b.effects()) == 3 })
+	if deliveries.Load() != after {
+		t.Error("it is stored and was not acked")
+	}
+}
+
+type gate struct {
+	message.Publisher
+	shut atomic.Bool
+}
+
+func (g *gate) Publish(topic string, messages ...*message.Message) error {
+	if g.shut.Load() {
+		return errors.New("the store is down")
+	}
+	return g.Publisher.Publish(topic, messages...)
+}
+
+// Feature I4, promise P7: outputs cannot be published after the handler's commit, and the router is closed meanwhile.
+// On redelivery they are published under the ids they had, and the effect is there once.
+func TestOutputsSurviveFailedPublishAfterCommit(t *testing.T) {
+	b := newBench(t, true)
+	b.outs.setRefuse(func(*message.Message) error { return errors.New("the broker is down") })
+	patient := func(c *spillway.Config) {
+		c.Outputs.Attempts, c.Outputs.Backoff = 1000, middleware.Backoff{Initial: time.Millisecond, Max: 50 * time.Millisecond}
+	}
+	var runs atomic.Int32
+	handle := func(msg *message.Message) ([]*message.Message, error) {
+		runs.Add(1)
+		return []*message.Message{message.NewMessage("", []byte("first")), message.NewMessage("random", []byte("second"))}, b.apply(msg)
+	}
+	b.publish(numbered(1)...)
+	stop := b.run(b.channel(patient).Attach, handle)
+	b.eventually("publishing was tried after the commit", func() bool { return len(b.effects()) == 1 && len(b.outs.triedIDs()) >= 2 })
+	stop()
+	if letters := b.waiting(); len(letters) != 0 {
+		t.Fatalf("closing the router dead-lettered the source: %+v", letters[0].Letter.Failure)
+	}
+	tried := b.outs.triedIDs()
+	b.outs.setRefuse(nil)
+
+	stop = b.run(b.channel(patient).Attach, handle)
+	defer stop()
+	b.eventually("both outputs are published", func() bool { return len(b.outs.ids()) == 2 })
+	if ids := b.outs.ids(); !slices.Contains(ids, tried[0]) || ids[0] == ids[1] || ids[0] == "" {
+		t.Errorf("published as %v, tried as %v", ids, tried)
+	}
+	if n := len(b.effects()); n != 1 || runs.Load() != 1 {
+		t.Errorf("%d effects after %d runs of the handler", n, runs.Load())
+	}
+}
+
+// Feature D15, P4, P7: an output that nobody accepts dead-letters its source after bounded tries, with the handler run
+// once, and the next message goes on. Redriven when the publisher is mended, the effect is absorbed and the output
+// published under the id it had.
+func TestUndeliverableOutput(t *testing.T) {
+	b := newBench(t, false)
+	b.outs.setRefuse(func(msg *message.Message) error {
+		if len(msg.Payload) > 1<<20 {
+			return errors.New("message was too large")
+		}
+		return nil
+	})
+	var runs sync.Map
+	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+		count, _ := runs.LoadOrStore(msg.UUID, new(atomic.Int32))
+		count.(*atomic.Int32).Add(1)
+		payload := []byte("small")
+		if msg.UUID == "id-0000" {
+			payload = make([]byte, 2<<20)
+		}
+		return []*message.Message{message.NewMessage("", payload)}, b.apply(msg)
+	})
+	defer stop()
+	b.publish(numbered(2)...)
+	b.eventually("the source is set aside and the next goes on", func() bool { return len(b.waiting()) == 1 && len(b.outs.ids()) == 1 })
+	letter := b.waiting()[0].Letter
+	if letter.Failure.Reason != classify.ReasonOutput || letter.Original.UUID != "id-0000" || letter.Failure.Attempts != 1 {
+		t.Errorf("letter %+v of %s", letter.Failure, letter.Original.UUID)
+	}
+	refused := b.outs.triedIDs()
+	b.outs.setRefuse(nil)
+	report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}})
+	if err != nil || report.Redriven != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	b.eventually("the output is published", func() bool { return len(b.outs.ids()) == 2 })
+	for _, id := range b.outs.ids() {
+		if !slices.Contains(refused, id) {
+			t.Errorf("output %s was never tried before: %v", id, refused)
+		}
+	}
+	count, _ := runs.Load("id-0000")
+	if n := len(b.effects()); n != 2 || count.(*atomic.Int32).Load() != 1 {
+		t.Errorf("%d effects, %d runs", n, count.(*atomic.Int32).Load())
+	}
+}
+
+// Feature D13: what a failed handler produced is not published.
+func TestFailedHandlersOutputsAreNotPublished(t *testing.T) {
+	b := newBench(t, false)
+	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+		out := []*message.Message{message.NewMessage("of "+msg.UUID, nil)}
+		if msg.UUID == "id-0000" {
+			return out, errors.New("failed")
+		}
+		return out, nil
+	})
+	defer stop()
+	b.publish(numbered(2)...)
+	b.eventually("one is set aside and one succeeded", func() bool { return len(b.waiting()) == 1 && len(b.outs.ids()) == 1 })
+	if tried := b.outs.triedIDs(); len(tried) != 1 {
+		t.Errorf("published %v", tried)
+	}
+}
+
+// Promise P7, features I2, I9: duplicates at once and in sequence take effect once; a key whose message was set aside is
+// free for its redrive.
+func TestEffectsHappenOnce(t *testing.T) {
+	b := newBench(t, false)
+	var mended atomic.Bool
+	var absorbed atomic.Int32
+	ch := b.channel(func(c *spillway.Config) {
+		c.Receiver.OnDuplicate = func(context.Context, idempotency.Key) { absorbed.Add(1) }
+	})
+	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if err := b.apply(msg); err != nil {
+			return nil, err
+		}
+		if msg.UUID == "id-0007" && !mended.Load() {
+			return nil, errors.New("after the effect was written")
+		}
+		return []*message.Message{message.NewMessage("", nil)}, nil
+	})
+	defer stop()
+	for range 5 {
+		b.publish(numbered(50)...)
+	}
+	b.eventually("all but one took effect", func() bool { return len(b.effects()) == 49 && len(b.waiting()) == 1 && absorbed.Load() == 4*49 })
+	mended.Store(true)
+	if _, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the last took effect", func() bool { return len(b.effects()) == 50 && len(b.waiting()) == 0 })
+	ids := slices.Compact(b.outs.ids())
+	if len(ids) != 50 {
+		t.Errorf("%d different output ids for 50 effects", len(ids))
+	}
+}

@@ -1,0 +1,41 @@
+// Package redrive brings dead letters back, and keeps them until then.
+//
+// A dead letter comes back by hand, because somebody mended what it failed at, or by a handler that runs all the time.
+// Either way it goes only to a topic that was allowed by name (whatever its own metadata say), no faster than asked
+// for, and no more often than MaxRedrives. What is published is the message as it first arrived: payload, id and
+// producer's metadata byte for byte, with its origin and the history of its attempts, without the failure, and with
+// x-redrive-count, -at, -by and -id on record.
+//
+// # From the store
+//
+// Store keeps dead letters in a table of a SQLite database. It is a message.Publisher, so a poison.Queue can publish
+// straight into it, and Collect feeds it from dead-letter topics. List, Groups and Count show what is there, Take and
+// Mark work on single letters, and Drain brings back all that a Filter chooses. A letter is in one of five states:
+//
+//	            ┌── came again ──┐
+//	            ▼                │
+//	stored ▶ waiting ──drain──▶ redriven     published to its topic
+//	            ├─────drain──▶ quarantined   redriven MaxRedrives times already
+//	            ├─────drain──▶ refused       its topic is not allowed
+//	            └─────Mark───▶ discarded     a person said so
+//
+// A drain takes waiting letters. Quarantined and refused ones stay where they are and are never lost: a later drain
+// with a higher MaxRedrives, or another allow-list, takes them with Filter.Statuses. While somebody works on a letter it
+// is leased, in whatever state it is; an expired lease is free for the next. A letter that fails again after its redrive
+// arrives as a letter of its own, with one redrive more. The same letter arriving again (same consumer, origin topic,
+// id, redrive count and payload) is one row that counts how often it was seen. A letter without an id is never taken for
+// another.
+//
+// # From a topic
+//
+// Handler does the same on a router: each message of a dead-letter topic is brought back, or published unchanged to
+// <topic>.parked, or, over the limit, to <topic>.quarantine. It is acked only then. Drain is the same once, without a
+// router, and ends at what was there when it started.
+//
+// # What is not promised
+//
+// Order: letters are published in the order of the store when Concurrency is 1, but a letter whose publish failed comes
+// after the others, and what the consumer handled meanwhile was first anyway. Once: a process that ends between publish
+// and mark, or between publish and ack, publishes that letter again, with the same id, and the receiver of package
+// idempotency absorbs it. Never is a letter marked, or acked, before its publisher took it.
+package redrive

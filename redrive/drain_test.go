@@ -1,0 +1,477 @@
+package redrive_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Features V1, V3, V4, promise P2: a drain brings every letter back once, in order, as the message that it was.
+func TestDrain(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	publish(t, store, "orders.dlq", letters(120)...)
+	var hooked atomic.Int64
+	report := drain(t, store, out, redrive.DrainConfig{
+		Allow: []string{"orders"}, By: "ann",
+		Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, l poison.Letter, topic string) {
+			if topic == "orders" && l.Topic == "orders.dlq" {
+				hooked.Add(1)
+			}
+			panic("a hook may")
+		}},
+	})
+	if report.Taken != 120 || report.Redriven != 120 || report.ID == "" || hooked.Load() != 120 {
+		t.Fatalf("%+v, %d hooks", report, hooked.Load())
+	}
+	for i, p := range out.all() {
+		want := fmt.Sprintf("id-%d", i)
+		m := p.msg.Metadata
+		if p.topic != "orders" || p.msg.UUID != want || !bytes.Equal(p.msg.Payload, []byte("{}")) || m["tenant"] != "blue" ||
+			m[poison.KeyRedriveCount] != "1" || m[poison.KeyRedriveID] != report.ID || m[poison.KeyRedrivenBy] != "ann" ||
+			m[poison.KeyRedrivenAt] == "" || m[poison.KeyOriginalTopic] != "orders" || m[poison.KeyOriginalHandler] != "billing" ||
+			m[poison.KeyAttemptHistory] == "" {
+			t.Fatalf("message %d: %s to %s: %v", i, p.msg.UUID, p.topic, m)
+		}
+		for key := range m {
+			if strings.HasPrefix(key, "x-failure-") || key == poison.KeyAttempts || strings.HasSuffix(key, "failed-at") {
+				t.Fatalf("%s is still there", key)
+			}
+		}
+	}
+	e := list(t, store, redrive.Filter{Statuses: []redrive.Status{redrive.StatusRedriven}, Limit: 1})[0]
+	if e.Marked.By != "ann" || e.Marked.RedriveID != report.ID {
+		t.Errorf("%+v", e.Marked)
+	}
+	wantCount(t, store, status(redrive.StatusRedriven), 120)
+	if again := drain(t, store, out, orders); again.Taken != 0 || again.ID == report.ID {
+		t.Errorf("%+v", again)
+	}
+}
+
+// Feature V5: filter and maximum choose what is taken.
+func TestDrain_chooses(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	publish(t, store, "orders.dlq", letters(10)...)
+	publish(t, store, "orders.dlq", letter("x", "x", func(l *poison.Letter) { l.Failure.Reason = "bad" }))
+	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Filter: redrive.Filter{Reasons: []string{"bad"}}})
+	if r.Redriven != 1 || out.ids()["x"] != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Max: 3}); r.Taken != 3 || r.Redriven != 3 {
+		t.Fatalf("%+v", r)
+	}
+	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Filter: redrive.Filter{MaxSeq: 5}}); r.Redriven != 2 {
+		t.Fatalf("%+v", r)
+	}
+	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"repair"}, To: "repair"}); r.Redriven != 5 {
+		t.Fatalf("%+v", r)
+	}
+	for _, p := range out.all()[6:] {
+		if p.topic != "repair" {
+			t.Errorf("published to %s", p.topic)
+		}
+	}
+}
+
+// Feature V8, promise P6: a forged origin sends a letter nowhere, and it stays for a drain that allows it.
+func TestDrain_allowList(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	publish(t, store, "orders.dlq", letter("1", "a", from("admin")), letter("2", "b"), letter("3", "c", from("")), letter("4", "d", from("orders ")))
+	var refused []string
+	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Hooks: redrive.Hooks{
+		OnRefused: func(_ context.Context, _ poison.Letter, topic string) { refused = append(refused, topic) },
+	}})
+	if r.Refused != 3 || r.Redriven != 1 || len(out.all()) != 1 || fmt.Sprint(refused) != "[admin  orders ]" {
+		t.Fatalf("%+v %q", r, refused)
+	}
+	e := list(t, store, status(redrive.StatusRefused))
+	if len(e) != 3 || e[0].Marked.Why != "topic_not_allowed" {
+		t.Fatalf("%+v", e)
+	}
+	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"admin"}}); r.Taken != 0 {
+		t.Fatalf("refused letters do not wait: %+v", r)
+	}
+	r = drain(t, store, out, redrive.DrainConfig{Allow: []string{"admin"}, Filter: status(redrive.StatusRefused)})
+	if r.Redriven != 1 || r.Refused != 2 || out.all()[1].topic != "admin" {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// Feature V3, promise P6: a letter that came back as often as is allowed is quarantined; counts that cannot be are 0.
+func TestDrain_maxRedrives(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	var messages []*message.Message
+	for _, count := range []string{"-1", "garbage", "99999999999999999999", "", "2", "3", "4"} {
+		msg := letter("id "+count, "a")
+		msg.Metadata.Set(poison.KeyRedriveCount, count)
+		messages = append(messages, msg)
+	}
+	publish(t, store, "orders.dlq", messages...)
+	r := drain(t, store, out, orders)
+	if r.Redriven != 5 || r.Quarantined != 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, p := range out.all() {
+		want := "1"
+		if p.msg.UUID == "id 2" {
+			want = "3"
+		}
+		if got := p.msg.Metadata.Get(poison.KeyRedriveCount); got != want {
+			t.Errorf("%s: count %s", p.msg.UUID, got)
+		}
+	}
+	e := list(t, store, status(redrive.StatusQuarantined))
+	if len(e) != 2 || e[0].Marked.Why != classify.ReasonMaxRedrives || e[0].Letter.Failure.Reason != "no_such_customer" {
+		t.Fatalf("%+v", e)
+	}
+	r = drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, MaxRedrives: 4, Filter: status(redrive.StatusQuarantined)})
+	if r.Redriven != 1 || r.Quarantined != 1 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// Promises P1, P4: a publisher that refuses loses nothing, and the drain ends instead of trying for ever.
+func TestDrain_publisherDown(t *testing.T) {
+	store, out := newStore(t), &outbox{before: refuse}
+	publish(t, store, "orders.dlq", letters(10)...)
+	report, err := store.Drain(t.Context(), out, redrive.DrainConfig{Allow: []string{"orders"}, PublishAttempts: 1})
+	if !errors.Is(err, errDown) || report.Failed != 3 || report.Redriven != 0 || report.Taken != 3 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if taken, err := store.Take(t.Context(), redrive.Filter{}, time.Hour, 100); err != nil || len(taken) != 10 {
+		t.Fatalf("%d letters are free, %v", len(taken), err)
+	}
+}
+
+// Promise P1: single refusals and panics are tried again, and a letter refused for good waits while the others go.
+func TestDrain_refusals(t *testing.T) {
+	store := newStore(t)
+	publish(t, store, "orders.dlq", letters(8)...)
+	tries := make(map[string]int)
+	var errs atomic.Int64
+	out := &outbox{before: func(_ string, msg *message.Message) error {
+		tries[msg.UUID]++
+		switch {
+		case msg.UUID == "id-3":
+			return errDown
+		case msg.UUID == "id-5" && tries[msg.UUID] == 1:
+			panic("publisher")
+		}
+		return nil
+	}}
+	report := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, PublishAttempts: 2, Hooks: redrive.Hooks{
+		OnPublishError: func(context.Context, poison.Letter, error) { errs.Add(1) },
+	}})
+	if report.Redriven != 7 || report.Failed != 1 || tries["id-3"] != 2 || errs.Load() != 3 {
+		t.Fatalf("%+v %v", report, tries)
+	}
+	if e := list(t, store, redrive.Filter{}); len(e) != 1 || e[0].Letter.Original.UUID != "id-3" {
+		t.Fatalf("%+v", e)
+	}
+}
+
+// Promise P1: whatever happens between publish and mark, the letter is still there.
+func TestDrain_diesBetweenPublishAndMark(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "letters.db")
+	db := openDB(t, path)
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, store, "orders.dlq", letters(5)...)
+	out := &outbox{}
+	killed := publisherFunc(func(topic string, messages ...*message.Message) error {
+		_ = out.Publish(topic, messages...)
+		_ = db.Close() // the process ends here: nothing can be written any more
+		return nil
+	})
+	report, err := store.Drain(t.Context(), killed, redrive.DrainConfig{Allow: []string{"orders"}, Lease: 30 * time.Millisecond})
+	if err == nil || report.Redriven != 1 || len(out.all()) != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+
+	again, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCount(t, again, redrive.Filter{}, 5)
+	eventually(t, "the leases expire and all letters come back", func() bool {
+		drain(t, again, out, orders)
+		return len(out.ids()) == 5
+	})
+	if n := out.ids()["id-0"]; n != 2 {
+		t.Errorf("the letter in hand was published %d times", n)
+	}
+
+	for name, die := range map[string]func(){"panic": func() { panic("after accepting") }, "goexit": runtime.Goexit} {
+		store, out := newStore(t), &outbox{}
+		publish(t, store, "orders.dlq", letters(2)...)
+		dying := publisherFunc(func(topic string, messages ...*message.Message) error {
+			_ = out.Publish(topic, messages...)
+			die()
+			return nil
+		})
+		_, _ = store.Drain(t.Context(), dying, redrive.DrainConfig{Allow: []string{"orders"}, PublishAttempts: 1})
+		if taken, err := store.Take(t.Context(), redrive.Filter{}, time.Hour, 10); err != nil || len(taken) != 2 {
+			t.Errorf("%s: %d letters are free, %v", name, len(taken), err)
+		}
+	}
+}
+
+type publisherFunc func(string, ...*message.Message) error
+
+func (f publisherFunc) Publish(topic string, messages ...*message.Message) error {
+	return f(topic, messages...)
+}
+func (publisherFunc) Close() error { return nil }
+
+// Promise P3: a drain that is cancelled says what it did, marks what it published and gives the rest back.
+func TestDrain_cancelled(t *testing.T) {
+	store := newStore(t)
+	publish(t, store, "orders.dlq", letters(20)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &outbox{before: func(_ string, msg *message.Message) error {
+		if msg.UUID == "id-4" {
+			cancel()
+		}
+		return nil
+	}}
+	report, err := store.Drain(ctx, out, orders)
+	if !errors.Is(err, context.Canceled) || report.Redriven != 5 || report.Taken != 5 || report.Failed != 0 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	wantCount(t, store, status(redrive.StatusRedriven), 5)
+	if taken, err := store.Take(t.Context(), redrive.Filter{}, time.Hour, 100); err != nil || len(taken) != 15 {
+		t.Fatalf("%d letters are free, %v", len(taken), err)
+	}
+	if report, err := store.Drain(ctx, out, orders); !errors.Is(err, context.Canceled) || report.Taken != 0 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+}
+
+// Feature V2, promise P3: waiting for the rate ends with the context.
+func TestDrain_cancelledWhileWaiting(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	publish(t, store, "orders.dlq", letters(5)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	report, err := store.Drain(ctx, out, redrive.DrainConfig{Allow: []string{"orders"}, Rate: 0.001, Concurrency: 3})
+	if !errors.Is(err, context.DeadlineExceeded) || report.Redriven != 1 || len(out.all()) != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if taken, err := store.Take(t.Context(), redrive.Filter{}, time.Hour, 100); err != nil || len(taken) != 4 {
+		t.Fatalf("%d letters are free, %v", len(taken), err)
+	}
+}
+
+// Promise P6: a letter that fails again while the drain runs is not taken twice, even if its redrive count was lost.
+func TestDrain_failsAgain(t *testing.T) {
+	for name, strip := range map[string]bool{"counted": false, "count lost on the way": true} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			publish(t, store, "orders.dlq", letters(60)...)
+			out := &outbox{}
+			consumer := publisherFunc(func(topic string, messages ...*message.Message) error {
+				for _, msg := range messages {
+					l := withClass(msg)
+					if strip {
+						delete(l.Metadata, poison.KeyRedriveCount)
+					}
+					if err := store.Publish("orders.dlq", l); err != nil {
+						return err
+					}
+				}
+				return out.Publish(topic, messages...)
+			})
+			report := drain(t, store, consumer, orders)
+			if report.Taken != 60 || report.Redriven != 60 || len(out.all()) != 60 {
+				t.Fatalf("%+v", report)
+			}
+			wantCount(t, store, redrive.Filter{}, 60)
+		})
+	}
+	store := newStore(t)
+	publish(t, store, "orders.dlq", letters(10)...)
+	drain(t, store, &outbox{}, orders)
+	publish(t, store, "orders.dlq", letters(10)...) // the same letters again, after the mark
+	wantCount(t, store, redrive.Filter{}, 10)
+}
+
+// Feature V2, promise P6: two drains at the same time share the letters.
+func TestDrain_concurrently(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	publish(t, store, "orders.dlq", letters(300)...)
+	total := make(chan redrive.Report, 2)
+	for range 2 {
+		go func() {
+			report, err := store.Drain(context.Background(), out, redrive.DrainConfig{Allow: []string{"orders"}, Concurrency: 4})
+			if err != nil {
+				t.Error(err)
+			}
+			total <- report
+		}()
+	}
+	a, b := <-total, <-total
+	ids := out.ids()
+	if a.Redriven+b.Redriven != 300 || len(ids) != 300 || len(out.all()) != 300 {
+		t.Errorf("%+v %+v: %d ids", a, b, len(ids))
+	}
+}
+
+// Feature V2: never more than Concurrency publishes at a time.
+func TestDrain_concurrencyCap(t *testing.T) {
+	store := newStore(t)
+	publish(t, store, "orders.dlq", letters(40)...)
+	var now, most atomic.Int64
+	out := &outbox{before: func(string, *message.Message) error {
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		time.Sleep(time.Millisecond)
+		now.Add(-1)
+		return nil
+	}}
+	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Concurrency: 3}); r.Redriven != 40 {
+		t.Fatalf("%+v", r)
+	}
+	if most.Load() > 3 || most.Load() < 2 {
+		t.Errorf("%d at a time", most.Load())
+	}
+}
+
+// Feature V2: the rate is exact to 1 %, whatever the concurrency.
+func TestHandler_rateIsExact(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			out := &outbox{}
+			h, err := redrive.NewHandler(redrive.HandlerConfig{
+				Publisher: out, Park: &outbox{}, Allow: []string{"orders"}, Rate: 50, Concurrency: concurrency,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			done := make(chan error)
+			for i := range 501 {
+				go func() { done <- h.Handle(letter(fmt.Sprint(i), "a")) }()
+			}
+			for range 501 {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			if took := time.Since(start); math.Abs(took.Seconds()-10) > 0.1 { // the first goes at once
+				t.Errorf("501 letters at 50/s took %s", took)
+			}
+			perSecond := make(map[int]int)
+			for _, p := range out.all() {
+				perSecond[int(p.at.Sub(start).Seconds())]++
+			}
+			for second, n := range perSecond {
+				if n > 51 {
+					t.Errorf("%d letters in second %d", n, second)
+				}
+			}
+		})
+	}
+}
+
+// Promise P6: an unsafe configuration is an error that names the field.
+func TestDrain_construction(t *testing.T) {
+	store, allow := newStore(t), []string{"orders"}
+	for field, c := range map[string]redrive.DrainConfig{
+		"DrainConfig.Allow is":        {},
+		"DrainConfig.Allow holds":     {Allow: []string{""}},
+		"DrainConfig.To":              {Allow: allow, To: "admin"},
+		"DrainConfig.Rate":            {Allow: allow, Rate: -1},
+		"DrainConfig.Concurrency":     {Allow: allow, Concurrency: -1},
+		"MaxRedrives (-1)":            {Allow: allow, MaxRedrives: -1},
+		"PublishAttempts (-1)":        {Allow: allow, PublishAttempts: -1},
+		"DrainConfig.Lease":           {Allow: allow, Lease: -1},
+		"Max (-1)":                    {Allow: allow, Max: -1},
+		"DrainConfig.Filter.Limit":    {Allow: allow, Filter: redrive.Filter{Limit: 5}},
+		"DrainConfig.Filter.Statuses": {Allow: allow, Filter: status("x")},
+	} {
+		if _, err := store.Drain(t.Context(), &outbox{}, c); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, rate := range []float64{math.NaN(), math.Inf(1)} {
+		if _, err := store.Drain(t.Context(), &outbox{}, redrive.DrainConfig{Allow: allow, Rate: rate}); err == nil {
+			t.Errorf("rate %v", rate)
+		}
+	}
+	var none *outbox
+	if _, err := store.Drain(t.Context(), none, orders); err == nil || !strings.Contains(err.Error(), "live") {
+		t.Error(err)
+	}
+}
+
+// Feature D7: letters of Watermill's PoisonQueue come back too, without its keys.
+func TestDrain_watermillLetter(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	msg := message.NewMessage("1", []byte("a"))
+	maps.Copy(msg.Metadata, message.Metadata{"reason_poisoned": "boom", "topic_poisoned": "orders", "handler_poisoned": "billing", "k": "v"})
+	publish(t, store, "poison", msg)
+	wantCount(t, store, redrive.Filter{Handlers: []string{"billing"}}, 1)
+	if r := drain(t, store, out, orders); r.Redriven != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if m := out.all()[0].msg.Metadata; m["k"] != "v" || m["reason_poisoned"] != "" || m[poison.KeyOriginalTopic] != "orders" {
+		t.Errorf("%v", m)
+	}
+}
+
+// Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish, and a letter that somebody
+// else took over meanwhile is left to them.
+func TestDrain_renewsLeases(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	publish(t, store, "orders.dlq", letters(4)...)
+	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Rate: 20, Lease: 5 * time.Millisecond, Concurrency: 2})
+	if r.Redriven != 4 || r.LeasesLost != 0 {
+		t.Fatalf("%+v", r)
+	}
+	wantCount(t, store, status(redrive.StatusRedriven), 4)
+}
+
+// Decision 12: a letter that somebody else took over in the wait for a slow rate is theirs, and not published twice.
+func TestDrain_leavesWhatWasTakenOver(t *testing.T) {
+	store, out := newStore(t), &outbox{}
+	publish(t, store, "orders.dlq", letters(2)...)
+	theirs := make(chan []redrive.Taken, 1)
+	r := drain(t, store, out, redrive.DrainConfig{
+		Allow: []string{"orders"}, Rate: 2, Lease: 5 * time.Millisecond,
+		Hooks: redrive.Hooks{OnRedrive: func(context.Context, poison.Letter, string) {
+			time.AfterFunc(50*time.Millisecond, func() { // the next turn is in 500 ms
+				taken, err := store.Take(context.Background(), redrive.Filter{}, time.Hour, 10)
+				if err != nil {
+					t.Error(err)
+				}
+				theirs <- taken
+			})
+		}},
+	})
+	taken := <-theirs
+	if len(taken) != 1 || len(out.all()) != 1 || r.Redriven != 1 {
+		t.Fatalf("%+v, %d taken over", r, len(taken))
+	}
+	if err := store.Mark(t.Context(), taken[0], redrive.StatusRedriven); err != nil {
+		t.Error(err)
+	}
+}

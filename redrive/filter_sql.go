@@ -1,0 +1,81 @@
+package redrive
+
+import "strings"
+
+// where collects conditions of constant text and the values bound to them. No value ever becomes part of the text.
+type where struct {
+	conditions []string
+	args       []any
+}
+
+func (w *where) and(condition string, args ...any) {
+	w.conditions = append(w.conditions, condition)
+	w.args = append(w.args, args...)
+}
+
+func (w *where) String() string {
+	if len(w.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ")
+}
+
+// anyIn adds that the column is one of the values, as bind writes them. No values mean no condition.
+func anyIn[T any](w *where, column string, values []T, bind func(T) any) {
+	if len(values) == 0 {
+		return
+	}
+	args := make([]any, len(values))
+	for i, value := range values {
+		args[i] = bind(value)
+	}
+	w.and(column+" IN (?"+strings.Repeat(",?", len(values)-1)+")", args...)
+}
+
+// Names and ids are bytes in the database, so that any of them survives in a database of any encoding.
+func asBytes(s string) any  { return []byte(s) }
+func asText(s string) any   { return s }
+func asStatus(s Status) any { return string(s) }
+
+// where returns the conditions for what f chooses. Its fields have been validated.
+func (f *Filter) where() *where {
+	w := new(where)
+	statuses := f.Statuses
+	if len(statuses) == 0 {
+		statuses = []Status{StatusWaiting}
+	}
+	anyIn(w, "status", statuses, asStatus)
+	if f.After > 0 {
+		w.and("seq > ?", f.After)
+	}
+	if f.MaxSeq > 0 {
+		w.and("seq <= ?", f.MaxSeq)
+	}
+	anyIn(w, "origin_topic", f.Topics, asBytes)
+	anyIn(w, "dead_letter_topic", f.DeadLetterTopics, asBytes)
+	anyIn(w, "handler", f.Handlers, asBytes)
+	classes := make([]string, len(f.Classes))
+	for i, class := range f.Classes {
+		classes[i] = class.String()
+	}
+	anyIn(w, "class", classes, asText)
+	anyIn(w, "reason", f.Reasons, asText)
+	anyIn(w, "id", f.IDs, asBytes)
+	if f.StackHash != "" {
+		w.and("stack_hash = ?", f.StackHash)
+	}
+	if !f.Since.IsZero() {
+		w.and("last_failed_at >= ?", f.Since.UnixMicro())
+	}
+	if !f.Until.IsZero() {
+		w.and("last_failed_at < ?", f.Until.UnixMicro())
+	}
+	return w
+}
+
+func (f *Filter) limit() int {
+	if f.Limit == 0 {
+		return DefaultLimit
+	}
+	return f.Limit
+}

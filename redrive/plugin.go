@@ -1,0 +1,63 @@
+package redrive
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// Plugin adds to the router a handler for each dead-letter topic, named spillway_redrive_<topic>, that brings its
+// letters back. The handlers are known as Spillway's own: a chain of the whole router lets their messages pass, so that
+// what fails here is parked by the Handler and never becomes the dead letter of a dead letter. The router closes sub. An
+// error comes out of Router.Run.
+func (h *Handler) Plugin(sub message.Subscriber, topics ...string) message.RouterPlugin {
+	return consume("spillway_redrive_", sub, topics, func(topic string, msg *message.Message) error {
+		_, err := h.handle(msg.Context(), msg, topic)
+		return err
+	})
+}
+
+// Collect adds to the router a handler for each dead-letter topic, named spillway_store_<topic>, that moves its messages
+// into the store: each is acked when it is durable there, and given back when it cannot be written. Like those of
+// Handler.Plugin they are known as Spillway's own. The router closes sub. An error comes out of Router.Run.
+func (s *Store) Collect(sub message.Subscriber, topics ...string) message.RouterPlugin {
+	return consume("spillway_store_", sub, topics, func(topic string, msg *message.Message) error {
+		err := s.Publish(topic, msg)
+		if err != nil {
+			sleep(msg.Context(), publishBackoff) // some subscribers redeliver at once, and without end
+		}
+		return err
+	})
+}
+
+func consume(prefix string, sub message.Subscriber, topics []string, handle func(string, *message.Message) error) message.RouterPlugin {
+	return func(router *message.Router) error {
+		if contain.IsNil(sub) {
+			return errors.New("redrive: the subscriber for dead-letter topics is nil")
+		}
+		if len(topics) == 0 {
+			return errors.New("redrive: no dead-letter topics are named")
+		}
+		own, err := chain.Own(sub)
+		if err != nil {
+			return fmt.Errorf("redrive: wrap the subscriber: %w", err)
+		}
+		for _, topic := range topics {
+			if topic == "" {
+				return errors.New("redrive: a dead-letter topic has an empty name")
+			}
+			err := contain.Call("add the handler of "+topic, func() error { // the router panics at a name given twice
+				router.AddConsumerHandler(prefix+topic, topic, own, func(msg *message.Message) error { return handle(topic, msg) })
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("redrive: %w", err)
+			}
+		}
+		return nil
+	}
+}

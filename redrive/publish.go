@@ -1,0 +1,66 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+const publishBackoff = 50 * time.Millisecond // after the first refusal; it doubles up to a second
+
+// wait waits for the rate limiter, no longer than ctx lasts.
+func (r *rules) wait(ctx context.Context) error {
+	if r.limiter == nil {
+		return ctx.Err()
+	}
+	err := r.limiter.Wait(ctx)
+	if err != nil && ctx.Err() == nil { // it knows already that the turn would come too late
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return err
+}
+
+// redrive publishes the letter as the message that it was. Each attempt gets a message of its own, because a publisher
+// may change it.
+func (r *rules) redrive(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string) error {
+	return r.publish(ctx, publisher, l, topic, func() *message.Message { return l.Redriven(r.by, r.id, time.Now()) })
+}
+
+// publish tries as often as is configured, while ctx lasts. The context of what is published is an empty one: a pub/sub
+// that hands contexts on would otherwise give the consumer one that ends with our work, or that says "one of our own".
+func (r *rules) publish(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string, build func() *message.Message) error {
+	wait := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+	for attempt := 1; ; attempt++ {
+		msg := build()
+		msg.SetContext(context.Background())
+		err := contain.Call("publisher", func() error { return publisher.Publish(topic, msg) })
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("redrive: publish to %q: %w", logged(topic), err)
+		r.onPublishError(ctx, l, err)
+		r.logger.Error("A publisher refused a letter", err, fields(l, topic))
+		if attempt >= r.attempts || !sleep(ctx, wait.NextBackOff()) {
+			return err
+		}
+	}
+}
+
+// sleep waits for d and tells whether ctx lasted that long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,91 @@
+package redrive
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/sqlite"
+)
+
+// maxWrite bounds what a Publisher's methods may take, which have no context of their own, and NewStore.
+const maxWrite = 30 * time.Second
+
+// StoreConfig configures a Store.
+type StoreConfig struct {
+	// DB is a SQLite database in a file, opened with whatever driver. WAL mode is advisable: without it readers and
+	// writers wait for each other. A connection that waits inside of a transaction of its own, where DB has only that
+	// one, waits in vain.
+	DB *sql.DB
+}
+
+// Store keeps dead letters in the table spillway_dead_letters of a SQLite database, until they are brought back or
+// discarded. It is a message.Publisher and a poison.Initializer, so it can be the Publisher, or a fallback, of a
+// poison.Queue. It is safe for concurrent use, by several processes too, and has no goroutine of its own.
+type Store struct {
+	db     *sql.DB
+	gate   *sqlite.Gate
+	closed atomic.Bool
+}
+
+// ErrClosed is the error of publishing to a Store after its Close.
+var ErrClosed = errors.New("redrive: the dead-letter store is closed")
+
+// NewStore returns a Store and makes its table, within 30 seconds. A nil or in-memory database is an error, and so is a
+// table of that name that is not a Store's.
+func NewStore(config StoreConfig) (*Store, error) {
+	if config.DB == nil {
+		return nil, errors.New("redrive: StoreConfig.DB is nil: give an open SQLite database")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	defer cancel()
+	if err := sqlite.Ensure(ctx, config.DB, lettersTable); err != nil {
+		return nil, fmt.Errorf("redrive: StoreConfig.DB: %w", err)
+	}
+	return &Store{db: config.DB, gate: sqlite.GateOf(config.DB)}, nil
+}
+
+// write runs work in a transaction, alone among the writers of this process. It may run work several times, when
+// writers of other processes are in the way; what a failed run did is undone.
+func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
+	if err := s.gate.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.gate.Unlock()
+	return sqlite.WhileBusy(ctx, func() error {
+		tx, err := s.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+		if err := work(tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+// read queries rows and scans each. A writer of another process may be in the way: then it starts again after reset.
+func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	return sqlite.WhileBusy(ctx, func() (err error) {
+		reset()
+		rows, err := s.db.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return scanAll(rows, scan)
+	})
+}
+
+func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,131 @@
+package redrive
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// DrainConfig configures Store.Drain. Only Allow is required.
+type DrainConfig struct {
+	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes anywhere else,
+	// whatever its metadata say.
+	Allow []string
+	// To is published to instead of each letter's origin topic. It must be in Allow.
+	To string
+	// Filter chooses the letters. Default: all that wait. Filter.Limit is not used here, see Max.
+	Filter Filter
+	// Max is how many letters are taken at the most. 0 means all.
+	Max int
+	// Rate is how many letters are published per second at the most. 0 means as fast as possible.
+	Rate float64
+	// Concurrency is how many are published at the same time. Default: 1, which keeps the order of the store.
+	Concurrency int
+	// MaxRedrives is how often a letter comes back; one that failed again after that is quarantined. Default:
+	// DefaultMaxRedrives.
+	MaxRedrives int
+	// By is who does it, for the record.
+	By string
+	// Lease is for how long letters are reserved. It is renewed where that is needed; after a crash it is how long the
+	// letters that were in hand stay out of reach. Default: 1 min.
+	Lease time.Duration
+	// PublishAttempts is how often a letter is offered to the publisher. Default: 3.
+	PublishAttempts int
+	// Logger is told of refusals, never of a payload. Default: none.
+	Logger watermill.LoggerAdapter
+	// Hooks are called on what happens.
+	Hooks Hooks
+}
+
+// Report tells what a drain did. It is right up to the moment when the drain ended, also beside an error.
+type Report struct {
+	// ID is the x-redrive-id of all that was redriven.
+	ID string
+	// Taken is how many letters were worked on: the sum of the next five, and those given back because the drain was
+	// interrupted, or taken over by somebody else before they were published.
+	Taken int
+	// Redriven were published to their topic.
+	Redriven int
+	// Quarantined had come back too often.
+	Quarantined int
+	// Refused were not allowed to go where they came from.
+	Refused int
+	// Parked were not chosen, or not letters. Only of a topic: a store does not take them.
+	Parked int
+	// Failed were not accepted by the publisher. Of a store they wait again; of a topic they are parked.
+	Failed int
+	// LeasesLost counts letters that somebody else took over, or that arrived again, while they were worked on. Those
+	// that were published by then will be published once more.
+	LeasesLost int
+}
+
+func (c *DrainConfig) rules() rules {
+	return rules{
+		owner: "DrainConfig", allow: c.Allow, to: c.To, rate: c.Rate, concurrency: c.Concurrency, maxRedrives: c.MaxRedrives,
+		attempts: c.PublishAttempts, by: c.By, logger: c.Logger, hooks: c.Hooks,
+	}
+}
+
+func (c *DrainConfig) validate() error {
+	if c.Lease == 0 {
+		c.Lease = time.Minute
+	}
+	if c.Lease < 0 || c.Max < 0 {
+		return fmt.Errorf("redrive: DrainConfig.Lease (%s) and Max (%d) must not be negative", c.Lease, c.Max)
+	}
+	if c.Filter.Limit != 0 {
+		return errors.New("redrive: DrainConfig.Filter.Limit pages through lists: use DrainConfig.Max")
+	}
+	return c.Filter.validate("DrainConfig.Filter")
+}
+
+// Drain brings back the letters that are there when it starts and that config chooses, through live, whose Publish must
+// confirm what it takes. Letters that arrive meanwhile are left for the next drain. A letter is marked after it was
+// published; one that live refuses waits again, and after three such letters in a row the drain ends with the error.
+//
+// When ctx ends, Drain returns what was done so far with the error of ctx, and gives the rest back. Each letter is
+// considered once. Several drains may run at the same time, in several processes, and share the letters.
+func (s *Store) Drain(ctx context.Context, live message.Publisher, config DrainConfig) (Report, error) {
+	if contain.IsNil(live) {
+		return Report{}, errors.New("redrive: the live publisher of Drain is nil: letters have no way back")
+	}
+	if err := config.validate(); err != nil {
+		return Report{}, err
+	}
+	d := &drain{rules: config.rules(), store: s, live: live, config: config}
+	d.rules.setDefaults()
+	if err := d.rules.validate(); err != nil {
+		return Report{}, err
+	}
+	d.report.ID = d.id
+
+	last, err := s.lastSeq(ctx)
+	if err != nil {
+		return d.report, err
+	}
+	if last == 0 {
+		return d.report, nil
+	}
+	if config.Filter.MaxSeq == 0 || config.Filter.MaxSeq > last {
+		d.config.Filter.MaxSeq = last
+	}
+	err = d.run(ctx)
+	return d.report, err
+}
+
+// lastSeq is the Seq of the letter that arrived last, or 0.
+func (s *Store) lastSeq(ctx context.Context) (last int64, err error) {
+	err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&last) },
+		`SELECT COALESCE(MAX(seq), 0) FROM spillway_dead_letters`)
+	if err != nil {
+		return 0, fmt.Errorf("redrive: look for the last dead letter: %w", err)
+	}
+	return last, nil
+}

@@ -1,0 +1,76 @@
+package redrive
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+var (
+	_ message.Publisher  = (*Store)(nil)
+	_ poison.Initializer = (*Store)(nil)
+)
+
+// Publish stores messages as dead letters of the dead-letter topic: all of them or none, durable when it returns nil. It
+// stops with the context of the first message, and after 30 seconds. A letter that is there already is not stored twice.
+// A message that is no dead letter is stored too, as a failure of unknown class.
+func (s *Store) Publish(topic string, messages ...*message.Message) error {
+	if s.closed.Load() {
+		return fmt.Errorf("%w: publish to %q", ErrClosed, logged(topic))
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	records := make([]record, len(messages))
+	for i, msg := range messages {
+		if msg == nil {
+			return fmt.Errorf("redrive: publish to %q: message %d is nil", logged(topic), i)
+		}
+		records[i] = newRecord(topic, msg)
+	}
+	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
+	defer cancel()
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		now := time.Now()
+		for i := range records {
+			if _, err := tx.ExecContext(ctx, insertLetter, records[i].args(now)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("redrive: store %d dead letter(s) of %q: %w", len(messages), logged(topic), err)
+	}
+	return nil
+}
+
+// Close ends publishing: a Publish that starts afterwards fails with ErrClosed. The database stays open, it belongs to
+// whoever opened it, and everything but Publish goes on working.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+// InitializeTopics makes sure that letters can be written: the table is there, and the database is not read-only. Topics
+// need nothing of their own.
+func (s *Store) InitializeTopics(topics ...string) error {
+	if s.closed.Load() {
+		return fmt.Errorf("%w: initialize %d topic(s)", ErrClosed, len(topics))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	defer cancel()
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE spillway_dead_letters SET seen = seen WHERE seq = 0`)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("redrive: the dead-letter store cannot be written: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,480 @@
+package redrive_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Feature V9: what is published is there, whole, and stays there over a restart.
+func TestStore_publishAndList(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "letters.db")
+	first, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, first, "orders.dlq", letter("1", `{"n":1}`), letter("2", `{"n":2}`, from("refunds")))
+	publish(t, first, "orders.dlq")
+
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := list(t, store, redrive.Filter{})
+	if len(entries) != 2 {
+		t.Fatalf("%d entries", len(entries))
+	}
+	e := entries[0]
+	if e.DeadLetterTopic != "orders.dlq" || e.Letter.Topic != "orders.dlq" || e.Status != redrive.StatusWaiting || e.Seen != 1 ||
+		time.Since(e.StoredAt) > time.Minute || !e.Marked.At.IsZero() {
+		t.Errorf("entry %+v", e)
+	}
+	want, _ := poison.Decode(letter("1", `{"n":1}`))
+	if got := e.Letter; got.Failure.Description != want.Failure.Description || !got.Failure.FirstFailedAt.Equal(failedAt) ||
+		got.Origin.Topic != "orders" || got.Origin.Handler != "billing" || string(got.Original.Payload) != `{"n":1}` ||
+		!maps.Equal(got.Original.Metadata, want.Original.Metadata) {
+		t.Errorf("letter %+v", got)
+	}
+}
+
+// Feature V5, V9: each field of a filter chooses by itself, and pages follow one another.
+func TestStore_filter(t *testing.T) {
+	store := newStore(t)
+	other := func(l *poison.Letter) {
+		l.Origin.Topic, l.Origin.Handler = "refunds", "mailer"
+		l.Failure.Class, l.Failure.Reason, l.Failure.StackHash = classify.ClassInvalid, "panic", "def"
+		l.Failure.LastFailedAt = failedAt.Add(time.Hour)
+	}
+	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
+	publish(t, store, "refunds.dlq", letter("3", "c", other))
+	for name, f := range map[string]redrive.Filter{
+		"Topics":           {Topics: []string{"refunds", "nothing"}},
+		"DeadLetterTopics": {DeadLetterTopics: []string{"refunds.dlq"}},
+		"Handlers":         {Handlers: []string{"mailer"}},
+		"Classes":          {Classes: []classify.Class{classify.ClassInvalid}},
+		"Reasons":          {Reasons: []string{"panic"}},
+		"StackHash":        {StackHash: "def"},
+		"IDs":              {IDs: []string{"3", "4"}},
+		"Since":            {Since: failedAt.Add(time.Hour)},
+		"After":            {After: 2},
+	} {
+		if entries := list(t, store, f); len(entries) != 1 || entries[0].Letter.Original.UUID != "3" {
+			t.Errorf("%s: %d entries", name, len(entries))
+		}
+		wantCount(t, store, f, 1)
+	}
+	wantCount(t, store, redrive.Filter{Until: failedAt.Add(time.Hour)}, 2)
+	wantCount(t, store, redrive.Filter{MaxSeq: 2, Limit: 1}, 2)
+	wantCount(t, store, redrive.Filter{Topics: []string{"orders' OR 1=1 --"}}, 0)
+	wantCount(t, store, status(redrive.StatusRedriven), 0)
+	var ids []string
+	for f := (redrive.Filter{Limit: 2}); ; {
+		page := list(t, store, f)
+		if len(page) == 0 {
+			break
+		}
+		for _, e := range page {
+			ids = append(ids, e.Letter.Original.UUID)
+		}
+		f.After = page[len(page)-1].Seq
+	}
+	if !slices.Equal(ids, []string{"1", "2", "3"}) {
+		t.Errorf("pages hold %v", ids)
+	}
+	for field, f := range map[string]redrive.Filter{
+		"Filter.Limit":    {Limit: redrive.MaxLimit + 1},
+		"Filter.After":    {After: -1},
+		"Filter.Statuses": {Statuses: []redrive.Status{"gone"}},
+		"Filter.IDs":      {IDs: make([]string, 501)},
+	} {
+		if _, err := store.List(t.Context(), f); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// Feature V9: letters of one cause are one group, the largest first.
+func TestStore_groups(t *testing.T) {
+	store := newStore(t)
+	later := func(l *poison.Letter) { l.Failure.LastFailedAt = failedAt.Add(time.Hour) }
+	hostile := "han\x00dler\xff"
+	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b", later), letter("3", "c"))
+	publish(t, store, "orders.dlq", letter("4", "d", func(l *poison.Letter) { l.Origin.Handler = hostile }))
+	groups, err := store.Groups(t.Context(), redrive.Filter{})
+	if err != nil || len(groups) != 2 {
+		t.Fatalf("%+v, %v", groups, err)
+	}
+	want := redrive.Group{
+		DeadLetterTopic: "orders.dlq", Topic: "orders", Handler: "billing", Class: classify.ClassPermanent,
+		Reason: "no_such_customer", Type: "*shop.Error", StackHash: "abc",
+		Count: 3, FirstFailedAt: failedAt, LastFailedAt: failedAt.Add(time.Hour), Example: 3, Description: "customer 3 is unknown",
+	}
+	if groups[0] != want {
+		t.Errorf("got  %+v\nwant %+v", groups[0], want)
+	}
+	if groups[1].Handler != hostile || groups[1].Count != 1 {
+		t.Errorf("%+v", groups[1])
+	}
+}
+
+// Feature V9, decision 12: a letter that arrives again is one row, with the latest failure.
+func TestStore_sameLetterTwice(t *testing.T) {
+	store := newStore(t)
+	publish(t, store, "orders.dlq", letter("1", "a"), letter("1", "a"))
+	publish(t, store, "orders.invalid", letter("1", "a", func(l *poison.Letter) { l.Failure.Reason = "later" }))
+	entries := list(t, store, redrive.Filter{Reasons: []string{"later"}})
+	if len(entries) != 1 || entries[0].Seen != 3 || entries[0].Letter.Failure.Reason != "later" || entries[0].DeadLetterTopic != "orders.invalid" {
+		t.Fatalf("%+v", entries)
+	}
+	wantCount(t, store, redrive.Filter{}, 1)
+}
+
+// Promise P1, decision 12: what is not surely the same letter is a letter of its own.
+func TestStore_othersAreNeverMerged(t *testing.T) {
+	store := newStore(t)
+	base := letter("1", "a")
+	different := []*message.Message{
+		base, letter("2", "a"), letter("1", "b"), letter("1", "a", from("refunds")), letter("1", "a", redrivenTimes(1)),
+		letter("1", "a", func(l *poison.Letter) { l.Origin.Handler = "mailer" }),
+		letter("1", "a", func(l *poison.Letter) { l.Origin.ConsumerGroup = "g" }),
+		letter("", "a"), letter("", "a"), letter("", "a"),
+		message.NewMessage("1", []byte("a")), // no letter at all
+	}
+	publish(t, store, "orders.dlq", different...)
+	wantCount(t, store, redrive.Filter{}, len(different))
+	publish(t, store, "other.dlq", message.NewMessage("1", []byte("a")))
+	wantCount(t, store, redrive.Filter{}, len(different)+1)
+}
+
+// Promise P1: a message that is no dead letter is kept, as a failure of unknown class.
+func TestStore_notALetter(t *testing.T) {
+	store := newStore(t)
+	plain := message.NewMessage("1", []byte("a"))
+	plain.Metadata = nil
+	publish(t, store, "orders.dlq", plain)
+	entries := list(t, store, redrive.Filter{Classes: []classify.Class{classify.ClassUnknown}, Since: time.Now().Add(-time.Minute)})
+	if len(entries) != 1 || string(entries[0].Letter.Original.Payload) != "a" {
+		t.Fatalf("%+v", entries)
+	}
+	out := &outbox{}
+	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"repair"}, To: "repair"}); r.Redriven != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if poison.IsLetter(out.all()[0].msg) || plain.Metadata != nil {
+		t.Error("a failure was made up, or the message changed")
+	}
+}
+
+// Promise P2: any bytes survive, in the store and on the way back.
+func TestStore_hostileBytes(t *testing.T) {
+	store := newStore(t)
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	many := message.Metadata{}
+	for i := range 10_000 {
+		many[fmt.Sprintf("key-%d\x00\xff", i)] = string(all[i%200:])
+	}
+	messages := map[string]*message.Message{
+		"bytes":   {UUID: string(all), Payload: all, Metadata: message.Metadata{string(all): string(all), "": "", "empty": ""}},
+		"nothing": {UUID: "nothing"},
+		"empty":   {UUID: "empty", Payload: []byte{}},
+		"large":   {UUID: "large", Payload: bytes.Repeat(all, 2<<20/256), Metadata: message.Metadata{"a": "b"}},
+		"many":    {UUID: "many", Payload: []byte("x"), Metadata: many},
+	}
+	topic := "dead\x00\xff"
+	for _, msg := range messages {
+		publish(t, store, topic, poison.Letter{
+			Original: msg, Origin: poison.Origin{Topic: "or\xffders\x00", Handler: "h\xff", Key: all},
+			Failure: poison.Failure{Class: classify.ClassPermanent},
+		}.Encode())
+	}
+	publish(t, store, "", message.NewMessage("no topic", nil))
+	wantCount(t, store, redrive.Filter{DeadLetterTopics: []string{topic}, Topics: []string{"or\xffders\x00"}, Handlers: []string{"h\xff"}}, len(messages))
+	wantCount(t, store, redrive.Filter{IDs: []string{string(all)}}, 1)
+
+	out := &outbox{}
+	report := drain(t, store, out, redrive.DrainConfig{Allow: []string{"or\xffders\x00"}})
+	if report.Redriven != len(messages) || report.Refused != 1 {
+		t.Fatalf("%+v", report)
+	}
+	for _, p := range out.all() {
+		want := messages[p.msg.UUID]
+		if want == nil {
+			want = messages["bytes"]
+		}
+		got, err := poison.Decode(withClass(p.msg))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.msg.UUID != want.UUID || !bytes.Equal(p.msg.Payload, want.Payload) || !bytes.Equal(got.Origin.Key, all) {
+			t.Errorf("%.10q changed", p.msg.UUID)
+		}
+		if !maps.Equal(got.Original.Metadata, want.Metadata) {
+			t.Errorf("metadata of %.10q changed", p.msg.UUID)
+		}
+	}
+}
+
+func withClass(msg *message.Message) *message.Message {
+	c := msg.Copy()
+	c.Metadata.Set(poison.KeyFailureClass, "unknown")
+	return c
+}
+
+// Feature V9: leases are exclusive, end with Mark or Release, and are proven by their token.
+func TestStore_takeMarkRelease(t *testing.T) {
+	store, ctx := newStore(t), t.Context()
+	publish(t, store, "orders.dlq", letters(3)...)
+	taken, err := store.Take(ctx, redrive.Filter{}, time.Hour, 2)
+	if err != nil || len(taken) != 2 || taken[0].Letter.Original.UUID != "id-0" || time.Until(taken[0].Until) < 59*time.Minute {
+		t.Fatalf("%+v, %v", taken, err)
+	}
+	rest, err := store.Take(ctx, redrive.Filter{}, time.Hour, 10)
+	if err != nil || len(rest) != 1 || rest[0].Token == taken[0].Token {
+		t.Fatalf("%+v, %v", rest, err)
+	}
+	taken[0].By = "ann"
+	if err := store.Mark(ctx, taken[0], redrive.StatusDiscarded); err != nil {
+		t.Fatal(err)
+	}
+	for name, lost := range map[string]redrive.Taken{"marked": taken[0], "forged": {Entry: taken[1].Entry, Token: "x"}, "empty": {Entry: taken[0].Entry}} {
+		if err := store.Mark(ctx, lost, redrive.StatusRedriven); !errors.Is(err, redrive.ErrLeaseLost) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := store.Mark(ctx, taken[1], "gone"); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("%v", err)
+	}
+	if e := list(t, store, status(redrive.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].Marked.At) > time.Minute {
+		t.Errorf("%+v", e)
+	}
+	if err := store.Release(ctx, append(rest, taken...)...); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := store.Take(ctx, redrive.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	for _, bad := range []func() error{
+		func() error { _, err := store.Take(ctx, redrive.Filter{}, 0, 1); return err },
+		func() error { _, err := store.Take(ctx, redrive.Filter{}, time.Second, 0); return err },
+	} {
+		if bad() == nil {
+			t.Error("a take of nothing is an error")
+		}
+	}
+}
+
+// Decision 12: an expired lease is free for the next, and whoever lost it cannot mark any more.
+func TestStore_leaseExpires(t *testing.T) {
+	store, ctx := newStore(t), t.Context()
+	publish(t, store, "orders.dlq", letter("1", "a"))
+	first, err := store.Take(ctx, redrive.Filter{}, 20*time.Millisecond, 1)
+	if err != nil || len(first) != 1 {
+		t.Fatal(first, err)
+	}
+	var second []redrive.Taken
+	eventually(t, "the expired lease is taken over", func() bool {
+		second, err = store.Take(ctx, redrive.Filter{}, time.Hour, 1)
+		return err != nil || len(second) == 1
+	})
+	if err != nil || time.Now().Before(first[0].Until) {
+		t.Fatalf("taken over too early, or %v", err)
+	}
+	if err := store.Mark(ctx, first[0], redrive.StatusRedriven); !errors.Is(err, redrive.ErrLeaseLost) {
+		t.Errorf("%v", err)
+	}
+	if err := store.Mark(ctx, second[0], redrive.StatusRedriven); err != nil {
+		t.Error(err)
+	}
+}
+
+// Promise P1: a letter that arrives again after it was redriven or discarded waits again, and one that arrives while it
+// is worked on is not swallowed by the mark.
+func TestStore_arrivesAgain(t *testing.T) {
+	for _, s := range []redrive.Status{redrive.StatusRedriven, redrive.StatusDiscarded, redrive.StatusQuarantined, redrive.StatusRefused} {
+		store, ctx := newStore(t), t.Context()
+		publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
+		taken, err := store.Take(ctx, redrive.Filter{}, time.Hour, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Mark(ctx, taken[0], s); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, store, "orders.dlq", letter("1", "a"))
+		want, seq := redrive.StatusWaiting, int64(3)
+		if s == redrive.StatusQuarantined || s == redrive.StatusRefused {
+			want, seq = s, 1
+		}
+		if e := list(t, store, redrive.Filter{IDs: []string{"1"}, Statuses: []redrive.Status{want}}); len(e) != 1 || e[0].Seen != 2 || e[0].Seq != seq {
+			t.Errorf("after %s: %+v", s, e)
+		}
+		publish(t, store, "orders.dlq", letter("3", "c"))
+		wantCount(t, store, redrive.Filter{Statuses: []redrive.Status{redrive.StatusWaiting, want}}, 3)
+	}
+	store, ctx := newStore(t), t.Context()
+	publish(t, store, "orders.dlq", letter("1", "a"))
+	taken, _ := store.Take(ctx, redrive.Filter{}, time.Hour, 1)
+	publish(t, store, "orders.dlq", letter("1", "a"))
+	if err := store.Mark(ctx, taken[0], redrive.StatusRedriven); !errors.Is(err, redrive.ErrLeaseLost) {
+		t.Errorf("%v", err)
+	}
+	wantCount(t, store, redrive.Filter{}, 1)
+}
+
+// Decision 12: of many takers at once no two ever hold the same letter.
+func TestStore_concurrentTakers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "letters.db")
+	var stores []*redrive.Store
+	for range 2 { // two pools: as two processes would be, without the gate between them
+		store, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	publish(t, stores[0], "orders.dlq", letters(1000)...)
+	var mu sync.Mutex
+	held := make(map[int64]int)
+	var takers sync.WaitGroup
+	for i := range 4 {
+		takers.Go(func() {
+			for {
+				taken, err := stores[i%2].Take(t.Context(), redrive.Filter{}, time.Hour, 13)
+				if err != nil {
+					t.Error(err)
+				}
+				if len(taken) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, letter := range taken {
+					held[letter.Seq]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	takers.Wait()
+	if len(held) != 1000 {
+		t.Errorf("%d letters taken", len(held))
+	}
+	for seq, n := range held {
+		if n != 1 {
+			t.Fatalf("letter %d was taken %d times", seq, n)
+		}
+	}
+}
+
+// Promise P1: messages published together are stored together or not at all, and a context that ended is an error.
+func TestStore_allOrNone(t *testing.T) {
+	store := newStore(t)
+	if err := store.Publish("orders.dlq", letter("1", "a"), nil); err == nil {
+		t.Error("a nil message is an error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	msg := letter("1", "a")
+	msg.SetContext(ctx)
+	if err := store.Publish("orders.dlq", msg); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	wantCount(t, store, redrive.Filter{}, 0)
+}
+
+// Features D4, D5: a database that cannot hold letters is an error at construction or initialization.
+func TestStore_construction(t *testing.T) {
+	if _, err := redrive.NewStore(redrive.StoreConfig{}); err == nil || !strings.Contains(err.Error(), "StoreConfig.DB") {
+		t.Error(err)
+	}
+	memory, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = memory.Close() }()
+	if _, err := redrive.NewStore(redrive.StoreConfig{DB: memory}); err == nil || !strings.Contains(err.Error(), "StoreConfig.DB") {
+		t.Error(err)
+	}
+	path := filepath.Join(t.TempDir(), "letters.db")
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.InitializeTopics("orders.dlq"); err != nil {
+		t.Error(err)
+	}
+	readOnly, err := sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = readOnly.Close() }()
+	if s, err := redrive.NewStore(redrive.StoreConfig{DB: readOnly}); err == nil && s.InitializeTopics("orders.dlq") == nil {
+		t.Error("a read-only database is an error")
+	}
+
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Publish("orders.dlq", letter("1", "a")); !errors.Is(err, redrive.ErrClosed) {
+		t.Error(err)
+	}
+	if err := store.InitializeTopics(); !errors.Is(err, redrive.ErrClosed) {
+		t.Error(err)
+	}
+	wantCount(t, store, redrive.Filter{}, 0) // reading goes on
+}
+
+// Feature V9: a router feeds the store from dead-letter topics.
+func TestStore_collect(t *testing.T) {
+	store := newStore(t)
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	runRouter(t, func(r *message.Router) { r.AddPlugin(store.Collect(pubsub, "orders.dlq", "refunds.dlq")) })
+	publish(t, pubsub, "orders.dlq", letter("1", "a"))
+	publish(t, pubsub, "refunds.dlq", letter("2", "b"))
+	publish(t, pubsub, "orders.dlq", letter("1", "a"))
+	eventually(t, "all letters are stored", func() bool {
+		e := list(t, store, redrive.Filter{})
+		return len(e) == 2 && e[0].Seen+e[1].Seen == 3
+	})
+	wantCount(t, store, redrive.Filter{DeadLetterTopics: []string{"refunds.dlq"}}, 1)
+}
+
+// Features V1, V9: wrong plugins say so when the router starts.
+func TestPlugin_errors(t *testing.T) {
+	store := newStore(t)
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	defer func() { _ = pubsub.Close() }()
+	for name, plugin := range map[string]message.RouterPlugin{
+		"nil subscriber": store.Collect(nil, "orders.dlq"),
+		"no topics":      store.Collect(pubsub),
+		"empty topic":    store.Collect(pubsub, ""),
+		"topic twice":    store.Collect(pubsub, "orders.dlq", "orders.dlq"),
+	} {
+		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plugin(router); err == nil || !strings.HasPrefix(err.Error(), "redrive: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package spillway
+
+import (
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Config configures a Channel. Only Publisher is required. The fields below Logger configure the parts in detail; a
+// part's Publisher, Store, Attempts, Classifier, Queue and Logger are those given here unless it names its own.
+type Config struct {
+	// Publisher takes the dead letters: a publisher of its own, or the dead-letter store itself. It must not be the
+	// publisher of a handler, which the router closes when that handler stops.
+	Publisher message.Publisher
+	// Attempts is how often a handler is invoked at the most, the first time included. Default: 5.
+	Attempts int
+	// Idempotency makes each message take effect once. Default: none.
+	Idempotency idempotency.Store
+	// Logger is told what happens to failing messages, never a payload. Default: none.
+	Logger watermill.LoggerAdapter
+
+	// Classify says how errors are judged.
+	Classify classify.Config
+	// Queue says where dead letters go and what they carry.
+	Queue poison.QueueConfig
+	// Guard says which messages never reach a handler.
+	Guard middleware.GuardConfig
+	// Retry says how handlers are tried again.
+	Retry middleware.RetryConfig
+	// Receiver says how messages are recognised. It takes effect with a store, here or as Idempotency.
+	Receiver idempotency.ReceiverConfig
+	// Outputs says how produced messages are insisted on.
+	Outputs middleware.OutputsConfig
+}
+
+// Channel is a dead letter channel: the parts of Spillway composed in the only right order. It is safe for concurrent
+// use by any number of handlers and routers, keeps nothing between messages and needs no closing.
+type Channel struct {
+	queue   *poison.Queue
+	outputs *middleware.Outputs
+	chain   message.HandlerMiddleware
+}
+
+// New returns a Channel, or an error that names the field of config with which messages could be lost. With a store it
+// creates the store's table where there is none.
+func New(config Config) (*Channel, error) {
+	if err := config.distribute(); err != nil {
+		return nil, err
+	}
+	classifier, err := classify.New(config.Classify)
+	if err != nil {
+		return nil, fmt.Errorf("spillway: %w", err)
+	}
+	config.shareClassifier(classifier)
+
+	queue, err := poison.NewQueue(config.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("spillway: %w", err)
+	}
+	config.Outputs.Queue = queue
+	outputs, err := middleware.NewOutputs(config.Outputs)
+	if err != nil {
+		return nil, fmt.Errorf("spillway: %w", err)
+	}
+	guard, err := middleware.NewGuard(config.Guard)
+	if err != nil {
+		return nil, fmt.Errorf("spillway: %w", err)
+	}
+	retry, err := middleware.NewRetry(config.Retry)
+	if err != nil {
+		return nil, fmt.Errorf("spillway: %w", err)
+	}
+	steps := []chain.Step{outputs.Step, queue.Step, guard.Step, retry.Step}
+	if config.Receiver.Store != nil {
+		receiver, err := idempotency.NewReceiver(config.Receiver)
+		if err != nil {
+			return nil, fmt.Errorf("spillway: %w", err)
+		}
+		steps = append(steps, receiver.Step)
+	}
+	steps = append(steps, middleware.Recover{}.Step)
+	return &Channel{queue: queue, outputs: outputs, chain: chain.Enter(steps...)}, nil
+}
+
+// Attach protects all handlers of router: the middleware, the decorator that insists on their outputs, and a check at
+// start-up that dead letters have somewhere to go. Call it before other middlewares and decorators are added; handlers
+// may be added before or after, but not after Run.
+func (ch *Channel) Attach(router *message.Router) {
+	router.AddMiddleware(ch.Middleware)
+	router.AddPublisherDecorators(ch.DecoratePublisher)
+	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe)
+}
+
+// Middleware protects one handler, for those who do not Attach: handler.AddMiddleware(channel.Middleware). Outputs are
+// protected when the router also has DecoratePublisher.
+func (ch *Channel) Middleware(h message.HandlerFunc) message.HandlerFunc { return ch.chain(h) }
+
+// DecoratePublisher is the router's publisher decorator that insists on the outputs of handlers with Middleware. It is
+// added before other decorators. Messages of other handlers pass through it.
+func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, error) {
+	return ch.outputs.Decorate(pub)
+}
+
+// Queue returns the channel's poison.Queue, to set a message aside outside of a handler or to initialise destinations.
+func (ch *Channel) Queue() *poison.Queue { return ch.queue }
+
+// distribute gives each part what is configured for all.
+func (c *Config) distribute() error {
+	if c.Publisher != nil && c.Queue.Publisher != nil {
+		return fmt.Errorf("spillway: Config.Publisher and Config.Queue.Publisher are both set: give one")
+	}
+	if c.Idempotency != nil && c.Receiver.Store != nil {
+		return fmt.Errorf("spillway: Config.Idempotency and Config.Receiver.Store are both set: give one")
+	}
+	if c.Attempts != 0 && c.Retry.Attempts != 0 {
+		return fmt.Errorf("spillway: Config.Attempts and Config.Retry.Attempts are both set: give one")
+	}
+	if c.Queue.Publisher == nil {
+		c.Queue.Publisher = c.Publisher
+	}
+	if c.Receiver.Store == nil {
+		c.Receiver.Store = c.Idempotency
+	}
+	if c.Retry.Attempts == 0 {
+		c.Retry.Attempts = c.Attempts
+	}
+	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger} {
+		if *logger == nil {
+			*logger = c.Logger
+		}
+	}
+	if logger := c.Logger; logger != nil && c.Classify.OnRulePanic == nil {
+		c.Classify.OnRulePanic = func(text string, stack []byte) {
+			logger.Error("A classification rule panicked; it has no say", fmt.Errorf("%s\n%s", text, stack), nil)
+		}
+	}
+	return nil
+}
+
+func (c *Config) shareClassifier(classifier *classify.Classifier) {
+	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier} {
+		if *part == nil {
+			*part = classifier
+		}
+	}
+}
