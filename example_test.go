@@ -1,0 +1,113 @@
+package spillway_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// The quick start of the README: a router, its handler, and the lines that protect it.
+func Example() {
+	ctx, db, router, sub, pub, live, cleanUp := whatYouHave()
+	defer cleanUp()
+	customers := map[string]bool{}
+	handle := func(msg *message.Message) ([]*message.Message, error) {
+		if !customers[string(msg.Payload)] {
+			return nil, classify.Permanent(errors.New("no such customer"))
+		}
+		_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO invoices VALUES (?)`, msg.UUID)
+		return []*message.Message{message.NewMessage("", []byte("invoice"))}, err
+	}
+
+	// begin quick start
+	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc, err := spillway.New(spillway.Config{
+		Publisher:   letters,                // dead letters go here; any publisher of its own will do
+		Idempotency: idempotency.SQLite(db), // optional: each message takes effect once
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router) // before other middlewares
+	router.AddHandler("billing", "orders", sub, "invoices", pub, handle)
+	// end quick start
+
+	invoices, err := pub.(message.Subscriber).Subscribe(ctx, "invoices")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = router.Run(ctx) }()
+	<-router.Running()
+	if err := live.Publish("orders", message.NewMessage("order-1", []byte("acme"))); err != nil {
+		log.Fatal(err)
+	}
+	for waiting := 0; waiting == 0; {
+		if waiting, err = letters.Count(ctx, redrive.Filter{}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	customers["acme"] = true
+
+	// later, when the cause is mended
+	report, err := letters.Drain(ctx, live, redrive.DrainConfig{Rate: 100, Allow: []string{"orders"}})
+	invoice := <-invoices
+	invoice.Ack()
+	fmt.Println(report.Redriven, err, string(invoice.Payload))
+	_ = router.Close()
+	// Output: 1 <nil> invoice
+}
+
+// Parts mixed by hand: one handler with all of the channel, another with its own.
+func ExampleChannel_Middleware() {
+	_, db, router, sub, pub, _, cleanUp := whatYouHave()
+	defer cleanUp()
+	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc, err := spillway.New(spillway.Config{Publisher: letters, Attempts: 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router.AddPublisherDecorators(dlc.DecoratePublisher)
+	billing := router.AddHandler("billing", "orders", sub, "invoices", pub, message.PassthroughHandler)
+	billing.AddMiddleware(dlc.Middleware)
+	router.AddConsumerHandler("audit", "orders", sub, func(*message.Message) error { return nil }) // not protected
+	fmt.Println(len(router.Handlers()), "handlers")
+	// Output: 2 handlers
+}
+
+func whatYouHave() (ctx context.Context, db *sql.DB, router *message.Router, sub message.Subscriber, pub, live message.Publisher, cleanUp func()) {
+	folder, err := os.MkdirTemp("", "spillway-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if db, err = sql.Open("sqlite", filepath.Join(folder, "example.db")); err != nil {
+		log.Fatal(err)
+	}
+	if _, err = db.Exec(`CREATE TABLE invoices (order_id TEXT)`); err != nil {
+		log.Fatal(err)
+	}
+	if router, err = message.NewRouter(message.RouterConfig{}, nil); err != nil {
+		log.Fatal(err)
+	}
+	orders, invoices := gochannel.NewGoChannel(gochannel.Config{}, nil), gochannel.NewGoChannel(gochannel.Config{}, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	cleanUp = func() { cancel(); _ = orders.Close(); _ = invoices.Close(); _ = db.Close(); _ = os.RemoveAll(folder) }
+	return ctx, db, router, orders, invoices, orders, cleanUp
+}
