@@ -44,7 +44,7 @@ func ParseClass(s string) (Class, bool) {
 // severity orders classes where joined errors disagree: the one that most needs a person wins. Discard comes last,
 // so that a failure joined to it is never dropped; knowledge of a transient cause outweighs no knowledge.
 func (c Class) severity() int {
-	return [...]int{ClassDiscard: 0, ClassUnknown: 1, ClassTransient: 2, ClassPermanent: 3, ClassInvalid: 4, ClassAborted: 5}[c]
+	return [...]int{ClassDiscard: 0, ClassUnknown: 1, ClassTransient: 2, ClassPermanent: 3, ClassInvalid: 4}[c]
 }
 
 // Reasons that Spillway sets. Applications set their own with Reason.
@@ -91,6 +91,14 @@ func (v Verdict) ReasonOrDefault() string {
 		return ReasonUnknownMaxRetries
 	}
 	return v.Class.String()
+}
+
+// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range.
+func (v Verdict) sayable() Verdict {
+	if v.Class >= ClassAborted {
+		v.Class = ClassUnknown
+	}
+	return v
 }
 
 // fill takes from other what v does not say.

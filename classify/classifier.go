@@ -2,7 +2,7 @@ package classify
 
 import (
 	"fmt"
-	"runtime/debug"
+	"slices"
 )
 
 // Config says how errors are judged. The zero value is useful: marks and built-in knowledge alone.
@@ -26,122 +26,61 @@ func New(config Config) (*Classifier, error) {
 		}
 	}
 	if config.Default >= ClassAborted {
-		return nil, fmt.Errorf("classify: Default cannot be %q: it is decided from the message's context", config.Default)
+		return nil, fmt.Errorf("classify: Default cannot be %q (%d): no error has that class by itself", config.Default, config.Default)
 	}
+	config.Rules = slices.Clone(config.Rules) // the caller may go on writing into its own
 	return &Classifier{config: config}, nil
 }
 
 // Classify returns the verdict on err. Who speaks, in this order, until one names a class: the marks in err, the rules,
 // the built-in knowledge, the default. Within marks and knowledge the outermost answer of a chain of causes wins, and
 // where errors are joined every branch is asked and the severest class wins: invalid, permanent, transient, unknown,
-// discard. A mark's reason, description and retry-after stay, whoever names the class.
-func (c *Classifier) Classify(err error) (v Verdict) {
+// discard. A mark's reason, description and retry-after stay, whoever names the class. A branch without a mark is
+// unknown to the marks, so that a failure joined to a discarded error is not dropped with it.
+func (c *Classifier) Classify(err error) Verdict {
 	if err == nil {
 		return Verdict{}
 	}
-	var config Config
+	j := new(judgement)
 	if c != nil {
-		config = c.config
+		j.config = c.config
 	}
-	v.Class = config.Default
-	defer c.contain(config)
-
-	said := search(err, askMark, keepFilling)
-	if said.Class == ClassUnknown {
-		for _, rule := range config.Rules {
-			if answer, ok := c.ask(config, rule, err); ok {
-				if answer.Class >= ClassAborted { // not for a rule to say
-					answer.Class = ClassUnknown
-				}
-				said = said.fill(answer)
-				break
-			}
-		}
+	said := j.search(err, askMark, keepFilling)
+	if said.Class == ClassUnknown && !j.endless {
+		said = said.fill(j.askRules(err))
 	}
 	if said.Class == ClassUnknown {
-		said = said.fill(search(err, askKnowledge, stopAtFirst))
+		said = said.fill(j.search(err, askKnowledge, stopAtFirst))
 	}
-	v = said.fill(Verdict{Class: config.Default})
-	return v
-}
-
-func (c *Classifier) ask(config Config, rule Rule, err error) (v Verdict, ok bool) {
-	defer c.contain(config)
-	return rule(err)
-}
-
-// contain turns a panic into no answer: an error that cannot be judged must still be placed.
-func (c *Classifier) contain(config Config) {
-	v := recover()
-	if v == nil || config.OnRulePanic == nil {
-		return
+	if said.Class == ClassUnknown {
+		said = said.fill(j.search(err, askNetwork, stopAtFirst))
 	}
-	defer func() { _ = recover() }()
-	config.OnRulePanic("classify: panic while judging an error: "+(&PanicError{Value: v}).Error(), debug.Stack())
+	if said.Class == ClassUnknown && !(j.config.Default == ClassDiscard && j.disturbed()) {
+		said.Class = j.config.Default
+	}
+	return said
 }
 
-// Tree search
-
-type (
-	answerer func(error) (Verdict, bool)
-	keeping  bool
-)
-
-const (
-	keepFilling keeping = true  // inner answers fill what outer ones did not say
-	stopAtFirst keeping = false // the outermost answer is the whole answer
-)
-
-// maxNodes bounds the search in errors that wrap without end.
-const maxNodes = 1000
-
-func search(err error, ask answerer, keep keeping) Verdict {
-	budget := maxNodes
-	v, _ := searchTree(err, ask, keep, &budget)
-	return v
-}
-
-func searchTree(err error, ask answerer, keep keeping, budget *int) (found Verdict, ok bool) {
-	for err != nil && *budget > 0 {
-		*budget--
-		if v, hit := ask(err); hit {
-			found, ok = found.fill(v), true
-			if keep == stopAtFirst {
-				return found, true
-			}
-		}
-		switch x := err.(type) {
-		case interface{ Unwrap() error }:
-			err = x.Unwrap()
-		case interface{ Unwrap() []error }:
-			if v, hit := severest(x.Unwrap(), ask, keep, budget); hit {
-				found, ok = found.fill(v), true
-			}
-			return found, ok
-		default:
-			return found, ok
+// askRules returns the first rule's answer. In an error without end it asks none: errors.Is would never return.
+func (j *judgement) askRules(err error) Verdict {
+	for _, rule := range j.config.Rules {
+		if v, ok := j.ask(answerer(rule), err); ok {
+			return v.sayable()
 		}
 	}
-	return found, ok
+	return Verdict{}
 }
 
-func severest(branches []error, ask answerer, keep keeping, budget *int) (worst Verdict, ok bool) {
-	for _, branch := range branches {
-		v, hit := searchTree(branch, ask, keep, budget)
-		if hit && (!ok || v.Class.severity() > worst.Class.severity()) {
-			worst, ok = v, true
-		}
-	}
-	return worst, ok
-}
-
+// askMark judges one error by what an application, or a part further in, said of it.
 func askMark(err error) (Verdict, bool) {
 	switch m := err.(type) {
 	case *marked:
-		return m.verdict, true
+		return m.verdict.sayable(), true
 	case *Failure:
 		// That a message went away is decided anew by whoever holds it; to anybody else its context says so.
-		return m.Verdict, m.Verdict.Class != ClassAborted
+		if m != nil && m.Verdict.Class != ClassAborted {
+			return m.Verdict.sayable(), true
+		}
 	}
 	return Verdict{}, false
 }

@@ -1,7 +1,6 @@
 package classify
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,21 +41,21 @@ func (f *Failure) Error() string {
 // Unwrap returns the error of the latest attempt.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Add notes a failed attempt at the given time. When err carries a Failure, of a retry further in, its attempts are
-// taken over instead of being counted as one.
+// Add notes a failed attempt at the given time. When err carries a Failure with attempts, of a retry further in, those
+// are taken over instead of being counted as one.
 func (f *Failure) Add(err error, v Verdict, at time.Time) {
+	inner, ok := AsFailure(err)
+	if ok && err == error(inner) {
+		err = inner.Err
+	}
 	f.Err, f.Verdict, f.Last = err, v, at
 	if f.First.IsZero() {
 		f.First = at
 	}
-	inner, ok := AsFailure(err)
-	if !ok {
+	if !ok || inner.Attempts <= 0 { // one that counted nothing is a mark: a retry must get on all the same
 		f.Attempts++
 		f.History = BoundHistory(append(f.History, Attempt{At: at, Class: v.Class, Error: bounded.Error(err, 256)}))
 		return
-	}
-	if err == error(inner) {
-		f.Err = inner.Err
 	}
 	f.Attempts += inner.Attempts
 	if !inner.First.IsZero() && inner.First.Before(f.First) {
@@ -65,18 +64,19 @@ func (f *Failure) Add(err error, v Verdict, at time.Time) {
 	f.History = BoundHistory(append(f.History, inner.History...))
 }
 
-// AsFailure finds the outermost Failure in err. An error whose own methods panic has none.
+// AsFailure finds the outermost Failure in err. Unlike errors.As it returns from an error that wraps itself, and goes
+// on where a method of the error panics.
 func AsFailure(err error) (f *Failure, ok bool) {
-	defer func() {
-		if recover() != nil {
-			f, ok = nil, false
+	new(judgement).search(err, func(err error) (Verdict, bool) {
+		if found, is := err.(*Failure); is && found != nil && f == nil {
+			f = found
 		}
-	}()
-	ok = errors.As(err, &f)
-	return f, ok
+		return Verdict{}, f != nil
+	}, stopAtFirst)
+	return f, f != nil
 }
 
-// BoundHistory keeps the latest MaxHistory attempts.
+// BoundHistory keeps the latest MaxHistory attempts, in the same array.
 func BoundHistory(h []Attempt) []Attempt {
 	if len(h) > MaxHistory {
 		h = append(h[:0], h[len(h)-MaxHistory:]...)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -26,18 +25,8 @@ func askKnowledge(err error) (Verdict, bool) {
 		return askErrno(e)
 	case *net.AddrError, *net.ParseError, net.InvalidAddrError, net.UnknownNetworkError:
 		return permanent, true
-	case *url.Error:
-		// An HTTP client wraps everything in it; a connection closed early shows as a bare EOF, known only from here.
-		if e.Timeout() || errors.Is(e.Err, io.EOF) || errors.Is(e.Err, io.ErrUnexpectedEOF) {
-			return transient, true
-		}
+	case *net.OpError, *url.Error: // their causes say more, and their Timeout methods recur where one wraps itself
 		return Verdict{}, false
-	case *net.OpError:
-		// A wrong address or a refused permission shows inside; what is left is the network's weather.
-		if v := search(e.Err, askKnowledge, stopAtFirst); v.Class != ClassUnknown {
-			return v, true
-		}
-		return transient, true
 	case *net.DNSError:
 		return transient, true
 	}
@@ -54,6 +43,22 @@ func askKnowledge(err error) (Verdict, bool) {
 	}
 	return Verdict{}, false
 }
+
+// askNetwork is asked where no cause said more: a wrong address or a refused permission shows inside a net.OpError, and
+// what is left is the network's weather. A connection closed early shows as a bare EOF, which means that only inside
+// the error of an HTTP client.
+func askNetwork(err error) (Verdict, bool) {
+	switch e := err.(type) {
+	case *net.OpError:
+		return transient, true
+	case *url.Error:
+		near := judgement{left: 16} // few, because each link of a long chain may be such an error
+		return near.tree(e.Err, askEOF, stopAtFirst)
+	}
+	return Verdict{}, false
+}
+
+func askEOF(err error) (Verdict, bool) { return transient, err == io.EOF || err == io.ErrUnexpectedEOF }
 
 var (
 	transient = Verdict{Class: ClassTransient}

@@ -1,7 +1,6 @@
 package classify
 
 import (
-	"fmt"
 	"runtime"
 
 	"github.com/watermill-spillway/spillway/internal/bounded"
@@ -18,11 +17,7 @@ type PanicError struct {
 
 // Error returns "panic: " and the text of the value, at most 4 KiB of it.
 func (e *PanicError) Error() string {
-	const limit = 4 << 10
-	if err, ok := e.Value.(error); ok {
-		return "panic: " + bounded.Error(err, limit)
-	}
-	return "panic: " + bounded.Text(fmt.Sprint(e.Value), limit)
+	return "panic: " + bounded.Value(e.Value, 4<<10)
 }
 
 // NewPanicError returns the error for a recovered panic value. It takes the stack, so it is called in the deferred

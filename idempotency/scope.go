@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
 // scope is what a message's context holds while its handler runs inside a claim.
@@ -18,13 +20,21 @@ type scope struct {
 	msg   *message.Message
 	tx    *sql.Tx
 	outer *scope
+	ended atomic.Bool
 }
 
-type scopeKey struct{}
-
 func scopeOf(ctx context.Context) *scope {
-	s, _ := ctx.Value(scopeKey{}).(*scope)
+	s, _ := chain.ClaimOf(ctx).(*scope)
 	return s
+}
+
+// Holds is for the parts further in. See chain.Claim.
+func (s *scope) Holds(msg *message.Message) bool { return s.msg == msg }
+
+// Locks is for the dead-letter store. See chain.Claim.
+func (s *scope) Locks(db *sql.DB) bool {
+	store, ok := s.store.(*SQLiteStore)
+	return ok && store.db == db && !s.ended.Load()
 }
 
 // leave returns ctx without the scope, for messages that go on when its transaction has ended.
@@ -32,7 +42,10 @@ func (s *scope) leave(ctx context.Context) context.Context {
 	if scopeOf(ctx) != s {
 		return ctx
 	}
-	return context.WithValue(ctx, scopeKey{}, s.outer)
+	if s.outer == nil {
+		return chain.WithClaim(ctx, nil)
+	}
+	return chain.WithClaim(ctx, s.outer)
 }
 
 // Tx returns the transaction in which the key of the message with this context is held, or nil where there is none:

@@ -66,8 +66,11 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, key Key, claim Clai
 // run calls the handler with the claim in the message's context, and afterwards puts the context back as it was.
 func run(c *chain.Call, next chain.Handler, s *scope) ([]*message.Message, error) {
 	before := c.Msg.Context()
-	c.Msg.SetContext(context.WithValue(before, scopeKey{}, s))
-	defer c.Msg.SetContext(before)
+	c.Msg.SetContext(chain.WithClaim(before, s))
+	defer func() {
+		s.ended.Store(true)
+		c.Msg.SetContext(before)
+	}()
 	return next(c)
 }
 

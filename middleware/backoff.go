@@ -2,10 +2,13 @@ package middleware
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
 )
 
 // Jitter says how a wait is drawn at random, so that messages that failed together do not come back together. The names
@@ -58,12 +61,24 @@ func (b *Backoff) validate(field string) error {
 	switch {
 	case b.Initial < 0 || b.Max < b.Initial:
 		return fmt.Errorf("middleware: %s: Initial (%s) must be positive and at most Max (%s)", field, b.Initial, b.Max)
-	case b.Multiplier < 1:
-		return fmt.Errorf("middleware: %s: Multiplier is %g: the waits would shrink; it must be at least 1", field, b.Multiplier)
+	case !(b.Multiplier >= 1) || math.IsInf(b.Multiplier, 1): // NaN is neither
+		return fmt.Errorf("middleware: %s: Multiplier is %g: the waits would shrink or end; it must be at least 1 and finite", field, b.Multiplier)
 	case b.Jitter > NoJitter:
 		return fmt.Errorf("middleware: %s: Jitter %d is unknown", field, b.Jitter)
+	case b.New != nil:
+		return b.probe(field)
 	}
 	return nil
+}
+
+// probe finds out at construction what would end every retry in a panic.
+func (b *Backoff) probe(field string) error {
+	return contain.Call("middleware: "+field+".New", func() error {
+		if contain.IsNil(b.New()) {
+			return fmt.Errorf("middleware: %s.New returns nil", field)
+		}
+		return nil
+	})
 }
 
 // start returns the strategy for one failing message.
@@ -106,7 +121,11 @@ type decorrelated struct {
 
 func (d *decorrelated) NextBackOff() time.Duration {
 	span := max(float64(d.last)*d.multiplier-float64(d.initial), 0)
-	d.last = min(d.max, d.initial+time.Duration(min(span*d.random(), float64(d.max))))
+	if drawn := span * d.random(); drawn < float64(d.max-d.initial) {
+		d.last = d.initial + time.Duration(drawn)
+	} else { // never through a sum or a conversion, which overflow where Max is centuries
+		d.last = d.max
+	}
 	return d.last
 }
 

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -112,7 +113,7 @@ func (g *Guard) check(msg *message.Message) error {
 			return classify.Invalid(fmt.Errorf("middleware: required metadata %q is missing", key), classify.Reason(classify.ReasonMissingMetadata))
 		}
 	}
-	if expires := bounded.Time(msg.Metadata.Get(g.config.ExpiresKey)); g.config.ExpiresKey != "" && !expires.IsZero() && !time.Now().Before(expires) {
+	if expires := g.expires(msg); !expires.IsZero() && !time.Now().Before(expires) {
 		return g.expired(fmt.Errorf("middleware: the message expired at %s", expires.Format(time.RFC3339)))
 	}
 	if g.config.MaxAge > 0 {
@@ -133,22 +134,38 @@ func (g *Guard) expired(err error) error {
 	return classify.Permanent(err, classify.Reason(classify.ReasonExpired))
 }
 
+func (g *Guard) expires(msg *message.Message) time.Time {
+	value := msg.Metadata[g.config.ExpiresKey]
+	if g.config.ExpiresKey == "" || value == "" { // to find that out by parsing costs allocations
+		return time.Time{}
+	}
+	return bounded.Time(value)
+}
+
 func (g *Guard) hops(msg *message.Message) int {
-	return bounded.Count(msg.Metadata.Get(g.config.HopsKey))
+	value := msg.Metadata[g.config.HopsKey]
+	if g.config.MaxHops == 0 || value == "" {
+		return 0
+	}
+	return bounded.Count(value)
 }
 
 // countHop sets the count on outputs. A handler that passes its own message on gets a copy of it published, because
 // the one that arrived must be as it was if it comes again.
 func (g *Guard) countHop(source *message.Message, out []*message.Message, hops int) []*message.Message {
+	count := strconv.Itoa(hops)
 	for i, msg := range out {
+		if msg == nil { // Recover, further in, makes an error of it
+			continue
+		}
 		if msg == source {
 			msg = msg.CopyWithContext()
 			out[i] = msg
 		}
-		if msg.Metadata == nil {
-			msg.Metadata = make(message.Metadata, 1)
-		}
-		msg.Metadata.Set(g.config.HopsKey, strconv.Itoa(hops))
+		metadata := make(message.Metadata, len(msg.Metadata)+1) // a map of its own: the handler may have shared the source's
+		maps.Copy(metadata, msg.Metadata)
+		metadata[g.config.HopsKey] = count
+		msg.Metadata = metadata
 	}
 	return out
 }

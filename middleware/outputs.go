@@ -19,7 +19,7 @@ type OutputsConfig struct {
 	// Queue sets the source of outputs aside that nobody accepts.
 	Queue *poison.Queue
 	// Attempts is how often an output is published at the most. Default: 5. An error that is permanent or invalid ends
-	// the attempts at once.
+	// the attempts at once. Outputs refused together are then published one by one, and each counts for itself.
 	Attempts int
 	// Backoff says how long to wait between attempts, while the source is held.
 	Backoff Backoff
@@ -92,6 +92,9 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 // Decorate is the router's publisher decorator that goes with the middleware. It must be added before all others, so
 // that it sees the messages as the handler made them. Messages without a tie pass through.
 func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
+	if pub == nil { // a handler without outputs; the router asks whether it has one before it closes it
+		return nil, nil
+	}
 	return &outputPublisher{Publisher: pub, outputs: o}, nil
 }
 

@@ -32,14 +32,21 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 		p.passing(messages)
 		return p.Publisher.Publish(topic, messages...)
 	}
-	err := contain.Call("publisher", func() error { return p.Publisher.Publish(topic, messages...) })
-	if err == nil {
-		source.Release()
-		return nil
+	outputs := make([]*chain.Call, 0, 8)
+	for _, msg := range messages { // decorators further in may change what they publish: each try gets it as it was made
+		outputs = append(outputs, chain.Keep(msg))
 	}
-	if err = p.insist(source, topic, messages, err); err != nil {
+	err := contain.Call("publisher", func() error { return p.Publisher.Publish(topic, messages...) })
+	if err != nil {
+		err = p.insist(source, topic, outputs, err)
+	}
+	for _, output := range outputs {
+		output.Release()
+	}
+	if err != nil {
 		source.Restore() // the router nacks it now, and some subscribers send this very message again
 	}
+	source.Release()
 	return err
 }
 
@@ -49,15 +56,22 @@ func (p *outputPublisher) Close() error {
 	return p.Publisher.Close()
 }
 
+// reserve is the time kept free before the source's deadline, to set it aside in. It is Retry's default.
+const reserve = time.Second
+
 // insist goes on after the first refusal, one message at a time, so that what was accepted is known. The publisher may
 // have accepted some before it refused; they are published again, with the same ids.
-func (p *outputPublisher) insist(c *chain.Call, topic string, messages []*message.Message, err error) error {
+func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.Call, err error) error {
 	config := &p.outputs.config
 	waits := config.Backoff.start()
 	failure := &classify.Failure{}
-	next, tries := 0, 0 // the message that was refused, and how often
+	next, tries := 0, 0        // the message that was refused, and how often
+	alone := len(outputs) == 1 // in company nobody knows which it was
 	for {
-		if c.Aborted() || p.closed.Load() {
+		if c.Nacked() { // on its way back already: setting it aside too would make two of it
+			return err
+		}
+		if c.Aborted() || p.closed.Load() && !c.Acked() { // who is acked cannot come again, whoever went away
 			return c.Abort(err)
 		}
 		verdict := config.Classifier.Classify(err)
@@ -65,38 +79,47 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, messages []*messag
 		p.report(c, err)
 		tries++
 		pause := waits.NextBackOff()
-		if tries >= config.Attempts || pause == backoff.Stop || inVain(verdict) || tries > 1 && poison.IsTooLarge(err) {
-			return p.setAside(c, failure, topic, messages[next], err)
+		if tries >= config.Attempts || pause == backoff.Stop || alone && inVain(verdict, err, tries) {
+			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
-		if !wait.For(c.WaitContext(), pause) {
+		ctx := c.WaitContext()
+		if outlasts(ctx, pause, reserve) || !wait.For(ctx, pause) {
 			if c.Aborted() {
 				return c.Abort(err)
 			}
-			return p.setAside(c, failure, topic, messages[next], err)
+			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
-		err = nil
-		for ; next < len(messages) && err == nil; next++ {
-			msg := messages[next]
+		alone, err = true, nil
+		for ; next < len(outputs) && err == nil; next++ {
+			msg := outputs[next].Original()
 			if err = contain.Call("publisher", func() error { return p.Publisher.Publish(topic, msg) }); err == nil {
 				tries = 0
 				waits.Reset()
 			}
 		}
 		if err == nil {
-			c.Release()
 			return nil
 		}
 		next--
 	}
 }
 
-func inVain(v classify.Verdict) bool {
-	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid
+func refused(outputs []*chain.Call, next int, alone bool) string {
+	if !alone {
+		return fmt.Sprintf("one of %d outputs", len(outputs))
+	}
+	return fmt.Sprintf("output %q", bounded.Text(outputs[next].Original().UUID, 200))
+}
+
+// inVain tells whether a message that was refused alone will be refused again. Size gets one more try, because a client
+// may have sent the message in one batch with one that was too large.
+func inVain(v classify.Verdict, err error, tries int) bool {
+	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && poison.IsTooLarge(err)
 }
 
 // setAside places the source in its dead-letter topic: its handler succeeded, so what it was counted with stays.
-func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, topic string, refused *message.Message, err error) error {
-	err = fmt.Errorf("middleware: output %q cannot be published to %q: %w", bounded.Text(refused.UUID, 200), topic, err)
+func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, topic, refused string, err error) error {
+	err = fmt.Errorf("middleware: %s cannot be published to %q: %w", refused, topic, err)
 	failure.Err = err
 	failure.Verdict = classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonOutput}
 	failure.Attempts = max(c.Attempts, 1) // of the handler, not of the publisher
@@ -105,7 +128,6 @@ func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, top
 	if placing := p.outputs.config.Queue.Place(original, failure); placing != nil {
 		return errors.Join(err, placing)
 	}
-	c.Release()
 	return nil
 }
 

@@ -163,7 +163,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		class   classify.Class
 	)
 	for {
-		if c.Nacked() {
+		if c.Nacked() || c.Claimed() {
 			return nil, err
 		}
 		verdict := r.config.Classifier.Classify(err)
@@ -210,13 +210,17 @@ func (r *Retry) nextWait(ctx context.Context, f *classify.Failure, policy *Polic
 		return 0, false
 	}
 	pause = max(pause, f.Verdict.RetryAfter)
-	if r.config.MaxElapsed > 0 && time.Since(entered)+pause > r.config.MaxElapsed {
+	if r.config.MaxElapsed > 0 && pause > r.config.MaxElapsed-time.Since(entered) {
 		return 0, false
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+r.config.Reserve {
-		return 0, false
-	}
-	return pause, true
+	return pause, !outlasts(ctx, pause, r.config.Reserve)
+}
+
+// outlasts tells whether a wait would not leave reserve free before the deadline of ctx. A strategy may ask for any
+// wait, so nothing is added to it: sums overflow.
+func outlasts(ctx context.Context, pause, reserve time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && pause > max(time.Until(deadline), 0)-reserve
 }
 
 func (r *Retry) onAttempt(c *chain.Call, a Attempt) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -117,8 +118,9 @@ func (c *QueueConfig) validate() error {
 // Queue sets failed messages aside. It is the outermost part around a handler. It is safe for concurrent use and keeps
 // nothing between messages.
 type Queue struct {
-	config QueueConfig
-	limits limits
+	config    QueueConfig
+	limits    limits
+	misplaced sync.Once
 }
 
 // NewQueue returns a Queue, or an error that names the field of config with which messages could be lost.

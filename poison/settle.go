@@ -39,6 +39,12 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 	if c.Aborted() {
 		return c.Abort(err)
 	}
+	if c.Claimed() {
+		q.misplaced.Do(func() {
+			q.config.Logger.Error("The queue stands inside of an idempotent receiver, or is attached twice; it lets errors pass outward", err, nil)
+		})
+		return err
+	}
 	original := c.Original()
 	original.SetContext(c.WaitContext())
 	return q.place(original, q.failure(err))

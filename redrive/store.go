@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
 
@@ -51,6 +52,10 @@ func NewStore(config StoreConfig) (*Store, error) {
 // write runs work in a transaction, alone among the writers of this process. It may run work several times, when
 // writers of other processes are in the way; what a failed run did is undone.
 func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
+	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) {
+		return errors.New("the message's own transaction holds the database, and would be waited for in vain: " +
+			"return an error from the handler instead of setting its message aside within")
+	}
 	if err := s.gate.Lock(ctx); err != nil {
 		return err
 	}

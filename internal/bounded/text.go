@@ -30,25 +30,41 @@ func Text(s string, limit int) string {
 }
 
 // Error returns the text of err within limit. An error whose Error method panics is named by its type instead.
-func Error(err error, limit int) (text string) {
+func Error(err error, limit int) string {
 	if err == nil {
 		return ""
 	}
-	defer func() {
-		if recover() != nil {
-			text = Text(fmt.Sprintf("%T (its Error method panicked)", err), limit)
-		}
-	}()
-	return Text(err.Error(), limit)
+	return contained(err, "Error", limit, err.Error)
 }
 
-// headOf cuts s to at most limit bytes without splitting a rune.
+// Value returns the text of any value, as fmt.Sprint writes it, within limit. One that panics when it is asked for its
+// text is named by its type instead.
+func Value(v any, limit int) string {
+	if err, ok := v.(error); ok {
+		return Error(err, limit)
+	}
+	return contained(v, "String", limit, func() string { return fmt.Sprint(v) })
+}
+
+func contained(v any, method string, limit int, text func() string) (s string) {
+	defer func() {
+		if recover() != nil {
+			s = Text(fmt.Sprintf("%T (its %s method panicked)", v, method), limit)
+		}
+	}()
+	return Text(text(), limit)
+}
+
+// headOf cuts s to at most limit bytes without splitting a rune. What is not a rune is split: in text of another
+// encoding there may be none for megabytes.
 func headOf(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
+	for start := limit; start >= 0 && start > limit-utf8.UTFMax; start-- {
+		if utf8.RuneStart(s[start]) {
+			return s[:start]
+		}
 	}
 	return s[:limit]
 }

@@ -17,14 +17,16 @@ func Count(s string) int {
 	return n
 }
 
-// Time reads a time in RFC 3339 from metadata. What cannot be one, or lies before 1970, reads as the zero time.
+// Time reads a time in RFC 3339 from metadata. What cannot be one, or lies before 1970 or after 9999, where it could not
+// be written again, reads as the zero time.
 func Time(s string) time.Time {
 	if len(s) > len(time.RFC3339Nano) {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil || t.Year() < 1970 {
+	t = t.UTC() // first: an offset may carry it over either end
+	if err != nil || t.Year() < 1970 || t.Year() > 9999 {
 		return time.Time{}
 	}
-	return t.UTC()
+	return t
 }

@@ -49,6 +49,13 @@ func begin(msg *message.Message) *Call {
 	return c
 }
 
+// Keep takes the snapshot of a message outside of a chain. Who keeps it calls Release, once.
+func Keep(msg *message.Message) *Call {
+	c := begin(msg)
+	c.Detach()
+	return c
+}
+
 // end gives the call back, unless somebody keeps it.
 func (c *Call) end() {
 	if c.detached {
@@ -93,8 +100,8 @@ func (c *Call) Restore() {
 // may be kept.
 func (c *Call) Original() *message.Message {
 	var payload message.Payload
-	if c.arrived != nil {
-		payload = bytes.Clone(c.payload)
+	if c.arrived != nil { // an empty payload stays empty: brokers tell it from none
+		payload = append(message.Payload{}, c.payload...)
 	}
 	original := message.NewMessageWithContext(c.Ctx, c.uuid, payload)
 	if !c.nilMeta {

@@ -13,12 +13,15 @@ import (
 
 // Call runs f and returns its panic, if any, as a *classify.PanicError wrapped with name.
 func Call(name string, f func() error) (err error) {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
+		if v := recover(); !returned { // not v != nil: with GODEBUG=panicnil=1 a panic would read as success
 			err = fmt.Errorf("%s: %w", name, classify.NewPanicError(v))
 		}
 	}()
-	return f()
+	err = f()
+	returned = true
+	return err
 }
 
 // Hook runs f and logs its panic, if any.

@@ -12,7 +12,7 @@ func For(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+		return ctx.Err() == nil // where both are ready, select draws lots
 	case <-ctx.Done():
 		return false
 	}

@@ -1,0 +1,133 @@
+package classify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// A handler marks what it knows of an error, and leaves the rest to rules and knowledge.
+func Example() {
+	var errSoldOut = errors.New("sold out")
+	handle := func(payload string) error {
+		var order struct {
+			ID    string
+			Count int
+		}
+		if err := json.Unmarshal([]byte(payload), &order); err != nil {
+			return fmt.Errorf("order: %w", err) // known to be invalid
+		}
+		switch {
+		case order.ID == "":
+			return classify.Invalid(errors.New("order without an id"), classify.Reason("order_without_id"))
+		case order.Count == 0:
+			return classify.Discard(errors.New("nothing ordered"))
+		case order.Count > 100:
+			return classify.Permanent(errSoldOut, classify.Reason("sold_out"), classify.Description("Offer a substitute."))
+		}
+		return fmt.Errorf("stock: %w", context.DeadlineExceeded) // known to be transient
+	}
+	var judge *classify.Classifier // nil judges by marks and built-in knowledge
+	for _, payload := range []string{`{`, `{}`, `{"ID":"a"}`, `{"ID":"a","Count":500}`, `{"ID":"a","Count":5}`} {
+		v := judge.Classify(handle(payload))
+		fmt.Println(v.Class, v.ReasonOrDefault())
+	}
+	// Output:
+	// invalid unmarshal_error
+	// invalid order_without_id
+	// discard discard
+	// permanent sold_out
+	// transient transient_max_retries
+}
+
+type statusError struct{ code int }
+
+func (e *statusError) Error() string { return fmt.Sprint("status ", e.code) }
+
+// Rules say what errors of third parties mean. The first that answers wins.
+func ExampleNew() {
+	errClosed := errors.New("shop closed")
+	judge, err := classify.New(classify.Config{
+		Rules: []classify.Rule{
+			classify.Is(errClosed, classify.Verdict{Class: classify.ClassTransient, RetryAfter: time.Hour}),
+			classify.AsFunc(func(e *statusError) (classify.Verdict, bool) {
+				if e.code == 429 {
+					return classify.Verdict{Class: classify.ClassTransient, RetryAfter: 30 * time.Second}, true
+				}
+				return classify.Verdict{Class: classify.ClassPermanent, Reason: "refused"}, e.code >= 400 && e.code < 500
+			}),
+		},
+		OnRulePanic: func(text string, _ []byte) { fmt.Println(text) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, err := range []error{
+		fmt.Errorf("order 7: %w", errClosed), &statusError{429}, &statusError{404}, &statusError{500},
+	} {
+		v := judge.Classify(err)
+		fmt.Println(err, "is", v.Class, v.Reason, v.RetryAfter)
+	}
+	// Output:
+	// order 7: shop closed is transient  1h0m0s
+	// status 429 is transient  30s
+	// status 404 is permanent refused 0s
+	// status 500 is unknown  0s
+}
+
+// A verdict tells programs the class and the reason, and people the description.
+func ExampleVerdict() {
+	cause := classify.Transient(errors.New("lock held"), classify.RetryAfter(2*time.Second))
+	err := classify.With(fmt.Errorf("book seat: %w", cause), classify.Reason("seat_locked"), classify.Description("Another booking is open."))
+
+	v := (*classify.Classifier)(nil).Classify(err)
+	fmt.Println("error:      ", err)
+	fmt.Println("class:      ", v.Class)
+	fmt.Println("reason:     ", v.Reason)
+	fmt.Println("description:", v.Description)
+	fmt.Println("retry after:", v.RetryAfter)
+	// Output:
+	// error:       book seat: lock held
+	// class:       transient
+	// reason:      seat_locked
+	// description: Another booking is open.
+	// retry after: 2s
+}
+
+// Joined errors: the severest class wins, and only what is discarded as a whole is dropped.
+func ExampleClassifier_Classify() {
+	stale := classify.Discard(errors.New("stale"))
+	for _, err := range []error{
+		stale,
+		errors.Join(stale, errors.New("rollback failed")),
+		errors.Join(stale, classify.Permanent(errors.New("schema mismatch"))),
+		classify.Discard(errors.Join(stale, errors.New("rollback failed"))),
+	} {
+		fmt.Println((*classify.Classifier)(nil).Classify(err).Class)
+	}
+	// Output:
+	// discard
+	// unknown
+	// permanent
+	// discard
+}
+
+// A Failure carries the story of a message that failed more than once.
+func ExampleFailure() {
+	var f classify.Failure
+	at := time.Date(2024, 5, 6, 12, 0, 0, 0, time.UTC)
+	for n := range 3 {
+		err := fmt.Errorf("attempt %d: %w", n+1, context.DeadlineExceeded)
+		f.Add(err, (*classify.Classifier)(nil).Classify(err), at.Add(time.Duration(n)*time.Minute))
+	}
+	fmt.Println(&f)
+	fmt.Println(f.Last.Sub(f.First), len(f.History), errors.Is(&f, context.DeadlineExceeded))
+	// Output:
+	// transient after 3 attempt(s): attempt 3: context deadline exceeded
+	// 2m0s 3 true
+}

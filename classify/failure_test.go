@@ -1,0 +1,137 @@
+package classify_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+var noon = time.Date(2024, 5, 6, 12, 0, 0, 0, time.UTC)
+
+// Feature D1: attempts are counted, the first and the latest time kept, and the history holds the latest ten.
+func TestFailureAdd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4*classify.MaxHistory).Draw(t, "attempts")
+		var f classify.Failure
+		for i := range n {
+			f.Add(fmt.Errorf("attempt %d", i), classify.Verdict{Class: classify.ClassTransient}, noon.Add(time.Duration(i)*time.Second))
+		}
+		last := noon.Add(time.Duration(n-1) * time.Second)
+		if f.Attempts != n || !f.First.Equal(noon) || !f.Last.Equal(last) || len(f.History) != min(n, classify.MaxHistory) {
+			t.Fatalf("%d attempts: %+v", n, f)
+		}
+		for i, a := range f.History {
+			number := n - len(f.History) + i
+			want := classify.Attempt{At: noon.Add(time.Duration(number) * time.Second), Class: classify.ClassTransient, Error: fmt.Sprint("attempt ", number)}
+			if a != want {
+				t.Fatalf("history[%d] is %+v, want %+v", i, a, want)
+			}
+		}
+	})
+}
+
+// Feature D1: the story of a retry further in is taken over, not counted as one attempt.
+func TestFailureTakesOver(t *testing.T) {
+	inner := &classify.Failure{
+		Err: io.EOF, Attempts: 5, First: noon.Add(-time.Hour), Last: noon,
+		History: make([]classify.Attempt, 30),
+	}
+	inner.History[29].Error = "latest"
+	for name, err := range map[string]error{"bare": inner, "wrapped": wrap(inner, 3), "marked": classify.Permanent(inner)} {
+		var f classify.Failure
+		f.Add(errors.New("before"), classify.Verdict{}, noon.Add(-time.Minute))
+		f.Add(err, classify.Verdict{Class: classify.ClassPermanent}, noon.Add(time.Minute))
+		if f.Attempts != 6 || !f.First.Equal(inner.First) || !f.Last.Equal(noon.Add(time.Minute)) {
+			t.Errorf("%s: %d attempts, first %v, last %v", name, f.Attempts, f.First, f.Last)
+		}
+		if len(f.History) != classify.MaxHistory || f.History[classify.MaxHistory-1].Error != "latest" {
+			t.Errorf("%s: history %+v", name, f.History)
+		}
+		if f.Verdict.Class != classify.ClassPermanent || !errors.Is(&f, io.EOF) {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if name == "bare" && f.Err != io.EOF {
+			t.Errorf("a failure of a failure: %v", f.Err)
+		}
+		if len(inner.History) != 30 || inner.History[29].Error != "latest" || inner.Attempts != 5 {
+			t.Errorf("%s: the inner one changed: %+v", name, inner)
+		}
+	}
+}
+
+// Promise P4: a Failure that a handler made without attempts counts as one, so that a retry comes to its end.
+func TestFailureWithoutAttempts(t *testing.T) {
+	for _, attempts := range []int{0, -1, -1 << 40} {
+		var f classify.Failure
+		for n := 1; n <= 3; n++ {
+			f.Add(&classify.Failure{Err: io.EOF, Attempts: attempts}, classify.Verdict{}, noon)
+			if f.Attempts != n || len(f.History) != n || f.Err != io.EOF || f.History[n-1].Error != "EOF" {
+				t.Fatalf("after %d with %d: %+v", n, attempts, f)
+			}
+		}
+	}
+}
+
+// Feature D1: the outermost Failure is found through layers, marks and joins; a nil pointer is none.
+func TestAsFailure(t *testing.T) {
+	inner := &classify.Failure{Err: io.EOF, Attempts: 1}
+	outer := &classify.Failure{Err: wrap(inner, 2), Attempts: 2}
+	none := (*classify.Failure)(nil)
+	for name, row := range map[string]struct {
+		err  error
+		want *classify.Failure
+	}{
+		"nil": {nil, none}, "plain": {io.EOF, none}, "nil pointer": {none, none},
+		"bare": {outer, outer}, "wrapped": {classify.Discard(wrap(outer, 3)), outer},
+		"joined":           {errors.Join(io.EOF, wrap(outer, 1), inner), outer},
+		"beside a nil one": {errors.Join(none, inner), inner},
+		"Unwrap panics":    {errors.Join(evilUnwrap{io.EOF}, evilAs{io.EOF}, inner), inner},
+	} {
+		if f, ok := classify.AsFailure(row.err); f != row.want || ok != (row.want != nil) {
+			t.Errorf("%s: %p %v, want %p", name, f, ok, row.want)
+		}
+	}
+}
+
+// Feature D6: the texts of a Failure stay small and clean whatever the error's text is.
+func TestFailureTextIsBounded(t *testing.T) {
+	for name, err := range map[string]error{
+		"5 MiB":        errors.New(strings.Repeat("x", 5<<20)),
+		"5 MiB of 80":  errors.New(strings.Repeat("\x80", 5<<20)),
+		"NUL":          errors.New("a\x00b"),
+		"Error panics": evilError{},
+		"nil":          nil,
+	} {
+		var f classify.Failure
+		f.Add(err, classify.Verdict{Class: classify.ClassInvalid}, noon)
+		text := f.Error()
+		if !strings.HasPrefix(text, "invalid after 1 attempt(s): ") || len(text) > 5<<10 || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+			t.Errorf("%s: %d bytes, %.60q", name, len(text), text)
+		}
+		if kept := f.History[0].Error; len(kept) > 256 || !utf8.ValidString(kept) || strings.Contains(kept, "\x00") {
+			t.Errorf("%s: history has %d bytes, %.60q", name, len(kept), kept)
+		}
+	}
+}
+
+// Feature D1: only the latest attempts are kept.
+func TestBoundHistory(t *testing.T) {
+	for _, n := range []int{0, 1, classify.MaxHistory, classify.MaxHistory + 1, 1000} {
+		history := make([]classify.Attempt, n)
+		for i := range history {
+			history[i].Error = fmt.Sprint(i)
+		}
+		got := classify.BoundHistory(history)
+		if len(got) != min(n, classify.MaxHistory) || n > 0 && got[len(got)-1].Error != fmt.Sprint(n-1) {
+			t.Errorf("of %d: %+v", n, got)
+		}
+	}
+}

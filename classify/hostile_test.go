@@ -1,0 +1,148 @@
+package classify_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+type (
+	evilError  struct{}
+	evilIs     struct{ error }
+	evilAs     struct{ error }
+	evilUnwrap struct{ error }
+	evilJoin   struct{ error }
+	evilState  struct{ error }
+	evilNet    struct{ error }
+	boxed      struct{ v any } // comparable to the compiler, not when v holds a slice
+)
+
+func (evilError) Error() string    { panic("Error") }
+func (evilIs) Is(error) bool       { panic("Is") }
+func (evilAs) As(any) bool         { panic("As") }
+func (evilUnwrap) Unwrap() error   { panic("Unwrap") }
+func (evilJoin) Unwrap() []error   { panic("Unwrap") }
+func (evilState) SQLState() string { panic("SQLState") }
+func (evilNet) Timeout() bool      { panic("Timeout") }
+func (evilNet) Temporary() bool    { return true }
+func (boxed) Error() string        { return "boxed" }
+
+var evils = []error{
+	evilError{}, evilIs{errSentinel}, evilAs{errSentinel}, evilUnwrap{errSentinel}, evilJoin{errSentinel},
+	evilState{errSentinel}, evilNet{errSentinel}, boxed{[]int{1}}, branches{errSentinel},
+	(*classify.Failure)(nil), (*net.OpError)(nil), (*url.Error)(nil), &classify.Failure{}, &net.OpError{}, &url.Error{},
+}
+
+// Feature C3: methods of an error that panic silence that error alone: what is said around it and beside it counts.
+func TestErrorMethodsPanic(t *testing.T) {
+	hostile := []classify.Rule{
+		classify.Is(boxed{[]int{2}}, permanent), classify.As[errStatus](permanent), classify.Is(errors.New("x"), permanent),
+		classify.When(func(err error) bool { return err.Error() == "" }, permanent),
+	}
+	c := newClassifier(t, classify.Config{Rules: hostile})
+	told := false
+	hook := newClassifier(t, classify.Config{Rules: hostile, OnRulePanic: func(string, []byte) { told = true }})
+	for _, evil := range evils {
+		name := fmt.Sprintf("%T", evil)
+		c.Classify(evil)
+		hook.Classify(wrapped{evil})
+		for want, mark := range marks {
+			if want == classify.ClassUnknown {
+				continue
+			}
+			if v := c.Classify(wrapped{mark(wrapped{evil})}); v.Class != want {
+				t.Errorf("%v around %s: %+v", want, name, v)
+			}
+			if want == classify.ClassDiscard {
+				continue
+			}
+			if v := c.Classify(errors.Join(evil, mark(errSentinel))); v.Class != want {
+				t.Errorf("%v beside %s: %+v", want, name, v)
+			}
+		}
+		if v := judge(errors.Join(evil, &classify.PanicError{})); v.Class != classify.ClassPermanent {
+			t.Errorf("knowledge beside %s: %+v", name, v)
+		}
+	}
+	if !told {
+		t.Error("nobody was told")
+	}
+}
+
+// wrapped does not ask for the text of what it wraps, as fmt would.
+type wrapped struct{ error }
+
+func (wrapped) Error() string   { return "wrapped" }
+func (w wrapped) Unwrap() error { return w.error }
+
+// Conventions: a rule that panics is contained and told of, and the next rule is asked.
+func TestRulePanics(t *testing.T) {
+	var texts []string
+	c := newClassifier(t, classify.Config{
+		Rules: []classify.Rule{
+			func(error) (classify.Verdict, bool) { panic("first") },
+			func(error) (classify.Verdict, bool) { panic(evilError{}) },
+			classify.Is(errSentinel, permanent),
+		},
+		OnRulePanic: func(text string, stack []byte) {
+			if !strings.Contains(string(stack), "TestRulePanics") {
+				t.Errorf("the stack is not that of the rule: %s", stack)
+			}
+			texts = append(texts, text)
+			panic("the hook too")
+		},
+	})
+	if v := c.Classify(errSentinel); v != permanent {
+		t.Errorf("got %+v", v)
+	}
+	if len(texts) != 2 || !strings.Contains(texts[0], "first") || !strings.Contains(texts[1], "evilError") {
+		t.Errorf("told %q", texts)
+	}
+}
+
+// Promise P1: a default of discard is for errors that were judged, not for those that could not be.
+func TestDefaultDiscard(t *testing.T) {
+	explode := func(error) (classify.Verdict, bool) { panic("rule") }
+	for name, row := range map[string]struct {
+		rules []classify.Rule
+		err   error
+		want  classify.Class
+	}{
+		"judged": {nil, errSentinel, classify.ClassDiscard},
+		"error":  {nil, evilUnwrap{errSentinel}, classify.ClassUnknown},
+		"rule":   {[]classify.Rule{explode}, errSentinel, classify.ClassUnknown},
+		"loop":   {nil, loop(), classify.ClassUnknown},
+	} {
+		c := newClassifier(t, classify.Config{Default: classify.ClassDiscard, Rules: row.rules})
+		if v := c.Classify(row.err); v.Class != row.want {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// Conventions: safe for concurrent use.
+func TestConcurrentUse(t *testing.T) {
+	c := newClassifier(t, classify.Config{
+		Rules:       []classify.Rule{func(error) (classify.Verdict, bool) { panic("rule") }, classify.Is(errSentinel, permanent)},
+		OnRulePanic: func(string, []byte) {},
+	})
+	shared := errors.Join(errors.New("a"), wrap(errSentinel, 5))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				if v := c.Classify(shared); v != permanent {
+					t.Errorf("got %+v", v)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

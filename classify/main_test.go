@@ -1,0 +1,73 @@
+package classify_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// judge is the verdict by marks and built-in knowledge alone.
+func judge(err error) classify.Verdict { return (*classify.Classifier)(nil).Classify(err) }
+
+func newClassifier(t testing.TB, config classify.Config) *classify.Classifier {
+	t.Helper()
+	c, err := classify.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wrap puts n layers of %w around err.
+func wrap(err error, n int) error {
+	for range n {
+		err = fmt.Errorf("w: %w", err)
+	}
+	return err
+}
+
+// long is wrap for many layers: fmt would write the text of each layer again.
+func long(err error, n int) error {
+	for range n {
+		err = &link{err}
+	}
+	return err
+}
+
+type link struct{ next error }
+
+func (*link) Error() string   { return "link" }
+func (l *link) Unwrap() error { return l.next }
+
+// loop wraps itself.
+func loop() error {
+	l := &link{}
+	l.next = &link{&link{l}}
+	return l
+}
+
+// within fails the test, instead of hanging it, when f does not return.
+func within(t *testing.T, limit time.Duration, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatalf("no answer within %s", limit)
+	}
+}
+
+var marks = map[classify.Class]func(error, ...classify.Option) error{
+	classify.ClassUnknown:   classify.With,
+	classify.ClassTransient: classify.Transient,
+	classify.ClassPermanent: classify.Permanent,
+	classify.ClassInvalid:   classify.Invalid,
+	classify.ClassDiscard:   classify.Discard,
+}

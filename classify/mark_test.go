@@ -1,0 +1,110 @@
+package classify_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Feature C2: every mark survives any number of layers, says its class, and changes neither the text nor the causes.
+func TestMarksSurviveWrapping(t *testing.T) {
+	for class, mark := range marks {
+		for _, layers := range []int{0, 1, 2, 50} {
+			err := wrap(mark(fmt.Errorf("cause: %w", io.EOF), classify.Reason("r")), layers)
+			if v := judge(err); v.Class != class || v.Reason != "r" {
+				t.Errorf("%v under %d layers: %+v", class, layers, v)
+			}
+			if plain := wrap(fmt.Errorf("cause: %w", io.EOF), layers); err.Error() != plain.Error() {
+				t.Errorf("%v changed the text to %q", class, err)
+			}
+			if !errors.Is(err, io.EOF) {
+				t.Errorf("%v hides its cause", class)
+			}
+		}
+	}
+}
+
+// Feature C2: a nil error stays nil, as an interface too, whatever the options.
+func TestMarksOfNil(t *testing.T) {
+	for class, mark := range marks {
+		if err := mark(nil, classify.Reason("r"), nil); err != nil {
+			t.Errorf("%v made %v of nil", class, err)
+		}
+	}
+}
+
+// Feature C2: a nil option is passed over, and options are heard in order.
+func TestMarkOptions(t *testing.T) {
+	err := classify.Permanent(io.EOF, nil, classify.Reason("a"), classify.Reason("b"), classify.RetryAfter(-time.Second))
+	if v := judge(err); v != (classify.Verdict{Class: classify.ClassPermanent, Reason: "b"}) {
+		t.Fatalf("got %+v", v)
+	}
+}
+
+// Feature C2: class, reason, description and retry-after are each that of the outermost mark which sets it.
+func TestOutermostMarkWins(t *testing.T) {
+	inner := classify.Permanent(io.EOF, classify.Reason("inner"), classify.Description("inner text"), classify.RetryAfter(time.Second))
+	for name, c := range map[string]struct {
+		err  error
+		want classify.Verdict
+	}{
+		"class alone": {
+			classify.Transient(wrap(inner, 2)),
+			classify.Verdict{Class: classify.ClassTransient, Reason: "inner", Description: "inner text", RetryAfter: time.Second},
+		},
+		"reason alone": {
+			classify.With(wrap(inner, 2), classify.Reason("outer")),
+			classify.Verdict{Class: classify.ClassPermanent, Reason: "outer", Description: "inner text", RetryAfter: time.Second},
+		},
+		"each from another": {
+			classify.With(wrap(classify.With(wrap(classify.Invalid(inner), 1), classify.Description("middle")), 1), classify.RetryAfter(time.Hour)),
+			classify.Verdict{Class: classify.ClassInvalid, Reason: "inner", Description: "middle", RetryAfter: time.Hour},
+		},
+		"negative retry-after": {
+			classify.With(inner, classify.RetryAfter(-time.Hour)),
+			classify.Verdict{Class: classify.ClassPermanent, Reason: "inner", Description: "inner text", RetryAfter: time.Second},
+		},
+	} {
+		if got := judge(c.err); got != c.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
+		}
+	}
+}
+
+// Feature C2: With leaves the class to marks inside, to rules, to knowledge, to the default.
+func TestWithLeavesClass(t *testing.T) {
+	c := newClassifier(t, classify.Config{
+		Rules:   []classify.Rule{classify.Is(errSentinel, classify.Verdict{Class: classify.ClassInvalid})},
+		Default: classify.ClassPermanent,
+	})
+	for want, err := range map[classify.Class]error{
+		classify.ClassDiscard:   classify.Discard(errSentinel),
+		classify.ClassInvalid:   errSentinel,
+		classify.ClassTransient: errTimeout{},
+		classify.ClassPermanent: errors.New("nobody knows"),
+	} {
+		if v := c.Classify(wrap(classify.With(wrap(err, 2), classify.Reason("r")), 2)); v.Class != want || v.Reason != "r" {
+			t.Errorf("want %v, got %+v", want, v)
+		}
+	}
+}
+
+// Feature C1: no mark can say that a message went away, nor a class that does not exist.
+func TestMarkCannotAbort(t *testing.T) {
+	for _, class := range []classify.Class{classify.ClassAborted, classify.ClassAborted + 1, 255} {
+		option := func(v *classify.Verdict) { v.Class = class }
+		for name, err := range map[string]error{
+			"option":  classify.Permanent(errTimeout{}, option),
+			"failure": &classify.Failure{Err: errTimeout{}, Verdict: classify.Verdict{Class: class}, Attempts: 1},
+			"join":    errors.Join(errors.New("a"), classify.With(errTimeout{}, option)),
+		} {
+			if v := judge(wrap(err, 1)); v.Class != classify.ClassTransient {
+				t.Errorf("class %d by %s: %+v", class, name, v)
+			}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package classify_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+var errSentinel = errors.New("sentinel")
+
+type errStatus struct{ code int }
+
+func (e errStatus) Error() string { return fmt.Sprint("status ", e.code) }
+
+// errTimeout is known to be transient by its methods alone.
+type errTimeout struct{}
+
+func (errTimeout) Error() string   { return "timeout" }
+func (errTimeout) Timeout() bool   { return true }
+func (errTimeout) Temporary() bool { return true }
+
+var permanent = classify.Verdict{Class: classify.ClassPermanent, Reason: "rule"}
+
+// Feature C3: rules by sentinel, type, type with a verdict of its own and predicate, found bare, in causes and in joins.
+func TestRules(t *testing.T) {
+	status := func(e errStatus) (classify.Verdict, bool) {
+		return classify.Verdict{Class: classify.ClassTransient, RetryAfter: time.Duration(e.code) * time.Second}, e.code != 404
+	}
+	for name, c := range map[string]struct {
+		rule classify.Rule
+		err  error
+		want classify.Verdict
+	}{
+		"Is":         {classify.Is(errSentinel, permanent), errSentinel, permanent},
+		"Is another": {classify.Is(errSentinel, permanent), errors.New("sentinel"), classify.Verdict{}},
+		"As":         {classify.As[errStatus](permanent), errStatus{500}, permanent},
+		"As another": {classify.As[*errStatus](permanent), errStatus{500}, classify.Verdict{}},
+		"As interface": {classify.As[interface {
+			error
+			Timeout() bool
+		}](permanent), errTimeout{}, permanent},
+		"AsFunc":          {classify.AsFunc(status), errStatus{5}, classify.Verdict{Class: classify.ClassTransient, RetryAfter: 5 * time.Second}},
+		"AsFunc declines": {classify.AsFunc(status), errStatus{404}, classify.Verdict{}},
+		"AsFunc another":  {classify.AsFunc(status), errSentinel, classify.Verdict{}},
+		"When":            {classify.When(func(err error) bool { return strings.Contains(err.Error(), "sent") }, permanent), errSentinel, permanent},
+		"When not":        {classify.When(func(error) bool { return false }, permanent), errSentinel, classify.Verdict{}},
+	} {
+		classifier := newClassifier(t, classify.Config{Rules: []classify.Rule{c.rule}})
+		for place, err := range map[string]error{
+			"bare":    c.err,
+			"cause":   wrap(c.err, 20),
+			"join":    errors.Join(errors.New("a"), wrap(c.err, 3), errors.New("b")),
+			"multi":   fmt.Errorf("%w and %w", errors.New("a"), c.err),
+			"in join": wrap(errors.Join(errors.New("a"), errors.Join(c.err)), 2),
+		} {
+			if got := classifier.Classify(err); got != c.want {
+				t.Errorf("%s, %s: got %+v, want %+v", name, place, got, c.want)
+			}
+		}
+	}
+}
+
+// Feature C3: the first rule that answers is the only one heard; one that leaves the class open leaves it to knowledge.
+func TestFirstRuleWins(t *testing.T) {
+	rule := func(reason string, class classify.Class) classify.Rule {
+		return classify.Is(errSentinel, classify.Verdict{Class: class, Reason: reason})
+	}
+	asked := 0
+	count := func(error) (classify.Verdict, bool) { asked++; return classify.Verdict{}, false }
+	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
+		count, rule("first", classify.ClassUnknown), rule("second", classify.ClassPermanent), count,
+	}})
+	got := c.Classify(errors.Join(errSentinel, errTimeout{}))
+	if want := (classify.Verdict{Class: classify.ClassTransient, Reason: "first"}); got != want || asked != 1 {
+		t.Fatalf("got %+v, and the other rules were asked %d times", got, asked)
+	}
+}
+
+// Feature C3: a rule cannot say that a message went away, nor a class that does not exist; the rest it says stays.
+func TestRuleCannotAbort(t *testing.T) {
+	for _, class := range []classify.Class{classify.ClassAborted, classify.ClassAborted + 1, 255} {
+		c := newClassifier(t, classify.Config{Rules: []classify.Rule{classify.Is(errSentinel, classify.Verdict{Class: class, Reason: "r"})}})
+		if v := c.Classify(errSentinel); v != (classify.Verdict{Reason: "r"}) {
+			t.Errorf("class %d: %+v", class, v)
+		}
+	}
+}
+
+// Conventions: a configuration that cannot be meant is an error that names the field.
+func TestNewRefuses(t *testing.T) {
+	for want, config := range map[string]classify.Config{
+		"Rules[1] is nil":                  {Rules: []classify.Rule{classify.Is(errSentinel, permanent), nil}},
+		`Default cannot be "aborted"`:      {Default: classify.ClassAborted},
+		`Default cannot be "unknown" (77)`: {Default: 77},
+	} {
+		if c, err := classify.New(config); c != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, got %v, %v", want, c, err)
+		}
+	}
+}
+
+// Conventions: a Classifier does not change when its caller's slice of rules does.
+func TestRulesAreCopied(t *testing.T) {
+	rules := []classify.Rule{classify.Is(errSentinel, permanent)}
+	c := newClassifier(t, classify.Config{Rules: rules})
+	rules[0] = nil
+	if v := c.Classify(errSentinel); v != permanent {
+		t.Fatalf("got %+v", v)
+	}
+}

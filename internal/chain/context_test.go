@@ -1,0 +1,106 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+func expired(context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(context.Background(), time.Unix(1, 0))
+}
+
+func cancelled(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(errBoom) // whatever the cause, it was cancelled
+	return ctx, func() {}
+}
+
+// Feature C1, promise P3: who went away and who did not: only a message cancelled from outside that nobody acked.
+func TestAbortedTable(t *testing.T) {
+	for _, row := range []struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		settle  func(*message.Message) bool
+		aborted bool
+		waits   bool // that WaitContext lets one wait
+	}{
+		{context.WithCancel, nil, false, true},
+		{context.WithCancel, (*message.Message).Ack, false, true},
+		{context.WithCancel, (*message.Message).Nack, false, true},
+		{cancelled, nil, true, false},
+		{cancelled, (*message.Message).Ack, false, true},
+		{cancelled, (*message.Message).Nack, true, false},
+		{expired, nil, false, false},
+		{expired, (*message.Message).Ack, false, true},
+		{expired, (*message.Message).Nack, false, false},
+	} {
+		a := ordinary()
+		ctx, cancel := row.context(a.ctx)
+		a.msg.SetContext(ctx)
+		if row.settle != nil {
+			row.settle(a.msg)
+		}
+		c := begin(a.msg)
+		name := fmt.Sprintf("context %v, acked %t, nacked %t", ctx.Err(), c.Acked(), c.Nacked())
+		if got := c.Aborted(); got != row.aborted {
+			t.Errorf("%s: Aborted is %t", name, got)
+		}
+		if got := c.WaitContext().Err() == nil; got != row.waits {
+			t.Errorf("%s: WaitContext is alive: %t", name, got)
+		}
+		c.Release()
+		cancel()
+	}
+}
+
+// Decision 2: the context that counts is the one on entry, not the one that the handler puts in its place.
+func TestAbortedAsksTheContextOnEntry(t *testing.T) {
+	c := begin(ordinary().msg)
+	defer c.Release()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.Msg.SetContext(ctx)
+	if c.Aborted() {
+		t.Fatal("a context of the handler's own making aborted the message")
+	}
+}
+
+// Promise P3: the error of a message that went away is a context.Canceled and still what it was, and counts nothing.
+func TestAbort(t *testing.T) {
+	c := begin(ordinary().msg)
+	defer c.Release()
+	story := &classify.Failure{Err: errBoom, Attempts: 3, Verdict: classify.Verdict{Class: classify.ClassTransient}}
+	for _, cause := range []error{errBoom, fmt.Errorf("handler: %w", errBoom), story, nil} {
+		err := c.Abort(cause)
+		if !errors.Is(err, context.Canceled) || cause != nil && !errors.Is(err, cause) {
+			t.Errorf("Abort(%v) is %v", cause, err)
+		}
+		f, ok := classify.AsFailure(err)
+		if !ok || f.Verdict.Class != classify.ClassAborted || f.Attempts != 0 {
+			t.Errorf("Abort(%v) tells %+v", cause, f)
+		}
+		if again := c.Abort(err); again != err {
+			t.Errorf("Abort of an aborted error wraps it again: %v", again)
+		}
+	}
+}
+
+// Promise P3: a message without channels for its ack, as tests and adapters make them, is neither acked nor nacked.
+func TestBareMessage(t *testing.T) {
+	c := begin(&message.Message{UUID: "bare"})
+	if c.Acked() || c.Nacked() || c.Aborted() {
+		t.Error("a bare message is settled before anybody settled it")
+	}
+	c.Msg.Ack()
+	if !c.Acked() {
+		t.Error("an ack went unseen")
+	}
+	c.Restore()
+	c.Release()
+}

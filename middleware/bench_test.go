@@ -1,0 +1,99 @@
+package middleware_test
+
+import (
+	"context"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+func benchMessage(ctx context.Context) *message.Message {
+	msg := message.NewMessage("id", make([]byte, 1024))
+	for _, key := range []string{"tenant", "event-type", "trace-id", "content-type", "schema"} {
+		msg.Metadata.Set(key, "value of "+key)
+	}
+	msg.SetContext(ctx)
+	return msg
+}
+
+func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
+
+// Promise P5: what a retry costs a message that succeeds, and one that fails without and with another attempt.
+func BenchmarkRetry(b *testing.B) {
+	transient, permanent := classify.Transient(errBoom), classify.Permanent(errBoom)
+	b.Run("success", func(b *testing.B) { benchmark(b, middleware.RetryConfig{}, succeed) })
+	b.Run("given up at once", func(b *testing.B) {
+		benchmark(b, middleware.RetryConfig{}, func(*message.Message) ([]*message.Message, error) { return nil, permanent })
+	})
+	b.Run("second attempt", func(b *testing.B) {
+		calls := 0
+		benchmark(b, middleware.RetryConfig{Backoff: every(time.Nanosecond)}, func(*message.Message) ([]*message.Message, error) {
+			if calls++; calls%2 == 1 {
+				return nil, transient
+			}
+			return nil, nil
+		})
+	})
+}
+
+func benchmark(b *testing.B, config middleware.RetryConfig, handler message.HandlerFunc) {
+	h, msg := newRetry(b, config).Middleware(handler), benchMessage(b.Context())
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = h(msg)
+	}
+}
+
+// Promise P5: what it costs to insist on outputs that are taken at once.
+func BenchmarkOutputs(b *testing.B) {
+	o := newOutputs(b, &publisher{}, middleware.OutputsConfig{})
+	pub, msg, output := decorate(b, o, taking{}), benchMessage(b.Context()), benchMessage(context.Background())
+	h := o.Middleware(func(*message.Message) ([]*message.Message, error) {
+		output.SetContext(context.Background())
+		return []*message.Message{output}, nil
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		out, _ := h(msg)
+		if err := pub.Publish("invoices", out...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+type taking struct{}
+
+func (taking) Publish(string, ...*message.Message) error { return nil }
+func (taking) Close() error                              { return nil }
+
+// Promise P5: success allocates nothing, in retry, guard and recover alike.
+func TestHappyPathAllocatesNothing(t *testing.T) {
+	if raceEnabled() {
+		t.Skip("under the race detector sync.Pool drops calls at random")
+	}
+	msg := benchMessage(t.Context())
+	for name, h := range map[string]message.HandlerFunc{
+		"retry":   newRetry(t, middleware.RetryConfig{}).Middleware(succeed),
+		"recover": middleware.Recover{}.Middleware(succeed),
+		"guard":   newGuard(t, middleware.GuardConfig{Required: []string{"tenant"}, MaxHops: 9, ExpiresKey: "expires"}).Middleware(succeed),
+	} {
+		if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
+			t.Errorf("%s: %g allocations for a message", name, n)
+		}
+	}
+}
+
+func raceEnabled() bool {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key == "-race" && s.Value == "true" {
+			return true
+		}
+	}
+	return false
+}

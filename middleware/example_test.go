@@ -1,0 +1,152 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// A payment provider is away for a moment: the third attempt gets through.
+func ExampleRetry() {
+	retry, err := middleware.NewRetry(middleware.RetryConfig{
+		Attempts: 4,
+		Backoff:  middleware.Backoff{Initial: time.Millisecond},
+		OnAttempt: func(_ context.Context, a middleware.Attempt) {
+			fmt.Printf("attempt %d: %v\n", a.Number, a.Err)
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	calls := 0
+	handle := retry.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		if calls++; calls < 3 {
+			return nil, errors.New("provider is away")
+		}
+		return nil, nil
+	})
+	_, err = handle(message.NewMessage("order-1", nil))
+	fmt.Println("in the end:", err)
+	// Output:
+	// attempt 1: provider is away
+	// attempt 2: provider is away
+	// attempt 3: <nil>
+	// in the end: <nil>
+}
+
+// A bug in the handler becomes an error that says it is of no use to try again.
+func ExampleRecover() {
+	handle := middleware.Recover{}.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		fields := strings.Split(string(msg.Payload), ";")
+		fmt.Println("amount:", fields[2])
+		return nil, nil
+	})
+	_, err := handle(message.NewMessage("order-1", []byte("acme;30")))
+	fmt.Println(err)
+
+	var classifier *classify.Classifier // the zero configuration
+	fmt.Println(classifier.Classify(err).Class)
+	// Output:
+	// panic: runtime error: index out of range [2] with length 2
+	// permanent
+}
+
+// An offer that expired yesterday does not reach the handler.
+func ExampleGuard() {
+	guard, err := middleware.NewGuard(middleware.GuardConfig{
+		Required:   []string{"tenant"},
+		ExpiresKey: "expires-at",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handle := guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		fmt.Println("handled", msg.UUID)
+		return nil, nil
+	})
+	offer := func(id, tenant, expires string) {
+		msg := message.NewMessage(id, nil)
+		msg.Metadata = message.Metadata{"tenant": tenant, "expires-at": expires}
+		if _, err := handle(msg); err != nil {
+			fmt.Println(err)
+		}
+	}
+	offer("offer-1", "acme", "")
+	offer("offer-2", "acme", "2020-02-29T12:00:00Z")
+	offer("offer-3", "", "")
+	// Output:
+	// handled offer-1
+	// middleware: the message expired at 2020-02-29T12:00:00Z
+	// middleware: required metadata "tenant" is missing
+}
+
+// upTo is a publisher that takes no message beyond a size, as brokers do.
+type upTo struct {
+	bytes int
+	taken chan string
+}
+
+func (p upTo) Publish(topic string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		if len(msg.Payload) > p.bytes {
+			return poison.ErrTooLarge
+		}
+		p.taken <- topic + " takes " + msg.UUID
+	}
+	return nil
+}
+
+func (p upTo) Close() error { return nil }
+
+// An invoice too large for its topic would come again and again. Instead its order is set aside, and the next order goes
+// on.
+func ExampleOutputs() {
+	taken := make(chan string, 10)
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: upTo{bytes: 1 << 20, taken: taken}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	outputs, err := middleware.NewOutputs(middleware.OutputsConfig{
+		Queue:   queue,
+		Backoff: middleware.Backoff{Initial: time.Millisecond},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	orders := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	router.AddMiddleware(outputs.Middleware)
+	router.AddPublisherDecorators(outputs.Decorate)
+	router.AddHandler("billing", "orders", orders, "invoices", upTo{bytes: 100, taken: taken},
+		func(msg *message.Message) ([]*message.Message, error) {
+			size := map[string]int{"order-1": 1000, "order-2": 10}[msg.UUID]
+			return []*message.Message{message.NewMessage("invoice of "+msg.UUID, make([]byte, size))}, nil
+		})
+	go func() { _ = router.Run(context.Background()) }()
+	<-router.Running()
+
+	for _, id := range []string{"order-1", "order-2"} {
+		if err := orders.Publish("orders", message.NewMessage(id, nil)); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(<-taken)
+	}
+	_ = router.Close()
+	// Output:
+	// orders.dlq takes order-1
+	// invoices takes invoice of order-2
+}

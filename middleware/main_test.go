@@ -1,0 +1,171 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBoom = errors.New("boom")
+
+func newMessage(id string) *message.Message {
+	msg := message.NewMessage(id, []byte("payload of "+id))
+	msg.Metadata.Set("tenant", "acme")
+	return msg
+}
+
+func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
+	t.Helper()
+	r, err := middleware.NewRetry(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func newGuard(t testing.TB, config middleware.GuardConfig) *middleware.Guard {
+	t.Helper()
+	g, err := middleware.NewGuard(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// every is a backoff that always waits d.
+func every(d time.Duration) middleware.Backoff {
+	return middleware.Backoff{Initial: d, Max: d, Multiplier: 1, Jitter: middleware.NoJitter}
+}
+
+func verdict(err error) classify.Verdict { return (*classify.Classifier)(nil).Classify(err) }
+
+func failureOf(t testing.TB, err error) *classify.Failure {
+	t.Helper()
+	f, ok := err.(*classify.Failure)
+	if !ok {
+		t.Fatalf("got %T (%v), want a *classify.Failure", err, err)
+	}
+	return f
+}
+
+// wantAborted checks that a message was given back without being counted.
+func wantAborted(t testing.TB, err error) {
+	t.Helper()
+	f, ok := classify.AsFailure(err)
+	if !ok || f.Verdict.Class != classify.ClassAborted || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want an aborted error that counts nothing", err)
+	}
+}
+
+// inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
+type inBubble struct{ rapid.TB }
+
+// failing returns a handler that fails with err the first n times, and its count of invocations.
+func failing(n int, err error) (message.HandlerFunc, *int) {
+	calls := new(int)
+	return func(*message.Message) ([]*message.Message, error) {
+		if *calls++; *calls <= n {
+			return nil, err
+		}
+		return nil, nil
+	}, calls
+}
+
+// publisher records what it takes. refuse says which messages it does not take, one after another, as most do.
+type publisher struct {
+	refuse func(topic string, msg *message.Message) error
+
+	mu     sync.Mutex
+	tried  []string
+	taken  []*message.Message
+	closed bool
+}
+
+var errClosed = errors.New("publisher is closed")
+
+func (p *publisher) Publish(topic string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		p.mu.Lock()
+		p.tried = append(p.tried, msg.UUID)
+		closed := p.closed
+		p.mu.Unlock()
+		if closed {
+			return errClosed
+		}
+		if p.refuse != nil {
+			if err := p.refuse(topic, msg); err != nil {
+				return err
+			}
+		}
+		p.mu.Lock()
+		p.taken = append(p.taken, msg.Copy())
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+func (p *publisher) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	return nil
+}
+
+func (p *publisher) messages() []*message.Message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.taken)
+}
+
+func (p *publisher) ids() []string {
+	var ids []string
+	for _, msg := range p.messages() {
+		ids = append(ids, msg.UUID)
+	}
+	return ids
+}
+
+// tries counts how often a message was published, with or without success.
+func (p *publisher) tries(id string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, tried := range p.tried {
+		if tried == id {
+			n++
+		}
+	}
+	return n
+}
+
+// letters decodes what the publisher of a queue took.
+func (p *publisher) letters(t testing.TB) []poison.Letter {
+	t.Helper()
+	var letters []poison.Letter
+	for _, msg := range p.messages() {
+		letter, err := poison.Decode(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		letters = append(letters, letter)
+	}
+	return letters
+}
+
+// entered is the chain of outputs and retry, as the front door composes it.
+func entered(o *middleware.Outputs, r *middleware.Retry, h message.HandlerFunc) message.HandlerFunc {
+	return chain.Enter(o.Step, r.Step)(h)
+}

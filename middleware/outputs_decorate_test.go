@@ -1,0 +1,126 @@
+package middleware_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// stamping is another publisher decorator: one that writes on what passes, or copies it without its context.
+func stamping(name string, copies bool) message.PublisherDecorator {
+	return func(pub message.Publisher) (message.Publisher, error) {
+		return stamp{pub, name, copies}, nil
+	}
+}
+
+type stamp struct {
+	message.Publisher
+	name   string
+	copies bool
+}
+
+func (s stamp) Publish(topic string, messages ...*message.Message) error {
+	for i, msg := range messages {
+		if s.copies {
+			messages[i] = msg.Copy()
+		}
+		messages[i].Metadata.Set("stamp", messages[i].Metadata.Get("stamp")+s.name)
+	}
+	return s.Publisher.Publish(topic, messages...)
+}
+
+// Decision 9: added before other decorators, Outputs protects, whatever the others do with the messages: what changes
+// them does so to the message as it was made, once, however often it is tried. Added after
+// one that copies, it sees no ties: messages pass as without it, and that is logged once.
+func TestRouterOrderOfDecorators(t *testing.T) {
+	for _, row := range []struct{ first, copies, protected bool }{{true, true, true}, {true, false, true}, {false, true, false}, {false, false, true}} {
+		first, protected := row.first, row.protected
+		source, dead, e, logger := newPartition("1", "2", "3"), &publisher{}, &echo{}, watermill.NewCaptureLogger()
+		pub := &publisher{refuse: refusing("out of 1", 2, errBoom)}
+		o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick, Logger: logger})
+		stop := running(t, func(r *message.Router) {
+			r.AddMiddleware(o.Middleware)
+			if first {
+				r.AddPublisherDecorators(o.Decorate, stamping("x", row.copies))
+			} else {
+				r.AddPublisherDecorators(stamping("x", row.copies), o.Decorate)
+			}
+			r.AddHandler("billing", "orders", source, "invoices", pub, e.handle)
+		})
+		eventually(t, "all sources are acked", source.drained)
+		stop()
+		if runs := map[bool]int{true: 1, false: 2}[protected]; e.called("1")+e.called("spoiled") != runs || len(pub.ids()) != 3 || len(dead.ids()) != 0 {
+			t.Errorf("first: %t: handled %v, published %v", first, e.calls, pub.ids())
+		}
+		if lines := len(logger.Captured()[watermill.InfoLogLevel]); lines != map[bool]int{true: 0, false: 1}[protected] {
+			t.Errorf("first: %t: %d lines about untied messages", first, lines)
+		}
+		for _, out := range pub.messages() {
+			if out.Metadata.Get("stamp") != "x" {
+				t.Errorf("first: %t: %q was stamped %q", first, out.UUID, out.Metadata.Get("stamp"))
+			}
+		}
+	}
+}
+
+// Decision 12: the outputs of Spillway's own handlers need no tie, and nobody is told of its absence.
+func TestRouterOwnHandlers(t *testing.T) {
+	source, logger, pub := newPartition("1", "2"), watermill.NewCaptureLogger(), &publisher{}
+	own, err := chain.Own(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{Logger: logger})
+	stop := running(t, func(r *message.Router) {
+		r.AddMiddleware(o.Middleware)
+		r.AddPublisherDecorators(o.Decorate)
+		r.AddHandler("redrive", "orders.dlq", own, "orders", pub, func(m *message.Message) ([]*message.Message, error) {
+			return []*message.Message{m.CopyWithContext()}, nil
+		})
+	})
+	eventually(t, "both sources are acked", source.drained)
+	stop()
+	if lines := logger.Captured()[watermill.InfoLogLevel]; len(lines) != 0 || len(pub.ids()) != 2 {
+		t.Errorf("published %v, logged %v", pub.ids(), lines)
+	}
+}
+
+// Decision 9: a gochannel that preserves contexts carries a tie into the handlers behind it. It does no harm there: each
+// handler's refusals set its own source aside, and a handler that is not protected sets nothing aside.
+func TestRouterPreservedContext(t *testing.T) {
+	// Each instance is closed by the handlers of one topic, so each topic has its own.
+	one, two, three := newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true})
+	dead := &publisher{}
+	last := &publisher{refuse: refusing("1", 3, errBoom)}
+	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 2, Backoff: quick})
+	pass := func(m *message.Message) ([]*message.Message, error) {
+		out := m.CopyWithContext() // with the tie of the handler before
+		out.Metadata.Set("way", m.Metadata.Get("way")+">"+message.HandlerNameFromCtx(m.Context()))
+		return []*message.Message{out}, nil
+	}
+	running(t, func(r *message.Router) {
+		r.AddPublisherDecorators(o.Decorate)
+		r.AddHandler("a", "one", one, "two", two, pass).AddMiddleware(o.Middleware)
+		r.AddHandler("b", "two", two, "three", three, pass) // not protected
+		r.AddHandler("c", "three", three, "four", last, pass).AddMiddleware(o.Middleware)
+	})
+	msg := newMessage("1")
+	msg.SetContext(context.Background())
+	publish(t, one, "one", msg)
+	eventually(t, "c sets its source aside", func() bool { return len(dead.ids()) == 1 })
+	l := dead.letters(t)[0]
+	if l.Origin.Handler != "c" || l.Original.Metadata.Get("way") != ">a>b" {
+		t.Errorf("the letter is of %q, its source came %q", l.Origin.Handler, l.Original.Metadata.Get("way"))
+	}
+	publish(t, one, "one", msg)
+	eventually(t, "the next one arrives", func() bool { return len(last.ids()) == 1 })
+	if way := last.messages()[0].Metadata.Get("way"); way != ">a>b>c" || len(dead.ids()) != 1 {
+		t.Errorf("it came %q; %d letters", way, len(dead.ids()))
+	}
+}

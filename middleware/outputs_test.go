@@ -1,0 +1,269 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
+	t.Helper()
+	q, err := poison.NewQueue(poison.QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func newOutputs(t testing.TB, dead message.Publisher, config middleware.OutputsConfig) *middleware.Outputs {
+	t.Helper()
+	config.Queue = newQueue(t, dead)
+	o, err := middleware.NewOutputs(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func decorate(t testing.TB, o *middleware.Outputs, pub message.Publisher) message.Publisher {
+	t.Helper()
+	decorated, err := o.Decorate(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decorated
+}
+
+// route does for one message what the router does: handler, publish, ack or nack.
+func route(o *middleware.Outputs, pub message.Publisher, msg *message.Message, h message.HandlerFunc) error {
+	out, err := o.Middleware(h)(msg)
+	if err == nil {
+		err = pub.Publish("invoices", out...)
+	}
+	if err != nil {
+		msg.Nack()
+	} else {
+		msg.Ack()
+	}
+	return err
+}
+
+// producing returns a handler that spoils its message and produces outputs with the ids.
+func producing(ids ...string) message.HandlerFunc {
+	return func(m *message.Message) ([]*message.Message, error) {
+		m.Payload[0], m.UUID = 'X', "spoiled"
+		m.Metadata.Set("tenant", "spoiled")
+		var out []*message.Message
+		for _, id := range ids {
+			out = append(out, message.NewMessage(id, []byte("output")))
+		}
+		return out, nil
+	}
+}
+
+// refusing refuses a message the first n times.
+func refusing(id string, n int, err error) func(string, *message.Message) error {
+	return func(_ string, msg *message.Message) error {
+		if msg.UUID != id || n <= 0 {
+			return nil
+		}
+		n--
+		return err
+	}
+}
+
+// Feature D15, promise P2: what becomes of outputs that are refused: how often each is tried, what is published, and
+// whether the source is set aside, as it arrived.
+func TestRefusedOutputs(t *testing.T) {
+	tooLarge := fmt.Errorf("broker: %w", poison.ErrTooLarge)
+	permanent := classify.Permanent(errBoom)
+	for name, row := range map[string]struct {
+		outputs  []string
+		refused  string
+		times    int
+		err      error
+		attempts int
+		tries    int    // of the refused message
+		taken    string // ids, in order
+		aside    bool
+	}{
+		"accepted":                    {[]string{"a", "b"}, "", 0, nil, 0, 0, "a b", false},
+		"refused twice":               {[]string{"a"}, "a", 2, errBoom, 0, 3, "a", false},
+		"refused to the end":          {[]string{"a"}, "a", 99, errBoom, 0, 5, "", true},
+		"accepted at the last":        {[]string{"a"}, "a", 2, errBoom, 3, 3, "a", false},
+		"one attempt":                 {[]string{"a"}, "a", 1, errBoom, 1, 1, "", true},
+		"permanent":                   {[]string{"a"}, "a", 99, permanent, 0, 1, "", true},
+		"invalid":                     {[]string{"a"}, "a", 99, classify.Invalid(errBoom), 0, 1, "", true},
+		"discard is not for outputs":  {[]string{"a"}, "a", 99, classify.Discard(errBoom), 2, 2, "", true},
+		"too large":                   {[]string{"a"}, "a", 99, tooLarge, 0, 2, "", true},
+		"too large in company":        {[]string{"a"}, "a", 1, tooLarge, 0, 2, "a", false},
+		"batch, first refused":        {[]string{"a", "b"}, "a", 2, errBoom, 0, 3, "a b", false},
+		"batch, second refused once":  {[]string{"a", "b", "c"}, "b", 1, errBoom, 0, 2, "a a b c", false},
+		"batch, second never":         {[]string{"a", "b", "c"}, "b", 99, errBoom, 3, 4, "a a", true},
+		"batch, last too large":       {[]string{"a", "b"}, "b", 99, tooLarge, 0, 3, "a a", true},
+		"batch, permanent in company": {[]string{"a", "b"}, "b", 1, permanent, 0, 2, "a a b", false},
+		"batch, permanent alone too":  {[]string{"a", "b"}, "b", 99, permanent, 0, 2, "a a", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dead, pub := &publisher{}, &publisher{refuse: refusing(row.refused, row.times, row.err)}
+				o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: row.attempts})
+				msg := newMessage("1")
+				if err := route(o, decorate(t, o, pub), msg, producing(row.outputs...)); err != nil {
+					t.Fatalf("the source is nacked: %v", err)
+				}
+				if got := strings.Join(pub.ids(), " "); got != row.taken || pub.tries(row.refused) != row.tries {
+					t.Errorf("published %q, tried %q %d times", got, row.refused, pub.tries(row.refused))
+				}
+				letters := dead.letters(t)
+				if len(letters) != map[bool]int{true: 1}[row.aside] {
+					t.Fatalf("%d letters", len(letters))
+				}
+				if row.aside {
+					wantSetAside(t, letters[0], row.refused, row.err)
+				}
+			})
+		})
+	}
+}
+
+// wantSetAside checks a source's letter: the source as it arrived, one attempt of its handler, and whose fault it was.
+func wantSetAside(t testing.TB, l poison.Letter, refused string, cause error) {
+	t.Helper()
+	if !l.Original.Equals(newMessage("1")) || l.Failure.Attempts != 1 {
+		t.Errorf("the letter holds %v %q after %d attempts", l.Original.Metadata, l.Original.Payload, l.Failure.Attempts)
+	}
+	if l.Failure.Class != classify.ClassPermanent || l.Failure.Reason != classify.ReasonOutput {
+		t.Errorf("the letter says %s, %s", l.Failure.Class, l.Failure.Reason)
+	}
+	for _, part := range []string{`"` + refused + `"`, `"invoices"`, cause.Error()} {
+		if !strings.Contains(l.Failure.Description, part) {
+			t.Errorf("the description %q lacks %s", l.Failure.Description, part)
+		}
+	}
+}
+
+// Conventions: where the attempts end with the batch, nobody knows which output was refused, and the letter says so.
+func TestRefusedBatchIsNotBlamedOnOne(t *testing.T) {
+	dead, pub := &publisher{}, &publisher{refuse: refusing("b", 1, errBoom)}
+	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 1})
+	if err := route(o, decorate(t, o, pub), newMessage("1"), producing("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	if text := dead.letters(t)[0].Failure.Description; !strings.Contains(text, "one of 2 outputs") {
+		t.Errorf("got %q", text)
+	}
+}
+
+// Promise P4: a publisher that panics has refused: the message of this handler, and no more, is set aside.
+func TestPublisherPanics(t *testing.T) {
+	dead := &publisher{}
+	pub := &publisher{refuse: func(string, *message.Message) error { panic("publisher") }}
+	o := newOutputs(t, dead, middleware.OutputsConfig{})
+	if err := route(o, decorate(t, o, pub), newMessage("1"), producing("a")); err != nil {
+		t.Fatal(err)
+	}
+	wantSetAside(t, dead.letters(t)[0], "a", errors.New("panic: publisher"))
+}
+
+// Feature D15: hooks are told of each refusal, and one that panics is contained and logged.
+func TestOutputHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, told := watermill.NewCaptureLogger(), 0
+		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 2, errBoom)}
+		o := newOutputs(t, dead, middleware.OutputsConfig{Logger: logger, OnOutputError: func(_ context.Context, err error) {
+			told++
+			panic(err)
+		}})
+		err := route(o, decorate(t, o, pub), newMessage("1"), producing("a"))
+		if errorsLogged := len(logger.Captured()[watermill.ErrorLogLevel]); err != nil || told != 2 || errorsLogged != 4 {
+			t.Fatalf("told %d times, logged %d errors, got %v", told, errorsLogged, err)
+		}
+	})
+}
+
+// Conventions: outputs that make no sense are an error at construction, which names the field.
+func TestOutputsConstruction(t *testing.T) {
+	queue := newQueue(t, &publisher{})
+	for want, config := range map[string]middleware.OutputsConfig{
+		"OutputsConfig.Queue is nil":        {},
+		"OutputsConfig.Attempts is -1":      {Queue: queue, Attempts: -1},
+		"OutputsConfig.Backoff: Multiplier": {Queue: queue, Backoff: middleware.Backoff{Multiplier: -1}},
+	} {
+		if _, err := middleware.NewOutputs(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// Feature D13: what fails produces nothing, and an error passes as it is.
+func TestOutputsOfAFailedHandler(t *testing.T) {
+	dead, pub := &publisher{}, &publisher{}
+	o := newOutputs(t, dead, middleware.OutputsConfig{})
+	err := route(o, decorate(t, o, pub), newMessage("1"), func(m *message.Message) ([]*message.Message, error) {
+		return []*message.Message{m}, errBoom
+	})
+	if err != errBoom || len(pub.ids()) != 0 || len(dead.ids()) != 0 {
+		t.Fatalf("got %v, published %v", err, pub.ids())
+	}
+}
+
+// Promise P2: a handler that passes its message on gets the message as it changed it published, each time, and its
+// source is set aside as it arrived.
+func TestPassthrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, times := range []int{2, 99} {
+			dead, pub := &publisher{}, &publisher{refuse: refusing("spoiled", times, errBoom)}
+			o := newOutputs(t, dead, middleware.OutputsConfig{})
+			msg := newMessage("1")
+			err := route(o, decorate(t, o, pub), msg, func(m *message.Message) ([]*message.Message, error) {
+				_, _ = producing()(m)
+				return []*message.Message{m}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if times == 99 {
+				wantSetAside(t, dead.letters(t)[0], "spoiled", errBoom)
+			} else if out := pub.messages(); len(out) != 1 || out[0].Payload[0] != 'X' || out[0].Metadata.Get("tenant") != "spoiled" {
+				t.Errorf("published %v", out)
+			}
+		}
+	})
+}
+
+// Promise P1: a tie is used once. Copies of an output's context that turn up later are no reason to set anything aside.
+func TestTieIsUsedOnce(t *testing.T) {
+	logger := watermill.NewCaptureLogger()
+	dead, pub := &publisher{}, &publisher{}
+	o := newOutputs(t, dead, middleware.OutputsConfig{Logger: logger})
+	decorated := decorate(t, o, pub)
+	out, err := o.Middleware(producing("a"))(newMessage("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decorated.Publish("invoices", out...); err != nil {
+		t.Fatal(err)
+	}
+	pub.refuse = refusing("a", 99, errBoom)
+	for range 3 {
+		if err := decorated.Publish("invoices", out[0].CopyWithContext()); err != errBoom {
+			t.Errorf("an untied refusal became %v", err)
+		}
+	}
+	if lines := logger.Captured()[watermill.InfoLogLevel]; len(dead.ids()) != 0 || len(lines) != 1 || !slices.Equal(pub.ids(), []string{"a"}) {
+		t.Errorf("%d letters, logged %v", len(dead.ids()), lines)
+	}
+}

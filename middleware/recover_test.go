@@ -1,0 +1,116 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+type thrown struct{ code int }
+
+//go:noinline
+func explode(value any) { panic(value) }
+
+// Feature C4, decision 11: whatever is thrown becomes a permanent error with no outputs, with the value and the stack of
+// the function that threw it.
+func TestRecoverPanics(t *testing.T) {
+	var nilMap map[string]string
+	for name, row := range map[string]struct {
+		throw func()
+		text  string
+	}{
+		"text":          {func() { explode("boom") }, "panic: boom"},
+		"error":         {func() { explode(context.Canceled) }, "panic: context canceled"},
+		"nil":           {func() { explode(nil) }, "panic: panic called with nil argument"},
+		"custom type":   {func() { explode(thrown{42}) }, "panic: {42}"},
+		"runtime error": {func() { nilMap["a"] = "b" }, "panic: assignment to entry in nil map"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+				row.throw()
+				return []*message.Message{m}, nil
+			})(newMessage("1"))
+			var p *classify.PanicError
+			if !errors.As(err, &p) || out != nil {
+				t.Fatalf("got outputs %v and error %v", out, err)
+			}
+			if !strings.HasPrefix(err.Error(), row.text) {
+				t.Errorf("the error reads %q", err)
+			}
+			function := "explode"
+			if name == "runtime error" {
+				function = "TestRecoverPanics"
+			}
+			if !strings.Contains(string(p.Stack), function) {
+				t.Errorf("the stack does not show %s:\n%s", function, p.Stack)
+			}
+			if v := verdict(err); v.Class != classify.ClassPermanent || v.Reason != classify.ReasonPanic {
+				t.Errorf("the verdict is %+v", v)
+			}
+			if errors.Is(err, context.Canceled) {
+				t.Error("the thrown error shows through: the router would not log it")
+			}
+		})
+	}
+}
+
+// Promise P2: the message of a handler that panicked is as it arrived.
+func TestRecoverRestores(t *testing.T) {
+	msg := newMessage("1")
+	_, _ = middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+		m.Metadata, m.Payload[0] = nil, 'X'
+		panic("boom")
+	})(msg)
+	if !msg.Equals(newMessage("1")) {
+		t.Fatalf("got %v %q", msg.Metadata, msg.Payload)
+	}
+}
+
+// Promise P4: a nil output, over which the router would panic on every delivery, is a permanent error that says which.
+func TestRecoverNilOutput(t *testing.T) {
+	out, err := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+		return []*message.Message{m, nil}, nil
+	})(newMessage("1"))
+	if out != nil || verdict(err).Class != classify.ClassPermanent || !strings.Contains(fmt.Sprint(err), "number 2 is nil") {
+		t.Fatalf("got outputs %v and error %v", out, err)
+	}
+}
+
+// Feature D13: an error passes as it is, and the outputs beside it do not.
+func TestRecoverPassesErrors(t *testing.T) {
+	out, err := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+		return []*message.Message{m}, errBoom
+	})(newMessage("1"))
+	if out != nil || err != errBoom {
+		t.Fatalf("got outputs %v and error %v", out, err)
+	}
+}
+
+// Decision 11: runtime.Goexit passes through Recover and Retry; only the queue can settle it.
+func TestGoexitPasses(t *testing.T) {
+	msg, calls, returned := newMessage("1"), 0, false
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+			calls++
+			m.Payload[0] = 'X'
+			runtime.Goexit()
+			return nil, nil
+		})
+		_, _ = newRetry(t, middleware.RetryConfig{}).Middleware(h)(msg)
+		returned = true
+	}()
+	<-done
+	if returned || calls != 1 || !msg.Equals(newMessage("1")) {
+		t.Fatalf("returned %t after %d invocations, payload %q", returned, calls, msg.Payload)
+	}
+}

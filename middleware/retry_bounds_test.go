@@ -1,0 +1,191 @@
+package middleware_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// timed runs a handler that always fails with err, in time that does not pass elsewhere, and returns how often it was
+// invoked, how long all took, and the error.
+func timed(t *testing.T, config middleware.RetryConfig, deadline time.Duration, err error) (calls int, took time.Duration, failure *classify.Failure) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		msg, start := newMessage("1"), time.Now()
+		if deadline > 0 {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			msg.SetContext(ctx)
+		}
+		h, n := failing(1000, err)
+		_, got := newRetry(t, config).Middleware(h)(msg)
+		calls, took, failure = *n, time.Since(start), failureOf(t, got)
+	})
+	return calls, took, failure
+}
+
+func forever(d time.Duration) middleware.RetryConfig {
+	return middleware.RetryConfig{Attempts: 500, Backoff: every(d)}
+}
+
+// Feature R3: a retry never waits past the deadline of the message's context, keeps Reserve free before it, and hands
+// over at once when the next wait would not fit.
+func TestDeadline(t *testing.T) {
+	for _, row := range []struct {
+		name                    string
+		reserve, wait, deadline time.Duration
+		calls                   int
+		took                    time.Duration
+	}{
+		{"default reserve", 0, 3 * time.Second, 10 * time.Second, 4, 9 * time.Second},
+		{"larger reserve", 5 * time.Second, 3 * time.Second, 10 * time.Second, 2, 3 * time.Second},
+		{"no room at all", 0, 3 * time.Second, 2 * time.Second, 1, 0},
+		{"deadline within the reserve", time.Hour, time.Nanosecond, time.Minute, 1, 0},
+	} {
+		config := forever(row.wait)
+		config.Reserve = row.reserve
+		calls, took, f := timed(t, config, row.deadline, errBoom)
+		if calls != row.calls || took != row.took || f.Attempts != calls {
+			t.Errorf("%s: %d attempts in %s, want %d in %s; %v", row.name, calls, took, row.calls, row.took, f)
+		}
+	}
+}
+
+// Feature R3: whatever the numbers, it is over before the reserve begins.
+func TestDeadlineProperty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			second := func(name string) time.Duration {
+				return time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(rt, name))
+			}
+			deadline, reserve := second("deadline"), second("reserve")
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			msg, start := newMessage("1"), time.Now()
+			msg.SetContext(ctx)
+			h, _ := failing(1000, errBoom)
+			config := middleware.RetryConfig{Attempts: 20, Reserve: reserve, Backoff: middleware.Backoff{Initial: second("initial"), Max: time.Hour}}
+			_, _ = newRetry(t, config).Middleware(h)(msg)
+			if took := time.Since(start); took > max(deadline-reserve, 0) {
+				rt.Fatalf("took %s of %s", took, deadline)
+			}
+		})
+	})
+}
+
+// Decision 2: a handler cut off by the deadline has failed an attempt in time; it has not gone away.
+func TestDeadlineInTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		msg := newMessage("1")
+		msg.SetContext(ctx)
+		_, err := newRetry(t, middleware.RetryConfig{}).Middleware(func(m *message.Message) ([]*message.Message, error) {
+			<-m.Context().Done()
+			return nil, m.Context().Err()
+		})(msg)
+		if f := failureOf(t, err); f.Attempts != 1 || f.Verdict.Class != classify.ClassTransient {
+			t.Fatalf("got %+v", f)
+		}
+	})
+}
+
+// Feature R1: MaxElapsed bounds the time to the end of the last wait.
+func TestMaxElapsed(t *testing.T) {
+	for _, row := range []struct {
+		limit, took time.Duration
+		calls       int
+	}{{10 * time.Second, 9 * time.Second, 4}, {9 * time.Second, 9 * time.Second, 4}, {9*time.Second - 1, 6 * time.Second, 3}, {1, 0, 1}} {
+		config := forever(3 * time.Second)
+		config.MaxElapsed = row.limit
+		if calls, took, _ := timed(t, config, 0, errBoom); calls != row.calls || took != row.took {
+			t.Errorf("limit %s: %d attempts in %s, want %d in %s", row.limit, calls, took, row.calls, row.took)
+		}
+	}
+}
+
+// Feature R4: an error's retry-after is the least that is waited; beyond MaxWait the message is handed over at once,
+// with the verdict for whoever waits elsewhere.
+func TestRetryAfter(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		after, maxWait time.Duration
+		deadline       time.Duration
+		calls          int
+		took           time.Duration
+	}{
+		{"longer than the backoff", 7 * time.Second, 0, 0, 3, 14 * time.Second},
+		{"shorter than the backoff", time.Millisecond, 0, 0, 3, 2 * time.Second},
+		{"negative", -time.Hour, 0, 0, 3, 2 * time.Second},
+		{"as long as allowed", 30 * time.Second, 0, 0, 3, time.Minute},
+		{"longer than allowed", 30*time.Second + 1, 0, 0, 1, 0},
+		{"longer than asked for", 5 * time.Second, 4 * time.Second, 0, 1, 0},
+		{"an hour allowed", time.Hour, time.Hour, 0, 3, 2 * time.Hour},
+		{"past the deadline", 7 * time.Second, 0, 10 * time.Second, 2, 7 * time.Second},
+	} {
+		config := middleware.RetryConfig{Attempts: 3, Backoff: every(time.Second), MaxWait: row.maxWait}
+		calls, took, f := timed(t, config, row.deadline, classify.Transient(errBoom, classify.RetryAfter(row.after)))
+		if calls != row.calls || took != row.took || f.Verdict.RetryAfter != max(row.after, 0) {
+			t.Errorf("%s: %d attempts in %s, verdict %+v", row.name, calls, took, f.Verdict)
+		}
+	}
+}
+
+// strategy is a backoff of one's own: it waits as listed and then stops.
+type strategy struct{ waits []time.Duration }
+
+func (s *strategy) Reset() {}
+
+func (s *strategy) NextBackOff() time.Duration {
+	if len(s.waits) == 0 {
+		return backoff.Stop
+	}
+	next := s.waits[0]
+	s.waits = s.waits[1:]
+	return next
+}
+
+// Feature R1: a strategy of one's own decides the waits, one per failing message, and backoff.Stop ends the retries.
+func TestOwnStrategy(t *testing.T) {
+	config := middleware.RetryConfig{Attempts: 500, Backoff: middleware.Backoff{New: func() backoff.BackOff {
+		return &strategy{[]time.Duration{time.Second, -time.Hour, 5 * time.Second}}
+	}}}
+	for range 2 {
+		if calls, took, _ := timed(t, config, 0, errBoom); calls != 4 || took != 6*time.Second {
+			t.Errorf("%d attempts in %s", calls, took)
+		}
+	}
+}
+
+// Feature R3: a wait beyond all time ends no later than a bound says: sums of durations overflow.
+func TestEndlessWaitIsBounded(t *testing.T) {
+	endless := middleware.Backoff{New: func() backoff.BackOff { return &strategy{[]time.Duration{1<<63 - 1}} }}
+	if calls, took, _ := timed(t, middleware.RetryConfig{Backoff: endless}, time.Minute, errBoom); calls != 1 || took != 0 {
+		t.Errorf("deadline: %d attempts in %s", calls, took)
+	}
+	config := middleware.RetryConfig{Backoff: endless, MaxElapsed: time.Minute}
+	synctest.Test(t, func(t *testing.T) {
+		msg := newMessage("1")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer time.AfterFunc(time.Hour, cancel).Stop()
+		defer cancel()
+		msg.SetContext(ctx)
+		h := newRetry(t, config).Middleware(func(*message.Message) ([]*message.Message, error) {
+			time.Sleep(time.Nanosecond) // in the bubble: what elapsed is no longer zero
+			return nil, errBoom
+		})
+		start := time.Now()
+		_, err := h(msg)
+		if time.Since(start) > time.Minute {
+			t.Errorf("MaxElapsed: took %s, %v", time.Since(start), err)
+		}
+	})
+}

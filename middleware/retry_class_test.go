@@ -1,0 +1,80 @@
+package middleware_test
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// Feature C5: which classes are retried, by default and as PerClass says.
+func TestPerClassAttempts(t *testing.T) {
+	unsupported := &json.UnsupportedTypeError{Type: reflect.TypeFor[chan int]()}
+	for _, row := range []struct {
+		name string
+		err  error
+		own  map[classify.Class]middleware.Policy
+		want int
+	}{
+		{"unknown", errBoom, nil, 5},
+		{"transient", context.DeadlineExceeded, nil, 5},
+		{"permanent", unsupported, nil, 1},
+		{"invalid", classify.Invalid(errBoom), nil, 1},
+		{"discard", classify.Discard(errBoom), nil, 1},
+		{"permanent on request", classify.Permanent(errBoom), map[classify.Class]middleware.Policy{classify.ClassPermanent: {}}, 5},
+		{"permanent, twice", classify.Permanent(errBoom), map[classify.Class]middleware.Policy{classify.ClassPermanent: {Attempts: 2}}, 2},
+		{"transient, more", classify.Transient(errBoom), map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: 9}}, 9},
+		{"transient, none", classify.Transient(errBoom), map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: 1}}, 1},
+		{"another class's", errBoom, map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: 9}}, 5},
+	} {
+		if calls, _, f := timed(t, middleware.RetryConfig{PerClass: row.own}, 0, row.err); calls != row.want || f.Attempts != row.want {
+			t.Errorf("%s: %d attempts, want %d", row.name, calls, row.want)
+		}
+	}
+}
+
+// Feature C5: each class waits in its own way, and attempts of all classes count together.
+func TestPerClassBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pauses []time.Duration
+		r := newRetry(t, middleware.RetryConfig{
+			Attempts: 4, Backoff: every(time.Second),
+			PerClass: map[classify.Class]middleware.Policy{classify.ClassTransient: {
+				Attempts: 6, Backoff: middleware.Backoff{Initial: time.Minute, Max: time.Hour, Jitter: middleware.NoJitter},
+			}},
+			OnRetry: func(_ context.Context, _ middleware.Attempt, pause time.Duration) { pauses = append(pauses, pause) },
+		})
+		errs := []error{classify.Transient(errBoom), classify.Transient(errBoom), errBoom, classify.Transient(errBoom), errBoom}
+		calls := 0
+		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, errs[calls-1] })(newMessage("1"))
+		want := []time.Duration{time.Minute, 2 * time.Minute, time.Second, time.Minute}
+		if f := failureOf(t, err); f.Attempts != 5 || f.Verdict.Class != classify.ClassUnknown || len(pauses) != len(want) {
+			t.Fatalf("waits %v, %+v", pauses, f)
+		}
+		for i := range want {
+			if pauses[i] != want[i] {
+				t.Errorf("waits %v, want %v", pauses, want)
+			}
+		}
+	})
+}
+
+// Feature C3: the classifier given is the one that judges.
+func TestRetryAsksItsClassifier(t *testing.T) {
+	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{func(error) (classify.Verdict, bool) {
+		return classify.Verdict{Class: classify.ClassInvalid, Reason: "rule"}, true
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls, _, f := timed(t, middleware.RetryConfig{Classifier: classifier}, 0, errBoom); calls != 1 || f.Verdict.Reason != "rule" {
+		t.Fatalf("%d attempts, %+v", calls, f.Verdict)
+	}
+}

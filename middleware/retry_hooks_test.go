@@ -1,0 +1,111 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// Feature R1: hooks are told of every invocation, successes too, and of every wait, with the right numbers, and get the
+// context that the message came with.
+func TestRetryHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var told []string
+		tell := func(ctx context.Context, format string, values ...any) {
+			if ctx.Value(key{}) != "message" || ctx.Err() != nil {
+				t.Errorf("a hook got the context %v", ctx)
+			}
+			told = append(told, fmt.Sprintf(format, values...))
+		}
+		h := newRetry(t, middleware.RetryConfig{
+			Attempts: 3, Backoff: every(2 * time.Second),
+			OnAttempt: func(ctx context.Context, a middleware.Attempt) {
+				tell(ctx, "attempt %d %s %v", a.Number, a.Verdict.Class, a.Err)
+			},
+			OnRetry: func(ctx context.Context, a middleware.Attempt, pause time.Duration) {
+				tell(ctx, "retry after %d %s %v in %s", a.Number, a.Verdict.Class, a.Err, pause)
+			},
+		}).Middleware(func(m *message.Message) ([]*message.Message, error) {
+			m.SetContext(context.Background())
+			if m.UUID == "good" || len(told) == 4 && m.UUID == "late" {
+				return nil, nil
+			}
+			return nil, classify.Transient(errBoom)
+		})
+		story := []string{
+			"attempt 1 transient boom", "retry after 1 transient boom in 2s",
+			"attempt 2 transient boom", "retry after 2 transient boom in 2s",
+		}
+		for id, want := range map[string][]string{
+			"good": {"attempt 1 unknown <nil>"},
+			"late": append(slices.Clone(story), "attempt 3 unknown <nil>"),
+			"bad":  append(slices.Clone(story), "attempt 3 transient boom"),
+		} {
+			told = nil
+			msg := newMessage(id)
+			msg.SetContext(context.WithValue(t.Context(), key{}, "message"))
+			_, _ = h(msg)
+			if !slices.Equal(told, want) {
+				t.Errorf("%s: told %q, want %q", id, told, want)
+			}
+		}
+	})
+}
+
+// Conventions: a hook that panics is contained and logged; the message goes on.
+func TestRetryHookPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := watermill.NewCaptureLogger()
+		h, calls := failing(2, errBoom)
+		_, err := newRetry(t, middleware.RetryConfig{
+			Logger:    logger,
+			OnAttempt: func(context.Context, middleware.Attempt) { panic("on attempt") },
+			OnRetry:   func(context.Context, middleware.Attempt, time.Duration) { panic("on retry") },
+		}).Middleware(h)(newMessage("1"))
+		var hooks []string
+		for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
+			hooks = append(hooks, fmt.Sprint(line.Fields["hook"]))
+		}
+		slices.Sort(hooks)
+		want := []string{"middleware.OnAttempt", "middleware.OnAttempt", "middleware.OnAttempt", "middleware.OnRetry", "middleware.OnRetry"}
+		if err != nil || *calls != 3 || !slices.Equal(hooks, want) {
+			t.Fatalf("%d attempts, error %v, logged %v", *calls, err, hooks)
+		}
+	})
+}
+
+// Conventions: a retry that makes no sense is an error at construction, and names its field.
+func TestRetryConstruction(t *testing.T) {
+	perClass := func(class classify.Class, p middleware.Policy) middleware.RetryConfig {
+		return middleware.RetryConfig{PerClass: map[classify.Class]middleware.Policy{class: p}}
+	}
+	for want, config := range map[string]middleware.RetryConfig{
+		"RetryConfig.Attempts is -1":                                      {Attempts: -1},
+		"RetryConfig.MaxElapsed (-1ns)":                                   {MaxElapsed: -1},
+		"MaxWait (-1ns)":                                                  {MaxWait: -1},
+		"Reserve (-1ns)":                                                  {Reserve: -1},
+		"RetryConfig.Backoff: Initial (-1ns)":                             {Backoff: middleware.Backoff{Initial: -1}},
+		"RetryConfig.Backoff.New":                                         {Backoff: middleware.Backoff{New: func() backoff.BackOff { return nil }}},
+		"RetryConfig.PerClass[aborted]: a message that went away":         perClass(classify.ClassAborted, middleware.Policy{}),
+		"RetryConfig.PerClass[unknown]: a message that":                   perClass(99, middleware.Policy{}),
+		"RetryConfig.PerClass[invalid].Attempts is -2":                    perClass(classify.ClassInvalid, middleware.Policy{Attempts: -2}),
+		"RetryConfig.PerClass[transient].Backoff: Multiplier is 0.5":      perClass(classify.ClassTransient, middleware.Policy{Backoff: middleware.Backoff{Multiplier: 0.5}}),
+		"RetryConfig.PerClass[transient].Backoff: Initial (1m0s) must be": perClass(classify.ClassTransient, middleware.Policy{Backoff: middleware.Backoff{Initial: time.Minute, Max: time.Second}}),
+	} {
+		if _, err := middleware.NewRetry(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// Feature R1: the handler is invoked until it succeeds or the attempts are used up, whatever the numbers, and the
+// error tells the story: attempts, first and last failure, history.
+func TestAttemptsProperty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			attempts, fails := rapid.IntRange(1, 15).Draw(rt, "attempts"), rapid.IntRange(0, 20).Draw(rt, "fails")
+			h, calls := failing(fails, errBoom)
+			start := time.Now()
+			_, err := newRetry(t, middleware.RetryConfig{Attempts: attempts, Backoff: every(time.Second)}).Middleware(h)(newMessage("1"))
+			if *calls != min(attempts, fails+1) || (err == nil) != (fails < attempts) {
+				rt.Fatalf("%d invocations, error %v", *calls, err)
+			}
+			if took := time.Duration(*calls-1) * time.Second; time.Since(start) != took {
+				rt.Fatalf("it took %s, want %s", time.Since(start), took)
+			}
+			if err == nil {
+				return
+			}
+			f := failureOf(t, err)
+			if f.Attempts != attempts || !f.First.Equal(start) || !f.Last.Equal(time.Now()) || len(f.History) != min(attempts, classify.MaxHistory) {
+				rt.Fatalf("the story is %+v", f)
+			}
+			for i, a := range f.History {
+				at := f.Last.Add(-time.Duration(len(f.History)-1-i) * time.Second)
+				if !a.At.Equal(at) || a.Error != "boom" || a.Class != classify.ClassUnknown {
+					rt.Fatalf("history %d is %+v", i, a)
+				}
+			}
+		})
+	})
+}
+
+// Feature R1: what an application sees of the error: its own, with the verdict and no more.
+func TestRetryErrorIsTheHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := failing(9, classify.Transient(fmt.Errorf("charge: %w", errBoom), classify.Reason("card_declined")))
+		_, err := newRetry(t, middleware.RetryConfig{}).Middleware(h)(newMessage("1"))
+		f := failureOf(t, err)
+		if !errors.Is(err, errBoom) || f.Verdict.Reason != "card_declined" || f.Attempts != 5 {
+			t.Fatalf("got %v, %+v", err, f)
+		}
+	})
+}
+
+// Feature R2, promise P2: each attempt gets the message as it arrived, and so does whoever comes after the last.
+// Watermill #467: a context that the handler put on the message, and ended, stayed for the next attempt.
+func TestEachAttemptGetsTheMessageAsItArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		msg := newMessage("1")
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, "as it arrived")
+		msg.SetContext(ctx)
+		bytes := &msg.Payload[0]
+		attempts := 0
+		_, err := newRetry(t, middleware.RetryConfig{}).Middleware(func(m *message.Message) ([]*message.Message, error) {
+			attempts++
+			if !m.Equals(newMessage("1")) || &m.Payload[0] != bytes || m.Context() != ctx || m.Context().Err() != nil {
+				t.Errorf("attempt %d got %q %v %q, context %v", attempts, m.UUID, m.Metadata, m.Payload, m.Context())
+			}
+			cut, cancel := context.WithCancel(m.Context())
+			cancel()
+			m.SetContext(cut)
+			m.Payload[0], m.UUID, m.Metadata = 'X', "other", nil
+			m.Payload = append(m.Payload, "more"...)
+			return nil, m.Context().Err()
+		})(msg)
+		if f := failureOf(t, err); f.Attempts != 5 || attempts != 5 {
+			t.Errorf("%d attempts, the failure says %d: an ended context of the handler's own is no shutdown", attempts, f.Attempts)
+		}
+		if !msg.Equals(newMessage("1")) || msg.Context() != ctx {
+			t.Errorf("left with %q %v %q", msg.UUID, msg.Metadata, msg.Payload)
+		}
+	})
+}
+
+// Feature D13: outputs of failed attempts are dropped, those of the successful one returned.
+func TestOutputsOfFailedAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for fails, want := range map[int]string{0: "output 1", 2: "output 3", 99: ""} {
+			calls := 0
+			out, err := newRetry(t, middleware.RetryConfig{}).Middleware(func(*message.Message) ([]*message.Message, error) {
+				calls++
+				out := []*message.Message{message.NewMessage(fmt.Sprintf("output %d", calls), nil)}
+				if calls <= fails {
+					return out, errBoom
+				}
+				return out, nil
+			})(newMessage("1"))
+			if want == "" && (out != nil || err == nil) || want != "" && (len(out) != 1 || out[0].UUID != want || err != nil) {
+				t.Errorf("%d failures: got %v, error %v", fails, out, err)
+			}
+		}
+	})
+}
+
+// Feature R1: retries within retries add their attempts up and do not multiply them.
+func TestNestedRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, row := range []struct{ outer, inner, calls int }{{3, 3, 3}, {5, 3, 6}, {2, 5, 5}, {4, 1, 4}} {
+			h, calls := failing(99, errBoom)
+			inner := newRetry(t, middleware.RetryConfig{Attempts: row.inner})
+			outer := newRetry(t, middleware.RetryConfig{Attempts: row.outer})
+			_, err := outer.Middleware(inner.Middleware(h))(newMessage("1"))
+			f := failureOf(t, err)
+			if *calls != row.calls || f.Attempts != row.calls || len(f.History) != row.calls || f.Err != errBoom {
+				t.Errorf("outer %d, inner %d: %d invocations, %+v", row.outer, row.inner, *calls, f)
+			}
+		}
+	})
+}
+
+// Promise P4: an error that tells of no attempts, as that of a call given back further in, still counts as one here:
+// else the message would be tried without end.
+func TestFailureWithoutAttemptsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, attempts := range []int{0, -7} {
+			h, calls := failing(50, &classify.Failure{Err: errBoom, Attempts: attempts})
+			_, err := newRetry(t, middleware.RetryConfig{}).Middleware(h)(newMessage("1"))
+			if err == nil || *calls != 5 {
+				t.Fatalf("%d told: %d invocations, error %v", attempts, *calls, err)
+			}
+		}
+	})
+}
+
+// Promise P2: a thousand messages at once in one retry: each has its own attempts, waits and restored message.
+func TestManyMessagesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls sync.Map // id -> *int
+		h := newRetry(t, middleware.RetryConfig{Attempts: 4}).Middleware(func(m *message.Message) ([]*message.Message, error) {
+			value, _ := calls.LoadOrStore(m.UUID, new(int))
+			n := value.(*int)
+			*n++
+			if !m.Equals(newMessage(m.UUID)) {
+				t.Errorf("%s: attempt %d got %v %q", m.UUID, *n, m.Metadata, m.Payload)
+			}
+			clear(m.Payload)
+			m.Metadata.Set("tenant", m.UUID)
+			if *n <= len(m.UUID)%6 {
+				return nil, errBoom
+			}
+			return nil, nil
+		})
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() {
+				msg := newMessage(fmt.Sprintf("%0*d", 1+i%6, i))
+				fails := len(msg.UUID) % 6
+				_, err := h(msg)
+				n, _ := calls.Load(msg.UUID)
+				if *n.(*int) != min(fails+1, 4) || (err == nil) != (fails < 4) {
+					t.Errorf("%s: %d invocations, error %v", msg.UUID, *n.(*int), err)
+				}
+				if err != nil && (failureOf(t, err).Attempts != 4 || !msg.Equals(newMessage(msg.UUID))) {
+					t.Errorf("%s: %v, left as %v %q", msg.UUID, err, msg.Metadata, msg.Payload)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

@@ -1,0 +1,140 @@
+package middleware_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+)
+
+// partition is a subscriber like those of Kafka and SQL: one message in flight, and a nack redelivers a copy of the
+// message that the handler changed, before the next one.
+type partition struct {
+	messages []*message.Message
+
+	mu         sync.Mutex
+	deliveries []*message.Message // each as it was when it was delivered
+	acked      int
+	closing    chan struct{}
+	wg         sync.WaitGroup
+}
+
+func newPartition(ids ...string) *partition {
+	p := &partition{closing: make(chan struct{})}
+	for _, id := range ids {
+		p.messages = append(p.messages, newMessage(id))
+	}
+	return p
+}
+
+func (p *partition) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	p.wg.Go(func() {
+		defer close(out)
+		for _, msg := range p.messages {
+			for !p.deliver(ctx, out, msg) {
+				if ctx.Err() != nil || closed(p.closing) {
+					return
+				}
+				msg = msg.Copy()
+			}
+		}
+		select {
+		case <-p.closing:
+		case <-ctx.Done():
+		}
+	})
+	return out, nil
+}
+
+// deliver tells whether the message was acked. Its context ends with the delivery and with the subscriber.
+func (p *partition) deliver(ctx context.Context, out chan<- *message.Message, msg *message.Message) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	msg.SetContext(ctx)
+	p.mu.Lock()
+	seen := msg.Copy()
+	seen.Payload = append(message.Payload(nil), msg.Payload...)
+	p.deliveries = append(p.deliveries, seen)
+	p.mu.Unlock()
+	select {
+	case out <- msg:
+	case <-p.closing:
+		return false
+	}
+	select {
+	case <-msg.Acked():
+		p.mu.Lock()
+		p.acked++
+		p.mu.Unlock()
+		return true
+	case <-msg.Nacked():
+	case <-p.closing:
+	}
+	return false
+}
+
+func (p *partition) Close() error {
+	close(p.closing)
+	p.wg.Wait()
+	return nil
+}
+
+func (p *partition) state() (deliveries []*message.Message, acked int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.deliveries, p.acked
+}
+
+func (p *partition) drained() bool {
+	_, acked := p.state()
+	return acked == len(p.messages)
+}
+
+// running runs a router with the handlers that add adds, and returns the function that closes it.
+func running(t testing.TB, add func(*message.Router)) (stop func()) {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(router)
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(context.Background()) }()
+	<-router.Running()
+	stop = sync.OnceFunc(func() {
+		if err := router.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// eventually polls a condition with a deadline.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func newChannel(config gochannel.Config) *gochannel.GoChannel {
+	return gochannel.NewGoChannel(config, watermill.NopLogger{})
+}
+
+func publish(t testing.TB, pub message.Publisher, topic string, messages ...*message.Message) {
+	t.Helper()
+	if err := pub.Publish(topic, messages...); err != nil {
+		t.Fatal(err)
+	}
+}
