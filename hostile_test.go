@@ -146,7 +146,7 @@ func TestEmptyID(t *testing.T) {
 	}
 }
 
-type awkward struct{ error }
+type awkward struct{}
 
 func (awkward) Error() string { panic("no text for you") }
 
