@@ -1,0 +1,94 @@
+package poison_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// printing is a publisher that shows where dead letters go.
+type printing struct{}
+
+func (printing) Publish(topic string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		letter, err := poison.Decode(msg)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s of %s, %s: %s\n", topic, letter.Original.UUID, letter.Origin.Topic, letter.Failure.Reason, letter.Failure.Description)
+	}
+	return nil
+}
+
+func (printing) Close() error { return nil }
+
+// A queue around one handler of a router.
+func ExampleQueue() {
+	done := make(chan struct{})
+	queue, err := poison.NewQueue(poison.QueueConfig{
+		Publisher: printing{},
+		Hooks:     poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { close(done) }},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	orders := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	router := message.NewDefaultRouter(nil)
+	router.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error {
+		return classify.Permanent(errors.New("no such customer"))
+	}).AddMiddleware(queue.Middleware)
+	go func() { _ = router.Run(context.Background()) }()
+	<-router.Running()
+	_ = orders.Publish("orders", message.NewMessage("order-1", nil))
+	<-done
+	_ = router.Close()
+	// Output: orders.dlq: order-1 of orders, permanent_error: no such customer
+}
+
+// A handler that sets its message aside without an error of somebody else's, and says why.
+func ExampleReject() {
+	handle := func(*message.Message) error {
+		return poison.Reject("customer_closed", "customer 7 closed the account in May")
+	}
+	verdict := (*classify.Classifier)(nil).Classify(handle(nil))
+	fmt.Println(verdict.Class, verdict.Reason, "-", verdict.Description)
+	// Output: permanent customer_closed - customer 7 closed the account in May
+}
+
+// A dead letter is the original message and its story, in metadata that any broker carries.
+func ExampleLetter() {
+	letter := poison.Letter{
+		Original: message.NewMessage("order-1", []byte(`{"customer":7}`)),
+		Origin:   poison.Origin{Topic: "orders", Handler: "billing"},
+		Failure:  poison.Failure{Class: classify.ClassPermanent, Reason: "no_customer", Attempts: 1},
+	}
+	dead := letter.Encode()
+	fmt.Println(dead.UUID, dead.Metadata[poison.KeyOriginalTopic], dead.Metadata[poison.KeyFailureReason])
+
+	back := letter.Redriven("ada", "campaign-1", time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+	fmt.Println(back.UUID, back.Metadata[poison.KeyRedriveCount], back.Metadata[poison.KeyRedrivenBy], back.Metadata[poison.KeyFailureReason] == "")
+	// Output:
+	// order-1 orders no_customer
+	// order-1 1 ada true
+}
+
+// Names for dead-letter topics, or a function of your own.
+func ExampleNaming() {
+	source := poison.Source{Topic: "orders", Handler: "billing", Class: classify.ClassPermanent}
+	for _, naming := range []poison.Naming{poison.DefaultNaming, poison.PerHandlerNaming, poison.PulsarNaming("sub"), poison.SuffixNaming("-dead")} {
+		fmt.Println(naming(source))
+	}
+	// Output:
+	// orders.dlq
+	// orders.billing.dlq
+	// orders-sub-DLQ
+	// orders-dead
+}
