@@ -9,7 +9,7 @@ import (
 type Config struct {
 	// Rules are asked in order, after marks and before the built-in knowledge; the first that answers wins.
 	Rules []Rule
-	// Default is the class of an error nobody knows: ClassUnknown, or one that an application prefers.
+	// Default is the class of an error nobody knows: ClassUnknown, or one that an application prefers; not ClassDiscard.
 	Default Class
 	// OnRulePanic is told of a rule, or of a method of the error itself, that panicked. The text is for a log.
 	OnRulePanic func(text string, stack []byte)
@@ -27,6 +27,9 @@ func New(config Config) (*Classifier, error) {
 	}
 	if config.Default >= ClassAborted {
 		return nil, fmt.Errorf("classify: Default cannot be %q (%d): no error has that class by itself", config.Default, config.Default)
+	}
+	if config.Default == ClassDiscard {
+		return nil, fmt.Errorf("classify: Default cannot be %q: every error nobody thought of would lose its message; mark or give rules for those that may be dropped", config.Default)
 	}
 	config.Rules = slices.Clone(config.Rules) // the caller may go on writing into its own
 	return &Classifier{config: config}, nil
@@ -55,7 +58,7 @@ func (c *Classifier) Classify(err error) Verdict {
 	if said.Class == ClassUnknown {
 		said = said.fill(j.search(err, askNetwork, stopAtFirst))
 	}
-	if said.Class == ClassUnknown && !(j.config.Default == ClassDiscard && j.disturbed()) {
+	if said.Class == ClassUnknown {
 		said.Class = j.config.Default
 	}
 	return said

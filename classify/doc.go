@@ -50,7 +50,7 @@
 //	net, os, net/http  timeouts, refused, reset, closed, DNS, EOF of an HTTP client: transient; bad addresses: permanent
 //	syscall            connection, resource and input/output errors: transient; EACCES, EPERM, EINVAL...: permanent
 //	database/sql       ErrConnDone, ErrTxDone, driver.ErrBadConn: transient; ErrNoRows: unknown
-//	SQLSTATE           classes 08 40 53 55 57 58 and 25006: transient; 0A 21 22 23 42 44 54: permanent; 23503: unknown
+//	SQLSTATE           classes 08 40 53 55 57 58 and 25006: transient; 21 22 23 42 44 54: permanent; 23503: unknown
 //	MySQL, MariaDB     deadlock, lock wait, shutdown, read-only, too many...: transient; duplicate, syntax, data: permanent
 //	SQLite             busy, locked, full, input/output...: transient; constraint, mismatch, too big, read-only: permanent
 //	encoding/json      syntax and type errors of the input: invalid; misuse and failed encoding: permanent

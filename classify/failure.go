@@ -67,13 +67,20 @@ func (f *Failure) Add(err error, v Verdict, at time.Time) {
 // AsFailure finds the outermost Failure in err. Unlike errors.As it returns from an error that wraps itself, and goes
 // on where a method of the error panics.
 func AsFailure(err error) (f *Failure, ok bool) {
-	new(judgement).search(err, func(err error) (Verdict, bool) {
-		if found, is := err.(*Failure); is && found != nil && f == nil {
-			f = found
-		}
-		return Verdict{}, f != nil
-	}, stopAtFirst)
+	f = outermost(err, func(f *Failure) bool { return f != nil })
 	return f, f != nil
+}
+
+// outermost finds the first T in the tree of err that is wanted.
+func outermost[T error](err error, wanted func(T) bool) (found T) {
+	hit := false
+	new(judgement).search(err, func(err error) (Verdict, bool) {
+		if t, is := err.(T); is && !hit && wanted(t) {
+			found, hit = t, true
+		}
+		return Verdict{}, hit
+	}, stopAtFirst)
+	return found
 }
 
 // BoundHistory keeps the latest MaxHistory attempts, in the same array.

@@ -106,26 +106,6 @@ func TestRulePanics(t *testing.T) {
 	}
 }
 
-// Promise P1: a default of discard is for errors that were judged, not for those that could not be.
-func TestDefaultDiscard(t *testing.T) {
-	explode := func(error) (classify.Verdict, bool) { panic("rule") }
-	for name, row := range map[string]struct {
-		rules []classify.Rule
-		err   error
-		want  classify.Class
-	}{
-		"judged": {nil, errSentinel, classify.ClassDiscard},
-		"error":  {nil, evilUnwrap{errSentinel}, classify.ClassUnknown},
-		"rule":   {[]classify.Rule{explode}, errSentinel, classify.ClassUnknown},
-		"loop":   {nil, loop(), classify.ClassUnknown},
-	} {
-		c := newClassifier(t, classify.Config{Default: classify.ClassDiscard, Rules: row.rules})
-		if v := c.Classify(row.err); v.Class != row.want {
-			t.Errorf("%s: %+v", name, v)
-		}
-	}
-}
-
 // Conventions: safe for concurrent use.
 func TestConcurrentUse(t *testing.T) {
 	c := newClassifier(t, classify.Config{

@@ -41,7 +41,6 @@ func askSQLState(state string) (Verdict, bool) {
 
 var sqlStates = map[string]Class{
 	"08":    ClassTransient, // connection exception
-	"0A":    ClassPermanent, // feature not supported
 	"21":    ClassPermanent, // cardinality violation
 	"22":    ClassPermanent, // data exception
 	"23":    ClassPermanent, // integrity constraint violation

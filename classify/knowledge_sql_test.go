@@ -31,7 +31,7 @@ func TestKnowledgeSQLState(t *testing.T) {
 		"08006": classify.ClassTransient, "53300": classify.ClassTransient, "55P03": classify.ClassTransient,
 		"57014": classify.ClassTransient, "57P01": classify.ClassTransient, "25006": classify.ClassTransient,
 		"23505": classify.ClassPermanent, "23502": classify.ClassPermanent, "23503": classify.ClassUnknown,
-		"22P02": classify.ClassPermanent, "42P01": classify.ClassPermanent, "0A000": classify.ClassPermanent,
+		"22P02": classify.ClassPermanent, "42P01": classify.ClassPermanent, "0A000": classify.ClassUnknown,
 		"25P02": classify.ClassUnknown, "XX000": classify.ClassUnknown, "P0001": classify.ClassUnknown,
 		"": classify.ClassUnknown, "4": classify.ClassUnknown, "40": classify.ClassUnknown,
 		"400011": classify.ClassUnknown, "\x00\xff\xff\xff\xff": classify.ClassUnknown,

@@ -20,6 +20,12 @@ func (e *PanicError) Error() string {
 	return "panic: " + bounded.Value(e.Value, 4<<10)
 }
 
+// AsPanic finds the outermost PanicError in err, as AsFailure finds a Failure.
+func AsPanic(err error) (p *PanicError, ok bool) {
+	p = outermost(err, func(p *PanicError) bool { return p != nil })
+	return p, p != nil
+}
+
 // NewPanicError returns the error for a recovered panic value. It takes the stack, so it is called in the deferred
 // function that recovered.
 func NewPanicError(value any) *PanicError {

@@ -96,6 +96,7 @@ func TestNewRefuses(t *testing.T) {
 		"Rules[1] is nil":                  {Rules: []classify.Rule{classify.Is(errSentinel, permanent), nil}},
 		`Default cannot be "aborted"`:      {Default: classify.ClassAborted},
 		`Default cannot be "unknown" (77)`: {Default: 77},
+		`Default cannot be "discard"`:      {Default: classify.ClassDiscard},
 	} {
 		if c, err := classify.New(config); c != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v, %v", want, c, err)

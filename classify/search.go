@@ -27,9 +27,6 @@ const maxNodes = 1 << 16
 // maxTold bounds how many panics one error reports: each of its causes may panic.
 const maxTold = 8
 
-// disturbed tells that some of what would speak for the error could not be heard.
-func (j *judgement) disturbed() bool { return j.panics > 0 || j.endless }
-
 func (j *judgement) search(err error, ask answerer, keep keeping) Verdict {
 	j.left = maxNodes
 	v, _ := j.tree(err, ask, keep)

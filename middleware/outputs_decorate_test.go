@@ -36,8 +36,8 @@ func (s stamp) Publish(topic string, messages ...*message.Message) error {
 }
 
 // Decision 9: added before other decorators, Outputs protects, whatever the others do with the messages: what changes
-// them does so to the message as it was made, once, however often it is tried. Added after
-// one that copies, it sees no ties: messages pass as without it, and that is logged once.
+// them does so to the message as it was made, once, however often it is tried. Added after one that copies, it sees no
+// ties: messages pass as without it, and that is logged once.
 func TestRouterOrderOfDecorators(t *testing.T) {
 	for _, row := range []struct{ first, copies, protected bool }{{true, true, true}, {true, false, true}, {false, true, false}, {false, false, true}} {
 		first, protected := row.first, row.protected

@@ -50,9 +50,8 @@ func typeChain(err error) (chain string) {
 
 // stackOf returns the stack of a panic, or the one that an error of github.com/pkg/errors carries.
 func stackOf(err error) (stack string) {
-	defer func() { _ = recover() }() // errors.As calls methods of the error
-	var panicked *classify.PanicError
-	if errors.As(err, &panicked) {
+	defer func() { _ = recover() }() // methods of the error are called
+	if panicked, ok := classify.AsPanic(err); ok {
 		return panicFrames(string(panicked.Stack))
 	}
 	return carriedFrames(err)

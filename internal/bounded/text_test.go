@@ -23,6 +23,7 @@ func texts() *rapid.Generator[string] {
 		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 40), func(b []byte) string { return string(b) }),
 		rapid.SampledFrom([]string{"\x00", "\xff", "\x80", "é", "€", "😀", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", cut}),
 		rapid.Map(rapid.IntRange(0, 300), func(n int) string { return strings.Repeat("\x80", n) }),
+		rapid.Map(rapid.IntRange(0, 300), func(n int) string { return strings.Repeat("\x00", n) }),
 	)
 	return rapid.Map(rapid.SliceOfN(piece, 0, 8), func(p []string) string { return strings.Join(p, "") })
 }
@@ -85,6 +86,8 @@ func TestTextCut(t *testing.T) {
 		{strings.Repeat("x", 100), 40, strings.Repeat("x", 14) + cut + "100 bytes in all]"},
 		{strings.Repeat("é", 100), 40, strings.Repeat("é", 7) + cut + "200 bytes in all]"},
 		{strings.Repeat("x", 5<<20), 31, "x" + cut + "5242880 bytes in all]"},
+		{strings.Repeat("\x00", 100), 40, strings.Repeat("\uFFFD", 4) + cut + "100 bytes in all]"}, // grows when it is cleaned
+		{"ab" + strings.Repeat("\x80", 5<<20), 64, "ab\uFFFD" + cut + "5242882 bytes in all]"},
 		{strings.Repeat("\x80", 5<<20), 64, "\uFFFD" + cut + "5242880 bytes in all]"},
 	} {
 		if got := bounded.Text(row.s, row.limit); got != row.want {
