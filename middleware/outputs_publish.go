@@ -59,6 +59,9 @@ func (p *outputPublisher) Close() error {
 // reserve is the time kept free before the source's deadline, to set it aside in. It is Retry's default.
 const reserve = time.Second
 
+// maxOutputWait bounds a publisher's retry-after while the source is held. It is Retry's default.
+const maxOutputWait = 30 * time.Second
+
 // insist goes on after the first refusal, one message at a time, so that what was accepted is known. The publisher may
 // have accepted some before it refused; they are published again, with the same ids.
 func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.Call, err error) error {
@@ -82,6 +85,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		if tries >= config.Attempts || pause == backoff.Stop || alone && inVain(verdict, err, tries) {
 			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
+		pause = max(pause, min(verdict.RetryAfter, maxOutputWait))
 		ctx := c.WaitContext()
 		if outlasts(ctx, pause, reserve) || !wait.For(ctx, pause) {
 			if c.Aborted() {

@@ -69,7 +69,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, sinks []Sink, subscriber
 			return nil
 		}
 		refusals = append(refusals, err)
-		if ctx.Err() != nil {
+		if errors.Is(ctx.Err(), context.Canceled) { // the message went away; after a mere deadline each sink has its try
 			break
 		}
 	}

@@ -10,6 +10,9 @@ const maxCount = 1_000_000
 
 // Count reads a count from metadata. What cannot be one reads as 0.
 func Count(s string) int {
+	if s == "" { // the usual case: an error would be allocated
+		return 0
+	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > maxCount {
 		return 0
@@ -20,7 +23,7 @@ func Count(s string) int {
 // Time reads a time in RFC 3339 from metadata. What cannot be one, or lies before 1970 or after 9999, where it could not
 // be written again, reads as the zero time.
 func Time(s string) time.Time {
-	if len(s) > len(time.RFC3339Nano) {
+	if s == "" || len(s) > len(time.RFC3339Nano) {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
