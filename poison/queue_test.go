@@ -505,3 +505,23 @@ func TestQueueWritesWatermillKeys(t *testing.T) {
 		t.Errorf("metadata %v", m)
 	}
 }
+
+// Feature D4: after the deadline of the message's context every sink still has its one try.
+func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
+	last := &sink{}
+	queue, err := NewQueue(QueueConfig{
+		Publisher: &sink{refuse: func(int, string, *message.Message) error { return errors.New("down") }},
+		Fallbacks: []Sink{{Publisher: last}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+	defer cancel()
+	if err := queue.Place(message.NewMessageWithContext(ctx, "id", nil), errors.New("too slow")); err != nil {
+		t.Fatal(err)
+	}
+	if last.topics() != "unknown.dlq:1" {
+		t.Errorf("placed in %q", last.topics())
+	}
+}
