@@ -1,0 +1,96 @@
+package webhooks
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The tally is worth something only if it finds what is wrong: an event that is nowhere, one without its summary, and
+// one that was stored twice.
+func TestTallyFindsWhatIsWrong(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "tally.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(Schema + `; INSERT INTO events VALUES ('stored','e','o','a'), ('silent','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a')`); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: letters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := queue.Place(message.NewMessage("dead", nil), classify.Permanent(errors.New("no"))); err != nil {
+		t.Fatal(err)
+	}
+	var published []*message.Message
+	for _, id := range []string{"stored", "silent", "twice", "dead", "nowhere", "nowhere"} {
+		published = append(published, message.NewMessage(id, nil))
+	}
+	tally := &Tally{}
+	for _, id := range []string{"stored", "twice"} {
+		summary := message.NewMessage("summary of "+id, nil)
+		summary.Metadata.Set(SummaryOfKey, id)
+		if err := tally.Receive(summary); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var r Result
+	if err := tally.After(context.Background(), &r, published, db, letters); err != nil {
+		t.Fatal(err)
+	}
+	if r.Lost != 2 || r.DuplicateEffects != 2 || r.Remaining != 1 || r.Published != 6 || r.Outputs != 2 || r.Good() {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The same seed brings the same faults, and every kind of fault is there however few the events.
+func TestPrepare(t *testing.T) {
+	events, err := Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := func(messages []*message.Message) string {
+		var b strings.Builder
+		for _, msg := range messages {
+			fmt.Fprintf(&b, "%s %d ", msg.UUID, len(msg.Payload))
+		}
+		return b.String()
+	}
+	one, _ := Prepare(events, 7)
+	two, _ := Prepare(events, 7)
+	other, _ := Prepare(events, 8)
+	if ids(one) != ids(two) || ids(one) == ids(other) {
+		t.Error("the seed does not decide")
+	}
+	few, faults := Prepare(events[:3], 1)
+	if len(few) != 6 || len(faults.refusals) != 2 {
+		t.Errorf("%d deliveries, refusals %v", len(few), faults.refusals)
+	}
+}
+
+// Values from messages do not steer the terminal.
+func TestPrintable(t *testing.T) {
+	if got := printable("a\x1b[31mred\r\n" + strings.Repeat("x", 1000)); strings.ContainsAny(got, "\x1b\r\n") || len(got) > 100 {
+		t.Errorf("%q", got)
+	}
+}

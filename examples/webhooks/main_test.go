@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Promises P1 and P7, end to end on real payloads: whatever the seed of the faults, nothing is lost, nothing happens
+// twice, and every kind of event of the story happens.
+func TestDemo(t *testing.T) {
+	for _, seed := range []uint64{1, 2, 3} {
+		result, err := run("", seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := map[string]int{}
+		if err := json.Unmarshal([]byte(result.JSON()), &counts); err != nil {
+			t.Fatal(err)
+		}
+		for name, n := range counts {
+			if bad := name == "lost" || name == "duplicate_effects"; bad != (n == 0) {
+				t.Errorf("seed %d: %s is %d", seed, name, n)
+			}
+		}
+		if len(counts) != 12 || result.Applied+result.AppliedAfterRedrive+result.Remaining != 60 {
+			t.Errorf("seed %d: %s", seed, result.JSON())
+		}
+	}
+}
+
+// Bad input: a file that is missing or of another shape is an error that says which line.
+func TestDemoRefusesInput(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.jsonl")
+	if err := os.WriteFile(bad, []byte("{\"event\":\"push\",\"payload\":{}}\n{\"event\":\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{bad: "line 2", bad + ".missing": "no such file"} {
+		if _, err := run(path, 1); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+//go:build !race
+
+package middleware_test
+
+import (
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// Promise P5: success allocates nothing, in retry, guard and recover alike.
+// Pools forget at random under the race detector, so make test runs this without it.
+func TestHappyPathAllocatesNothing(t *testing.T) {
+	msg := benchMessage(t.Context())
+	for name, h := range map[string]message.HandlerFunc{
+		"retry":   newRetry(t, middleware.RetryConfig{}).Middleware(succeed),
+		"recover": middleware.Recover{}.Middleware(succeed),
+		"guard":   newGuard(t, middleware.GuardConfig{Required: []string{"tenant"}, MaxHops: 9, ExpiresKey: "expires"}).Middleware(succeed),
+	} {
+		if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
+			t.Errorf("%s: %g allocations for a message", name, n)
+		}
+	}
+}
