@@ -148,6 +148,8 @@ type outputs struct {
 	taken  []*message.Message
 	tried  []string
 	refuse func(*message.Message) error
+	// forward is called with what is taken, if it is set before anything is published.
+	forward func(*message.Message)
 }
 
 func (o *outputs) Publish(_ string, messages ...*message.Message) error {
@@ -161,6 +163,9 @@ func (o *outputs) Publish(_ string, messages ...*message.Message) error {
 			}
 		}
 		o.taken = append(o.taken, msg)
+		if o.forward != nil {
+			o.forward(msg)
+		}
 	}
 	return nil
 }

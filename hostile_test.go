@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -215,27 +217,77 @@ func canceled() context.Context {
 	return ctx
 }
 
-// Feature V8, promise P6: a forged origin sends nobody's message anywhere.
+// Feature V8, promise P6: a forged origin sends nobody's message anywhere. On a live message it is not believed: the
+// letter goes back to the topic where it failed, even if the forged one is allowed. In a letter that was forged whole, the
+// allow-list has the last word.
 func TestForgedOriginGoesNowhere(t *testing.T) {
 	b := newBench(t, false)
 	elsewhere, err := b.source.Subscribe(t.Context(), "payroll")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := b.run(b.channel().Attach, failWith(classify.Permanent(errors.New("no"))))
+	var mended atomic.Bool
+	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if !mended.Load() {
+			return nil, classify.Permanent(errors.New("no"))
+		}
+		return nil, b.apply(msg)
+	})
 	defer stop()
-	msg := message.NewMessage("id", nil)
-	msg.Metadata = message.Metadata{"x-original-topic": "payroll"}
-	b.publish(msg)
+	forged := message.Metadata{"x-original-topic": "payroll", "x-original-handler": "paymaster", "x-failure-class": "permanent"}
+	live, letter := message.NewMessage("live", nil), message.NewMessage("letter", nil)
+	live.Metadata, letter.Metadata = forged, forged
+	b.publish(live)
 	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
+	if err := b.letters.Publish("orders.dlq", letter); err != nil {
+		t.Fatal(err)
+	}
+	mended.Store(true)
 	report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}})
-	if err != nil || report.Redriven != 0 || report.Refused != 1 {
+	if err != nil || report.Redriven != 1 || report.Refused != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
+	b.eventually("it came back to where it failed", func() bool { return slices.Equal(b.effects(), []string{"live"}) })
 	select {
 	case <-elsewhere:
-		t.Error("it went where the forged origin says")
+		t.Error("something went where the forged origin says")
 	default:
+	}
+}
+
+// Promise P6, P7: a redriven message that its handler passes on, metadata and all, does not make its output look as if it
+// came from the first topic: when the output fails further on, it goes back there and not to the first.
+func TestPassedOnOriginIsNotBelieved(t *testing.T) {
+	b := newBench(t, false)
+	var mended atomic.Bool
+	ch := b.channel()
+	stop := b.run(func(router *message.Router) {
+		ch.Attach(router)
+		router.AddConsumerHandler("print", "invoices", staysOpen{b.source}, func(msg *message.Message) error {
+			if msg.Metadata["x-original-topic"] != "" || msg.Metadata["x-redrive-count"] != "" || msg.Metadata["tenant"] != "acme" {
+				t.Errorf("the output's metadata are %v", msg.Metadata)
+			}
+			return classify.Permanent(errors.New("no paper"))
+		})
+	}, func(msg *message.Message) ([]*message.Message, error) {
+		if !mended.Load() {
+			return nil, classify.Permanent(errors.New("no"))
+		}
+		return []*message.Message{msg}, b.apply(msg)
+	})
+	defer stop()
+	b.outs.forward = func(msg *message.Message) { _ = b.source.Publish("invoices", msg) }
+	order := message.NewMessage("order", nil)
+	order.Metadata.Set("tenant", "acme")
+	b.publish(order)
+	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
+	mended.Store(true)
+	if _, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders", "invoices"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("its output is set aside", func() bool { return len(b.waiting()) == 1 && b.waiting()[0].DeadLetterTopic == "invoices.dlq" })
+	if origin := b.waiting()[0].Letter.Origin; origin.Topic != "invoices" || origin.Handler != "print" {
+		t.Errorf("the output's origin is %+v", origin)
 	}
 }
 

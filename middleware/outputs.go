@@ -34,7 +34,8 @@ type OutputsConfig struct {
 // Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned,
 // where no middleware sees a refusal: the source is nacked and handled again, without end. Outputs ties each produced
 // message to its source, and its decorator around the handler's publisher tries again, and at last sets the source
-// aside with reason output_undeliverable, so that the messages behind it go on.
+// aside with reason output_undeliverable, so that the messages behind it go on. It also takes off what a handler passed
+// on of its source's origin and redrives: the story of the source is not that of its outputs.
 type Outputs struct {
 	config OutputsConfig
 	untied sync.Once
@@ -75,6 +76,7 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 		}
 		c.Detach() // the source's snapshot is needed until its outputs are published
 		t := &tie{source: c}
+		deadLetter := c.Arrived(poison.KeyFailureClass) != "" // its consumer may pass its story on as it is
 		for i, msg := range out {
 			if msg == nil { // Recover, further in, makes an error of it
 				continue
@@ -82,6 +84,9 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 			if msg == c.Msg { // the source passed on: what is published is a copy, so that the source can come again
 				msg = msg.CopyWithContext()
 				out[i] = msg
+			}
+			if !deadLetter { // a redriven message passed on would give its output an origin that is not the output's
+				msg.Metadata = poison.ProducersOwn(msg.Metadata)
 			}
 			msg.SetContext(context.WithValue(msg.Context(), tieKey{}, t))
 		}

@@ -24,7 +24,7 @@ func BenchmarkLetter(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l := queue.letter(msg.Copy(), failure, Source{Topic: "orders", Handler: "billing"})
+		l := queue.letter(msg.Copy(), failure, Source{Topic: "orders", Handler: "billing"}, false)
 		_ = l.encode(queue.limits)
 	}
 }

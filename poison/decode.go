@@ -82,12 +82,23 @@ func decode(msg *message.Message) Letter {
 	if _, ok := msg.Metadata[KeyFailureClass]; !ok {
 		l.readWatermill(r)
 	}
-	for key := range msg.Metadata {
-		if _, ok := ours[key]; ok {
-			delete(msg.Metadata, key)
+	msg.Metadata = ProducersOwn(msg.Metadata)
+	return l
+}
+
+// ProducersOwn returns metadata without the keys of this package and of Watermill's PoisonQueue: a copy, or metadata
+// itself where there are none of them.
+func ProducersOwn(metadata message.Metadata) message.Metadata {
+	if !carriesOurs(metadata) {
+		return metadata
+	}
+	own := make(message.Metadata, len(metadata))
+	for key, value := range metadata {
+		if _, ok := ours[key]; !ok {
+			own[key] = value
 		}
 	}
-	return l
+	return own
 }
 
 func carriesOurs(metadata message.Metadata) bool {

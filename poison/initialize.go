@@ -27,17 +27,24 @@ func (q *Queue) Initialize(sources ...Source) error {
 				topics = append(topics, topic)
 			}
 		}
-		if err := initialize(q.config.Publisher, topics...); err != nil {
+		if err := q.initializeTopics(topics...); err != nil {
 			return err
 		}
-		for _, sink := range q.config.Fallbacks {
-			named := topics
-			if sink.Topic != "" {
-				named = []string{sink.Topic}
-			}
-			if err := initialize(sink.Publisher, named...); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+func (q *Queue) initializeTopics(topics ...string) error {
+	if err := initialize(q.config.Publisher, topics...); err != nil {
+		return err
+	}
+	for _, sink := range q.config.Fallbacks {
+		named := topics
+		if sink.Topic != "" {
+			named = []string{sink.Topic}
+		}
+		if err := initialize(sink.Publisher, named...); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -67,12 +74,21 @@ type initializing struct {
 }
 
 func (s *initializing) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if naming := s.queue.config.Naming; !naming.covers(topic) && !naming.usesHandler() {
-		if err := s.queue.Initialize(Source{Topic: topic}); err != nil {
-			return nil, err
-		}
+	if err := s.queue.initializeFor(topic); err != nil {
+		return nil, err
 	}
 	return s.Subscriber.Subscribe(ctx, topic)
+}
+
+// initializeFor prepares for what fails in a handler of topic: of a dead-letter topic, that is its parked topic.
+func (q *Queue) initializeFor(topic string) error {
+	if covered, _ := q.config.Naming.covers(topic); covered {
+		return q.initializeTopics(ParkedTopic(topic))
+	}
+	if q.config.Naming.usesHandler() {
+		return nil
+	}
+	return q.Initialize(Source{Topic: topic})
 }
 
 // usesHandler tells whether two handlers of one topic get different names.

@@ -91,17 +91,26 @@ func (n Naming) topic(s Source, logger watermill.LoggerAdapter) string {
 	return fallback
 }
 
-// covers tells whether topic is, as far as its ending tells, a dead-letter topic itself.
-func (n Naming) covers(topic string) bool {
+// covers tells whether topic is a dead-letter topic itself, by its ending or because the naming gives every source the
+// same name. It is certain where the naming adds to the topic's name, as all of this package do.
+func (n Naming) covers(topic string) (covered, certain bool) {
 	if strings.HasSuffix(topic, parkedSuffix) || strings.HasSuffix(topic, quarantineSuffix) {
-		return true
+		return true, true
 	}
-	const probe = "t"
+	const probe, handler = "t", "\x01handler\x01"
+	certain = true
 	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid} {
-		name, err := n.call(Source{Topic: probe, Class: class})
-		if suffix, ok := strings.CutPrefix(name, probe); err == nil && ok && suffix != "" && strings.HasSuffix(topic, suffix) {
-			return true
+		name, err := n.call(Source{Topic: probe, Handler: handler, Class: class})
+		suffix, adds := strings.CutPrefix(name, probe)
+		if i := strings.LastIndex(suffix, handler); i >= 0 {
+			suffix = suffix[i+len(handler):]
 		}
+		if err != nil || !adds || suffix == "" {
+			certain = false
+			covered = covered || err == nil && name == topic
+			continue
+		}
+		covered = covered || strings.HasSuffix(topic, suffix)
 	}
-	return false
+	return covered, certain
 }

@@ -38,7 +38,8 @@ type QueueConfig struct {
 	// consumer group that it leaves empty are filled in from the router.
 	Origin func(*message.Message) Origin
 	// MaskText changes the texts that errors and panics bring along (description, history, stack) before anybody sees
-	// the letter. Where it panics the text is withheld.
+	// the letter. Where it panics the text is withheld. The error that goes back to the router when no sink took the
+	// letter, and so the router's log, is the handler's own.
 	MaskText func(text string) string
 	// MaskMetadata changes the producer's metadata in the letter, value by value. A redrive brings back what it left.
 	// Where it panics the value is withheld.
@@ -152,7 +153,7 @@ func (q *Queue) Step(next chain.Handler) chain.Handler {
 		out, err = next(c)
 		returned = true
 		if err != nil {
-			return nil, q.settle(c, err)
+			return nil, q.settleOrNack(c, err)
 		}
 		return out, nil
 	}

@@ -489,8 +489,23 @@ func TestNaming(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if !Naming(DefaultNaming).covers("orders.dlq") || Naming(DefaultNaming).covers("orders") || !Naming(PerHandlerNaming).usesHandler() {
-		t.Error("covers or usesHandler is wrong")
+	for topic, want := range map[string]bool{"orders": false, "orders.dlq": true, "orders.invalid": true, "orders.dlq.parked": true, "orders.dlq.quarantine": true} {
+		if covered, certain := Naming(DefaultNaming).covers(topic); covered != want || !certain {
+			t.Errorf("%s: covered %t, certain %t", topic, covered, certain)
+		}
+	}
+	if covered, certain := Naming(PerHandlerNaming).covers("orders.billing.dlq"); !covered || !certain {
+		t.Error("a naming by handler does not know its own topics")
+	}
+	constant := Naming(func(Source) string { return "all-dead" })
+	if covered, _ := constant.covers("all-dead"); !covered {
+		t.Error("a naming that gives one name for all does not know its own topic")
+	}
+	if covered, certain := constant.covers("orders"); covered || certain {
+		t.Error("a naming that gives one name for all cannot be certain of others")
+	}
+	if !Naming(PerHandlerNaming).usesHandler() || Naming(DefaultNaming).usesHandler() {
+		t.Error("usesHandler is wrong")
 	}
 }
 

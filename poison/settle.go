@@ -17,9 +17,9 @@ import (
 // the goroutine is lost and so the router cannot ack or nack.
 func (q *Queue) interrupted(c *chain.Call, panicked any) error {
 	if panicked != nil {
-		return q.settle(c, classify.NewPanicError(panicked))
+		return q.settleOrNack(c, classify.NewPanicError(panicked))
 	}
-	err := q.settle(c, classify.Permanent(errGoexit, classify.Reason(classify.ReasonGoexit)))
+	err := q.settleOrNack(c, classify.Permanent(errGoexit, classify.Reason(classify.ReasonGoexit)))
 	if err == nil {
 		c.Msg.Ack()
 	} else {
@@ -28,14 +28,27 @@ func (q *Queue) interrupted(c *chain.Call, panicked any) error {
 	return err
 }
 
+// settleOrNack nacks where a publisher, mask or hook called runtime.Goexit: then nobody returns to the router.
+func (q *Queue) settleOrNack(c *chain.Call, err error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			c.Msg.Nack()
+		}
+	}()
+	err = q.settle(c, err)
+	returned = true
+	return err
+}
+
 var errGoexit = errors.New("the handler called runtime.Goexit")
 
 // settle decides what becomes of a message whose handler failed with err.
 func (q *Queue) settle(c *chain.Call, err error) error {
-	c.Restore()
 	if c.Nacked() { // on its way back already: placing it too would make two of it
 		return err
 	}
+	c.Restore()
 	if c.Aborted() {
 		return c.Abort(err)
 	}
@@ -78,9 +91,10 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 	if source.Topic == "" { // used outside of a router
 		source.Topic = "unknown"
 	}
-	topic := q.destination(source, msg)
+	deadLetter := q.isDeadLetter(msg, source.Topic)
+	topic := q.destination(source, deadLetter)
 	subscriber := message.SubscriberNameFromCtx(ctx)
-	l := q.letter(msg, failure, source)
+	l := q.letter(msg, failure, source, deadLetter)
 
 	if failure.Verdict.Class == classify.ClassDiscard {
 		q.config.Logger.Info("Message discarded, as its error says", q.fields(l))
@@ -100,9 +114,9 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 }
 
 // letter tells the story of msg, which it owns.
-func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source Source) Letter {
+func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source Source, deadLetter bool) Letter {
 	l := decode(msg)
-	q.fillOrigin(&l.Origin, msg, source)
+	q.fillOrigin(&l.Origin, msg, source, deadLetter)
 	l.fail(failure, q.config.Node)
 	q.maskTexts(&l.Failure)
 	q.maskMetadata(l.Original.Metadata)
@@ -111,31 +125,33 @@ func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source S
 
 // destination names the topic for a message that failed at source. A dead letter that fails in its own consumer is
 // parked: it never becomes the dead letter of a dead letter.
-func (q *Queue) destination(source Source, msg *message.Message) string {
-	if IsLetter(msg) && msg.Metadata.Get(KeyRetryStage) == "" && !cameFrom(msg, source.Topic) {
+func (q *Queue) destination(source Source, deadLetter bool) string {
+	if deadLetter {
 		return ParkedTopic(source.Topic)
 	}
 	return q.config.Naming.topic(source, q.config.Logger)
 }
 
-// cameFrom tells whether a letter stands in the very topic it came from: somebody moved it back by hand.
-func cameFrom(msg *message.Message, topic string) bool {
-	origin := reader(msg.Metadata).identity(KeyOriginalTopic)
-	if origin == "" {
-		origin = reader(msg.Metadata).identity(keyWatermillTopic)
+// isDeadLetter tells whether msg failed in a consumer of dead letters. Its topic's name says so, whatever its metadata
+// claim; only under a naming from whose names nothing can be told do the metadata decide.
+func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
+	if covered, certain := q.config.Naming.covers(topic); covered || certain {
+		return covered
 	}
-	return origin == topic
+	return IsLetter(msg) && Read(msg).Origin.Topic != topic
 }
 
-// fillOrigin completes what an earlier origin did not say; the first origin wins.
-func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source) {
+// fillOrigin completes what an earlier origin did not say. The first origin wins where it can be believed: on a dead
+// letter, and on a message that is in its origin topic again. On any other it was forged, or a handler passed it on with
+// what it produced; a redrive would send the message where it never was.
+func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, deadLetter bool) {
 	known := Origin{}
 	if q.config.Origin != nil {
 		if err := contain.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {
 			q.config.Logger.Error("QueueConfig.Origin panicked; the letter goes without what it knows", err, nil)
 		}
 	}
-	if origin.Topic == "" { // what else is set then was not set by us
+	if origin.Topic == "" || origin.Topic != source.Topic && !deadLetter {
 		*origin = known
 	}
 	if origin.Topic == "" {

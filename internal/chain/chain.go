@@ -40,7 +40,7 @@ func enter(run Handler, msg *message.Message) (out []*message.Message, err error
 	c := begin(msg)
 	failed := true // until told otherwise: a panic or runtime.Goexit leaves the message as it arrived too
 	defer func() {
-		if failed {
+		if failed && !c.Nacked() { // who nacked it himself gave it away: it may be on its way again already
 			c.Restore()
 		}
 		c.end()
