@@ -380,3 +380,38 @@ func TestConsumer(t *testing.T) {
 	}
 	wantRows(t, db, 2, 2)
 }
+
+// Promise P7, bad input: a handler that ignores the error with which SQLite ended the transaction, and writes on, is set
+// aside at once: each further attempt would commit the same writes again.
+func TestHandlerIgnoresEndedTransaction(t *testing.T) {
+	for name, outputs := range map[string][]*message.Message{"without outputs": nil, "with outputs": {message.NewMessage("", nil)}} {
+		t.Run(name, func(t *testing.T) {
+			db := openWithEffects(t)
+			if _, err := db.Exec(`CREATE TABLE once (id TEXT PRIMARY KEY); INSERT INTO once VALUES ('taken')`); err != nil {
+				t.Fatal(err)
+			}
+			receiver := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+			_, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				tx := idempotency.Tx(msg.Context())
+				if _, err := tx.Exec(`INSERT OR ROLLBACK INTO once VALUES ('taken')`); err == nil {
+					t.Error("the statement did not fail")
+				}
+				if _, err := tx.Exec(`INSERT INTO effects VALUES (?)`, msg.UUID); err != nil {
+					t.Errorf("SQLite refuses writes after its rollback now: %v", err)
+				}
+				return outputs, nil
+			})(message.NewMessage("id", nil))
+			verdict := (*classify.Classifier)(nil).Classify(err)
+			if verdict.Class != classify.ClassPermanent || !strings.Contains(verdict.Description, "Return the error of a failed statement") {
+				t.Errorf("judged %+v: %v", verdict, err)
+			}
+			if n := count(t, db, "spillway_keys"); n != 0 {
+				t.Errorf("%d keys", n)
+			}
+			// The gate and the connections are free again.
+			if _, err := receiver.Middleware(effect)(message.NewMessage("next", nil)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

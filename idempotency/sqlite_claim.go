@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -25,6 +26,16 @@ type sqliteClaim struct {
 	outputs      []byte
 	done         bool // the key was there already
 	ended        bool
+	lost         bool // SQLite had rolled back before we asked
+}
+
+// errRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the disk
+// is full, a statement is interrupted, or one says OR ROLLBACK (sqlite.org/lang_transaction.html). database/sql does not
+// notice, and what is written after that commits on its own.
+var errRolledBack = errors.New("SQLite rolled the transaction back when a statement failed")
+
+func isNoTransaction(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "no transaction is active")
 }
 
 func (c *sqliteClaim) Tx() *sql.Tx              { return c.tx }
@@ -77,10 +88,17 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 		return errors.Join(errors.New("sqlite: commit of a key that was applied before"), c.rollback())
 	}
 	if err := c.record(outputs); err != nil {
-		return errors.Join(fmt.Errorf("sqlite: record the outputs: %w", err), c.rollback())
+		err = errors.Join(fmt.Errorf("sqlite: record the outputs: %w", err), c.rollback())
+		if c.lost {
+			err = fmt.Errorf("%w: %w", errRolledBack, err)
+		}
+		return err
 	}
 	if err := c.tx.Commit(); err != nil {
 		discard(c.conn)
+		if isNoTransaction(err) {
+			return fmt.Errorf("%w: %w", errRolledBack, err)
+		}
 		return fmt.Errorf("sqlite: commit: %w", err)
 	}
 	return nil
@@ -115,6 +133,7 @@ func (c *sqliteClaim) rollback() error {
 		return nil
 	}
 	defer discard(c.conn)
+	c.lost = isNoTransaction(err)
 	if c.done {
 		return nil // nothing was written, and no handler ran
 	}

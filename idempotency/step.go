@@ -95,8 +95,14 @@ func (r *Receiver) replay(c *chain.Call, key Key, claim Claim, recorded []byte) 
 const endedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +
 	"and leave both to the receiver"
 
+const endedByDatabase = "a statement failed, the database rolled the transaction back, and the handler went on and returned " +
+	"nil: what it wrote after that was committed on its own. Return the error of a failed statement"
+
 // unfinished is the error of a commit that failed.
 func (r *Receiver) unfinished(key Key, err error) error {
+	if errors.Is(err, errRolledBack) { // another attempt would write the same again
+		return classify.Permanent(failed("commit", key, err), classify.Description(endedByDatabase))
+	}
 	if !errors.Is(err, sql.ErrTxDone) {
 		return failed("commit", key, err)
 	}

@@ -118,6 +118,9 @@ func refused(outputs []*chain.Call, next int, alone bool) string {
 // inVain tells whether a message that was refused alone will be refused again. Size gets one more try, because a client
 // may have sent the message in one batch with one that was too large.
 func inVain(v classify.Verdict, err error, tries int) bool {
+	if _, panicked := classify.AsPanic(err); panicked { // of the publisher: that may pass
+		return false
+	}
 	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && poison.IsTooLarge(err)
 }
 

@@ -540,3 +540,36 @@ func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 		t.Errorf("placed in %q", last.topics())
 	}
 }
+
+// Decision 11, promise P4: runtime.Goexit in what users plug in leaves the message nacked, so that it comes again, and
+// never in between.
+func TestQueueNacksGoexitInSink(t *testing.T) {
+	dead := &sink{}
+	exits := 0
+	config := QueueConfig{Publisher: dead, MaskText: func(text string) string {
+		if exits++; exits <= 2 {
+			runtime.Goexit()
+		}
+		return text
+	}}
+	for name, handle := range map[string]message.HandlerFunc{
+		"error":  failing(errors.New("boom")),
+		"goexit": func(*message.Message) ([]*message.Message, error) { runtime.Goexit(); return nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			exits, dead.taken = 0, nil
+			r := start(t, "orders", config, handle)
+			r.publish(message.NewMessage("id", nil))
+			eventually(t, "it came again and is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
+		})
+	}
+}
+
+// Feature D5: for a handler of a dead-letter topic, what must be there is the parked topic.
+func TestInitializeForDeadLetterTopic(t *testing.T) {
+	dead := &initializingSink{}
+	start(t, "orders.dlq", QueueConfig{Publisher: dead}, failing(nil))
+	if strings.Join(dead.asked, " ") != "orders.dlq.parked" {
+		t.Errorf("asked for %v", dead.asked)
+	}
+}

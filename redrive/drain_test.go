@@ -475,3 +475,50 @@ func TestDrain_leavesWhatWasTakenOver(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Feature V1, promise P4: letters that are refused for good do not stand in the way of those behind them for ever.
+func TestDrain_refusedLettersStepBack(t *testing.T) {
+	s := newStore(t)
+	publish(t, s, "orders.dlq", letters(10)...)
+	cursed := map[string]bool{}
+	for _, e := range list(t, s, redrive.Filter{Limit: 3}) {
+		cursed[e.Letter.Original.UUID] = true
+	}
+	live := &outbox{before: func(_ string, msg *message.Message) error {
+		if cursed[msg.UUID] {
+			return errors.New("not this one")
+		}
+		return nil
+	}}
+	config := redrive.DrainConfig{Allow: []string{"orders"}, PublishAttempts: 1}
+	if report, err := s.Drain(t.Context(), live, config); err == nil || report.Failed != 3 || report.Redriven != 0 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if report, _ := s.Drain(t.Context(), live, config); report.Redriven != 7 {
+		t.Errorf("the second drain: %+v", report)
+	}
+	wantCount(t, s, redrive.Filter{}, 3)
+}
+
+// Feature V1, D6: a message that fits its topic comes back even where the history makes it too large, and letters that
+// are too large do not end the drain.
+func TestDrain_tooLarge(t *testing.T) {
+	s := newStore(t)
+	history := func(l *poison.Letter) {
+		l.Failure.History = []classify.Attempt{{At: time.Unix(1, 0), Class: classify.ClassTransient, Error: "a long story"}}
+	}
+	for i := range 5 {
+		publish(t, s, "orders.dlq", letter(fmt.Sprint("huge-", i), "x"))
+	}
+	publish(t, s, "orders.dlq", letter("fits", "x", history))
+	live := &outbox{before: func(_ string, msg *message.Message) error {
+		if strings.HasPrefix(msg.UUID, "huge") || msg.Metadata[poison.KeyAttemptHistory] != "" {
+			return errors.New("message was too large")
+		}
+		return nil
+	}}
+	report, err := s.Drain(t.Context(), live, redrive.DrainConfig{Allow: []string{"orders"}, PublishAttempts: 2})
+	if err != nil || report.Redriven != 1 || report.Failed != 5 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}

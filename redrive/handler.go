@@ -164,7 +164,7 @@ func (h *Handler) bring(ctx context.Context, l poison.Letter, target string) err
 // park publishes the message unchanged to the parked topic.
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
 	l.Topic = topic
-	if err := h.publish(ctx, h.config.Park, l, poison.ParkedTopic(topic), msg.Copy); err != nil {
+	if err := h.publish(ctx, h.config.Park, l, poison.ParkedTopic(topic), func(error) *message.Message { return msg.Copy() }); err != nil {
 		return givenBack, errors.Join(why, err)
 	}
 	h.onParked(ctx, l, why)
@@ -179,7 +179,7 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		told.Failure.Reason = classify.ReasonMaxRedrives
 		build = told.Encode
 	}
-	err := h.publish(ctx, h.config.Park, l, poison.QuarantineTopic(topic), func() *message.Message {
+	err := h.publish(ctx, h.config.Park, l, poison.QuarantineTopic(topic), func(error) *message.Message {
 		q := build()
 		q.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
 		return q

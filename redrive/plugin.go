@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // Plugin adds to the router a handler for each dead-letter topic, named spillway_redrive_<topic>, that brings its
@@ -28,7 +29,7 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 	return consume("spillway_store_", sub, topics, func(topic string, msg *message.Message) error {
 		err := s.Publish(topic, msg)
 		if err != nil {
-			sleep(msg.Context(), publishBackoff) // some subscribers redeliver at once, and without end
+			wait.For(msg.Context(), publishBackoff) // some subscribers redeliver at once, and without end
 		}
 		return err
 	})

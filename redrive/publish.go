@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -27,40 +28,34 @@ func (r *rules) wait(ctx context.Context) error {
 }
 
 // redrive publishes the letter as the message that it was. Each attempt gets a message of its own, because a publisher
-// may change it.
+// may change it. What was refused for its size goes without the history, which the message did not have when it fitted.
 func (r *rules) redrive(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string) error {
-	return r.publish(ctx, publisher, l, topic, func() *message.Message { return l.Redriven(r.by, r.id, time.Now()) })
+	return r.publish(ctx, publisher, l, topic, func(refusal error) *message.Message {
+		if refusal != nil && poison.IsTooLarge(refusal) {
+			l.Failure.History = nil
+		}
+		return l.Redriven(r.by, r.id, time.Now())
+	})
 }
 
 // publish tries as often as is configured, while ctx lasts. The context of what is published is an empty one: a pub/sub
 // that hands contexts on would otherwise give the consumer one that ends with our work, or that says "one of our own".
-func (r *rules) publish(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string, build func() *message.Message) error {
-	wait := backoff.NewExponentialBackOff(
+func (r *rules) publish(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string, build func(refusal error) *message.Message) error {
+	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+	var err error
 	for attempt := 1; ; attempt++ {
-		msg := build()
+		msg := build(err)
 		msg.SetContext(context.Background())
-		err := contain.Call("publisher", func() error { return publisher.Publish(topic, msg) })
+		err = contain.Call("publisher", func() error { return publisher.Publish(topic, msg) })
 		if err == nil {
 			return nil
 		}
 		err = fmt.Errorf("redrive: publish to %q: %w", logged(topic), err)
 		r.onPublishError(ctx, l, err)
 		r.logger.Error("A publisher refused a letter", err, fields(l, topic))
-		if attempt >= r.attempts || !sleep(ctx, wait.NextBackOff()) {
+		if attempt >= r.attempts || !wait.For(ctx, waits.NextBackOff()) {
 			return err
 		}
-	}
-}
-
-// sleep waits for d and tells whether ctx lasted that long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

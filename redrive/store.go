@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
 
-// maxWrite bounds what a Publisher's methods may take, which have no context of their own, and NewStore.
+// maxWrite bounds every write, the wait for other writers included.
 const maxWrite = 30 * time.Second
 
 // StoreConfig configures a Store.
@@ -53,9 +53,10 @@ func NewStore(config StoreConfig) (*Store, error) {
 // writers of other processes are in the way; what a failed run did is undone.
 func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
 	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) {
-		return errors.New("the message's own transaction holds the database, and would be waited for in vain: " +
-			"return an error from the handler instead of setting its message aside within")
+		return errWithin
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxWrite) // a handler that calls without its message's context waits for itself
+	defer cancel()
 	if err := s.gate.Lock(ctx); err != nil {
 		return err
 	}
@@ -73,8 +74,15 @@ func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
 	})
 }
 
+var errWithin = errors.New("the message's own transaction holds the database, and would be waited for in vain: " +
+	"use the store outside of handlers with an idempotent receiver on the same database, and return an error from the handler " +
+	"instead of setting its message aside within")
+
 // read queries rows and scans each. A writer of another process may be in the way: then it starts again after reset.
 func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) && s.db.Stats().MaxOpenConnections == 1 {
+		return errWithin
+	}
 	return sqlite.WhileBusy(ctx, func() (err error) {
 		reset()
 		rows, err := s.db.QueryContext(ctx, query, args...)

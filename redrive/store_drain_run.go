@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 const (
@@ -181,11 +182,17 @@ func (d *drain) unmarked(err error) {
 	d.stop(err)
 }
 
+// failed puts the letter back behind all others, so that one that is refused for good does not stand in the way of the
+// next drain too. A refusal for size is the letter's own and says nothing of the publisher.
 func (d *drain) failed(t Taken, err error) {
-	d.release(t)
+	if postponed := d.underGrace(func(ctx context.Context) error { return d.store.postpone(ctx, t) }); postponed != nil {
+		d.unmarked(postponed)
+	}
 	d.mu.Lock()
 	d.report.Failed++
-	d.refusals++
+	if !poison.IsTooLarge(err) {
+		d.refusals++
+	}
 	over := d.refusals >= maxRefusals
 	d.mu.Unlock()
 	if over {

@@ -101,6 +101,12 @@ WHERE seq = ? AND token = ? AND token <> ''`, t.Seq, t.Token)
 	return nil
 }
 
+// postpone ends the lease and puts the letter behind all others.
+func (s *Store) postpone(ctx context.Context, t Taken) error {
+	return s.underLease(ctx, t, "put back", `UPDATE spillway_dead_letters
+SET token = '', leased_until = 0, seq = (SELECT MAX(seq) + 1 FROM spillway_dead_letters)`)
+}
+
 // extend lets the lease last from now on, if it is not lost.
 func (s *Store) extend(ctx context.Context, t *Taken, lease time.Duration) error {
 	until := time.Now().Add(lease)

@@ -40,7 +40,7 @@ type Marked struct {
 	RedriveID string
 }
 
-const entryColumns = `seq, dead_letter_topic, id, metadata, payload, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id`
+const entryColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id`
 
 // List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them with everything they hold.
 // The next page is after the Seq of the last one.
@@ -85,11 +85,15 @@ func scanEntry(rows *sql.Rows) (Entry, error) {
 	var e Entry
 	var topic, id, metadata, payload []byte
 	var status string
+	var hasPayload bool
 	var storedAt, markedAt int64
-	err := rows.Scan(&e.Seq, &topic, &id, &metadata, &payload, &status, &e.Seen, &storedAt,
+	err := rows.Scan(&e.Seq, &topic, &id, &metadata, &payload, &hasPayload, &status, &e.Seen, &storedAt,
 		&markedAt, &e.Marked.By, &e.Marked.Why, &e.Marked.RedriveID)
 	if err != nil {
 		return Entry{}, err
+	}
+	if hasPayload && payload == nil { // an empty BLOB reads as nil in some drivers; brokers tell empty from none
+		payload = []byte{}
 	}
 	msg := message.NewMessage(string(id), payload)
 	if msg.Metadata, err = decodeMetadata(metadata); err != nil {

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,7 +46,8 @@ func (r *record) args(now time.Time) []any {
 }
 
 // identify is the same for the same letter arriving again and for no other: consumer, origin, id, redrive count, and
-// the payload, because an id that is used twice must not lose a message. Without an id no letter is the same as another.
+// the payload and the producer's metadata, because an id that is used twice must not lose a message. Without an id no
+// letter is the same as another.
 func identify(topic string, l poison.Letter) []byte {
 	if l.Original.UUID == "" {
 		unique := make([]byte, sha256.Size)
@@ -61,6 +64,9 @@ func identify(topic string, l poison.Letter) []byte {
 		origin, l.Origin.ConsumerGroup, l.Origin.Handler, l.Original.UUID, strconv.Itoa(l.Redrive.Count), string(payload[:]),
 	} {
 		parts = appendBytes(parts, part)
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.Original.Metadata)) {
+		parts = appendBytes(appendBytes(parts, key), l.Original.Metadata[key])
 	}
 	sum := sha256.Sum256(parts)
 	return sum[:]

@@ -478,3 +478,22 @@ func TestPlugin_errors(t *testing.T) {
 		}
 	}
 }
+
+// Promises P1, P2: the same id and payload with other metadata is another message; an empty payload stays one, and none
+// stays none.
+func TestStore_metadataAndEmptyPayload(t *testing.T) {
+	s := newStore(t)
+	for _, tenant := range []string{"alice", "bob"} {
+		publish(t, s, "orders.dlq", letter("same", "payload", func(l *poison.Letter) { l.Original.Metadata["tenant"] = tenant }))
+	}
+	wantCount(t, s, redrive.Filter{}, 2)
+	empty, none := letter("empty", ""), letter("none", "")
+	empty.Payload, none.Payload = []byte{}, nil
+	publish(t, s, "orders.dlq", empty, none)
+	for id, isNil := range map[string]bool{"empty": false, "none": true} {
+		got := list(t, s, redrive.Filter{IDs: []string{id}})
+		if len(got) != 1 || (got[0].Letter.Original.Payload == nil) != isNil || len(got[0].Letter.Original.Payload) != 0 {
+			t.Errorf("%s came back as %#v", id, got)
+		}
+	}
+}
