@@ -15,6 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -72,22 +74,32 @@ func Example() {
 	// Output: 1 <nil> invoice
 }
 
-// Parts mixed by hand: one handler with all of the channel, another with its own.
+// Parts mixed by hand: one handler with all of the channel, another with its own, outermost first.
 func ExampleChannel_Middleware() {
 	_, db, router, sub, pub, _, cleanUp := whatYouHave()
 	defer cleanUp()
-	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	dead, err := redrive.NewStore(redrive.StoreConfig{DB: db})
 	if err != nil {
 		log.Fatal(err)
 	}
-	dlc, err := spillway.New(spillway.Config{Publisher: letters, Attempts: 3})
+	dlc, err := spillway.New(spillway.Config{Publisher: dead, Attempts: 3})
 	if err != nil {
 		log.Fatal(err)
 	}
-	router.AddPublisherDecorators(dlc.DecoratePublisher)
+	router.AddPublisherDecorators(dlc.DecoratePublisher) // insists on outputs; passes by handlers without the channel
 	billing := router.AddHandler("billing", "orders", sub, "invoices", pub, message.PassthroughHandler)
 	billing.AddMiddleware(dlc.Middleware)
-	router.AddConsumerHandler("audit", "orders", sub, func(*message.Message) error { return nil }) // not protected
+
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead, Naming: poison.PerHandlerNaming})
+	if err != nil {
+		log.Fatal(err)
+	}
+	retry, err := middleware.NewRetry(middleware.RetryConfig{Attempts: 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	audit := router.AddConsumerHandler("audit", "orders", sub, func(*message.Message) error { return nil })
+	audit.AddMiddleware(queue.Middleware, retry.Middleware, middleware.Recover{}.Middleware)
 	fmt.Println(len(router.Handlers()), "handlers")
 	// Output: 2 handlers
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -300,6 +302,7 @@ func TestNewRefuses(t *testing.T) {
 		"Publisher":              {},
 		"Publisher is nil":       {Publisher: typedNil},
 		"Config.Queue.Publisher": withQueuePublisher(spillway.Config{Publisher: good}, good),
+		"Config.Outputs.Queue":   {Publisher: good, Outputs: middleware.OutputsConfig{Queue: new(poison.Queue)}},
 		"RetryConfig.Attempts":   {Publisher: good, Attempts: -1},
 		"Rules[0]":               {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
 		"Default cannot be":      {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},

@@ -13,8 +13,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Config configures a Channel. Only Publisher is required. The fields below Logger configure the parts in detail; a
-// part's Publisher, Store, Attempts, Classifier, Queue and Logger are those given here unless it names its own.
+// Config configures a Channel. Only Publisher is required. The fields below Logger configure the parts in detail. A part
+// takes the Logger, and the classifier made of Classify, from here unless it has its own; Publisher, Attempts and
+// Idempotency are given either here or with their part, and both is an error.
 type Config struct {
 	// Publisher takes the dead letters: a publisher of its own, or the dead-letter store itself. It must not be the
 	// publisher of a handler, which the router closes when that handler stops.
@@ -36,7 +37,7 @@ type Config struct {
 	Retry middleware.RetryConfig
 	// Receiver says how messages are recognised. It takes effect with a store, here or as Idempotency.
 	Receiver idempotency.ReceiverConfig
-	// Outputs says how produced messages are insisted on.
+	// Outputs says how produced messages are insisted on. Its Queue is the channel's and stays nil here.
 	Outputs middleware.OutputsConfig
 }
 
@@ -90,8 +91,12 @@ func New(config Config) (*Channel, error) {
 }
 
 // Attach protects all handlers of router: the middleware, the decorator that insists on their outputs, and a check at
-// start-up that dead letters have somewhere to go. Call it before other middlewares and decorators are added; handlers
-// may be added before or after, but not after Run.
+// start-up that dead letters have somewhere to go. Call it before the router runs and before other middlewares and
+// decorators are added. Handlers may be added at any time.
+//
+// Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside it. Its Deduplicator must not stand inside: it
+// remembers a message before the handler succeeded, and so swallows the second attempt. Its Timeout belongs inside, added
+// after Attach: outside, it ends the message's context before the outputs are published.
 func (ch *Channel) Attach(router *message.Router) {
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
@@ -121,6 +126,9 @@ func (c *Config) distribute() error {
 	}
 	if c.Attempts != 0 && c.Retry.Attempts != 0 {
 		return fmt.Errorf("spillway: Config.Attempts and Config.Retry.Attempts are both set: give one")
+	}
+	if c.Outputs.Queue != nil {
+		return fmt.Errorf("spillway: Config.Outputs.Queue is set: it is the channel's own queue; configure that as Config.Queue")
 	}
 	if c.Queue.Publisher == nil {
 		c.Queue.Publisher = c.Publisher

@@ -148,7 +148,9 @@ func (r *Retry) Step(next chain.Handler) chain.Handler {
 		c.Attempts++
 		out, err := next(c)
 		if err == nil {
-			r.onAttempt(c, Attempt{Number: c.Attempts})
+			if r.config.OnAttempt != nil {
+				r.onAttempt(c, Attempt{Number: c.Attempts})
+			}
 			return out, nil
 		}
 		return r.retry(c, next, err, entered)

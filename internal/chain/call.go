@@ -41,9 +41,11 @@ func begin(msg *message.Message) *Call {
 	c.Msg, c.Ctx = msg, msg.Context()
 	c.uuid = msg.UUID
 	c.nilMeta = msg.Metadata == nil
+	metadata := c.metadata // in a register: the loop is a third of what a message costs
 	for k, v := range msg.Metadata {
-		c.metadata = append(c.metadata, pair{k, v})
+		metadata = append(metadata, pair{k, v})
 	}
+	c.metadata = metadata
 	c.arrived = msg.Payload
 	c.payload = append(c.payload[:0], msg.Payload...)
 	return c
