@@ -266,3 +266,24 @@ func TestEffectsHappenOnce(t *testing.T) {
 		t.Errorf("%d different output ids for 50 effects", len(ids))
 	}
 }
+
+// Feature D1, V9: the same panic is one cause, whether it came at the first attempt or after retries.
+func TestSamePanicIsOneGroup(t *testing.T) {
+	b := newBench(t, false)
+	var attempts sync.Map
+	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+		count, _ := attempts.LoadOrStore(msg.UUID, new(atomic.Int32))
+		if msg.UUID == "id-0000" && count.(*atomic.Int32).Add(1) == 1 {
+			return nil, classify.Transient(errors.New("not yet"))
+		}
+		var assets []string
+		return nil, errors.New(assets[len(msg.UUID)])
+	})
+	defer stop()
+	b.publish(numbered(2)...)
+	b.eventually("both are set aside", func() bool { return len(b.waiting()) == 2 })
+	groups, err := b.letters.Groups(t.Context(), redrive.Filter{})
+	if err != nil || len(groups) != 1 || groups[0].Count != 2 || groups[0].StackHash == "" {
+		t.Errorf("%+v, %v", groups, err)
+	}
+}

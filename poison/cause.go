@@ -52,9 +52,31 @@ func typeChain(err error) (chain string) {
 func stackOf(err error) (stack string) {
 	defer func() { _ = recover() }() // methods of the error are called
 	if panicked, ok := classify.AsPanic(err); ok {
-		return panicFrames(string(panicked.Stack))
+		return handlerFrames(panicFrames(string(panicked.Stack)))
 	}
-	return carriedFrames(err)
+	return handlerFrames(carriedFrames(err))
+}
+
+// handlerFrames cuts a stack where our own frames begin, outside of the handler: they tell nothing of the cause, and
+// differ between the first attempt and the next.
+func handlerFrames(stack string) string {
+	for from := 0; ; {
+		i := strings.Index(stack[from:], "github.com/watermill-spillway/spillway")
+		if i < 0 {
+			return stack
+		}
+		from += i
+		end := strings.IndexByte(stack[from:], '\n')
+		if end < 0 {
+			return stack
+		}
+		frame := stack[from : from+end]
+		if lineStart := from == 0 || stack[from-1] == '\n'; lineStart && from > 0 &&
+			(strings.Contains(frame, "Recover.Step") || strings.Contains(frame, ".Enter.func")) {
+			return stack[:from]
+		}
+		from += end
+	}
 }
 
 // panicFrames drops the frames of the recovery itself: everything up to the innermost call of panic.

@@ -211,6 +211,25 @@ func TestCause(t *testing.T) {
 	}
 }
 
+// Feature D1: the stack is the handler's, and its hash the same in every attempt, however the parts around it came there.
+func TestStackEndsAtHandler(t *testing.T) {
+	const frames = "main.charge(...)\n\t/app/charge.go:7 +0x1d\nmain.handle(0xc0)\n\t/app/main.go:9\n"
+	for _, below := range []string{
+		"github.com/watermill-spillway/spillway/middleware.Recover.Step-fm.Recover.Step.func1(0x1)\n\t/x/recover.go:27\nfirst()\n",
+		"github.com/watermill-spillway/spillway/internal/chain.Enter.func1.1(0x2)\n\t/x/chain.go:27\nsecond()\n",
+		"github.com/watermill-spillway/spillway.New.Enter.func1.1(0x3)\n\t/x/chain.go:27\nthird()\n",
+	} {
+		if got := handlerFrames(frames + below); got != frames {
+			t.Errorf("got\n%s", got)
+		}
+	}
+	for _, whole := range []string{"", frames, "github.com/watermill-spillway/spillway/examples.handle(...)\n\t/x\n", "no newline github.com/watermill-spillway/spillway"} {
+		if got := handlerFrames(whole); got != whole {
+			t.Errorf("cut %q to %q", whole, got)
+		}
+	}
+}
+
 func panicking(value any) (err error) {
 	defer func() { err = classify.NewPanicError(recover()) }()
 	panic(value)

@@ -85,19 +85,34 @@ func (t *Tally) Before(ctx context.Context, r *Result, db *sql.DB, letters *redr
 	return err
 }
 
+// remaining returns the ids of the letters that wait, page by page, and how many letters there are.
+func remaining(ctx context.Context, letters *redrive.Store) (ids map[string]bool, n int, err error) {
+	ids = map[string]bool{}
+	for page := (redrive.Filter{Limit: redrive.MaxLimit}); ; {
+		entries, err := letters.List(ctx, page)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, entry := range entries {
+			ids[entry.Letter.Original.UUID] = true
+			page.After = entry.Seq
+		}
+		n += len(entries)
+		if len(entries) < page.Limit {
+			return ids, n, nil
+		}
+	}
+}
+
 // After fills in what there is in the end, and compares it, id by id, with what was published.
 func (t *Tally) After(ctx context.Context, r *Result, published []*message.Message, db *sql.DB, letters *redrive.Store) error {
 	counts, err := stored(db)
 	if err != nil {
 		return err
 	}
-	entries, err := letters.List(ctx, redrive.Filter{Limit: len(published)})
+	waiting, remaining, err := remaining(ctx, letters)
 	if err != nil {
 		return err
-	}
-	waiting := map[string]bool{}
-	for _, entry := range entries {
-		waiting[entry.Letter.Original.UUID] = true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +137,7 @@ func (t *Tally) After(ctx context.Context, r *Result, published []*message.Messa
 	r.AppliedAfterRedrive = len(counts) - r.Applied
 	r.DuplicatesAbsorbed = int(t.Absorbed.Load())
 	r.Retries = int(t.Retries.Load())
-	r.Remaining = len(entries)
+	r.Remaining = remaining
 	r.Outputs = len(t.outputs)
 	return nil
 }
