@@ -47,7 +47,7 @@ func (l Letter) encode(max limits) *message.Message {
 		original = message.NewMessage("", nil)
 	}
 	msg := message.NewMessageWithContext(original.Context(), original.UUID, original.Payload)
-	msg.Metadata = make(message.Metadata, len(original.Metadata)+24)
+	msg.Metadata = make(message.Metadata, len(original.Metadata)+20)
 	maps.Copy(msg.Metadata, original.Metadata)
 	w := writer{to: msg.Metadata, left: max.total}
 

@@ -80,8 +80,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, sinks []Sink, subscriber
 // in one batch with a message that was too large, and from then on with the letter cut to the bone.
 func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func(limits) *message.Message) error {
 	limits, sizeRefusals := q.limits, 0
-	waits := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(q.config.PublishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+	var waits backoff.BackOff
 	for attempt := 1; ; attempt++ {
 		msg := encoded(limits)
 		err := contain.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
@@ -101,6 +100,10 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 				continue // size does not pass with time: no wait
 			}
 			return err
+		}
+		if waits == nil {
+			waits = backoff.NewExponentialBackOff(
+				backoff.WithInitialInterval(q.config.PublishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 		}
 		if attempt >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
 			return err

@@ -97,7 +97,7 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 	l := q.letter(msg, failure, source, deadLetter)
 
 	if failure.Verdict.Class == classify.ClassDiscard {
-		q.config.Logger.Info("Message discarded, as its error says", q.fields(l))
+		q.info("Message discarded, as its error says", l)
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
 	}
@@ -108,7 +108,7 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 		}
 		return errors.Join(failure, err)
 	}
-	q.config.Logger.Info("Message set aside", q.fields(l))
+	q.info("Message set aside", l)
 	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
 	return nil
 }
@@ -168,6 +168,13 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, 
 func (q *Queue) hook(name string, hook func(context.Context, Letter), ctx context.Context, l Letter) {
 	if hook != nil {
 		contain.Hook(q.config.Logger, "poison."+name, func() { hook(ctx, l) })
+	}
+}
+
+// info spares the fields where nobody reads them: they are a good part of what a letter costs.
+func (q *Queue) info(text string, l Letter) {
+	if _, nobody := q.config.Logger.(watermill.NopLogger); !nobody {
+		q.config.Logger.Info(text, q.fields(l))
 	}
 }
 
