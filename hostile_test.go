@@ -318,3 +318,46 @@ func withQueuePublisher(c spillway.Config, pub message.Publisher) spillway.Confi
 	c.Queue.Publisher = pub
 	return c
 }
+
+// blocking is a dead-letter publisher that hangs until it is released.
+type blocking struct {
+	message.Publisher
+	entered, release chan struct{}
+}
+
+func (p *blocking) Publish(topic string, messages ...*message.Message) error {
+	p.entered <- struct{}{}
+	<-p.release
+	return p.Publisher.Publish(topic, messages...)
+}
+
+// Promises P1, P4, bad input: a dead-letter publisher that blocks holds its message, which is neither lost nor acked
+// meanwhile, and no other; when it comes back, the letter is placed. Nothing is left behind by the wait.
+func TestBlockingDeadLetterPublisher(t *testing.T) {
+	b := newBench(t, false)
+	dead := &blocking{b.letters, make(chan struct{}, 1), make(chan struct{})}
+	held := make(chan *message.Message, 1)
+	ch := b.channel(func(c *spillway.Config) { c.Publisher = dead })
+	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if msg.UUID != "id-0000" {
+			return nil, b.apply(msg)
+		}
+		held <- msg
+		return nil, classify.Permanent(errors.New("no"))
+	})
+	defer stop()
+	b.publish(numbered(5)...)
+	<-dead.entered
+	b.eventually("the others are handled", func() bool { return len(b.effects()) == 4 })
+	msg := <-held
+	select {
+	case <-msg.Acked():
+		t.Error("the message was acked before its letter was placed")
+	case <-msg.Nacked():
+		t.Error("the message was nacked while its letter is being placed")
+	default:
+	}
+	close(dead.release)
+	b.eventually("the letter is placed", func() bool { return len(b.waiting()) == 1 })
+	<-msg.Acked()
+}

@@ -48,7 +48,7 @@ func (c *DrainTopicConfig) validate() error {
 // backlog that was there when it started, or when no message came for IdleAfter, or when a letter comes that it redrove
 // itself and that failed again meanwhile: that one is nacked and left for the next drain. When a message can neither be
 // brought back nor parked it is nacked and Drain ends with the error; when ctx ends, with the error of ctx and what is
-// in hand given back.
+// in hand given back. On its return it waits up to 30 s for the subscriber to close its channel.
 func Drain(ctx context.Context, config DrainTopicConfig) (Report, error) {
 	if err := config.validate(); err != nil {
 		return Report{}, err
