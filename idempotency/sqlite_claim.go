@@ -95,13 +95,23 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 		return err
 	}
 	if err := c.tx.Commit(); err != nil {
-		discard(c.conn)
-		if isNoTransaction(err) {
-			return fmt.Errorf("%w: %w", errRolledBack, err)
+		defer discard(c.conn)
+		if !isNoTransaction(err) {
+			return fmt.Errorf("sqlite: commit: %w", err)
 		}
-		return fmt.Errorf("sqlite: commit: %w", err)
+		if c.find() == nil {
+			return fmt.Errorf("sqlite: commit: the key is committed: %w", sql.ErrTxDone)
+		}
+		return fmt.Errorf("%w: %w", errRolledBack, err)
 	}
 	return nil
+}
+
+// find looks for the key outside of the transaction, once that has ended: it is there if the handler committed. Another
+// process would have had to be quick to enter it.
+func (c *sqliteClaim) find() error {
+	var outputs []byte
+	return c.conn.QueryRowContext(context.Background(), selectKey, c.consumer, c.id).Scan(&outputs)
 }
 
 func (c *sqliteClaim) record(outputs []byte) error {
@@ -137,10 +147,8 @@ func (c *sqliteClaim) rollback() error {
 	if c.done {
 		return nil // nothing was written, and no handler ran
 	}
-	// Either the handler ended the transaction, or SQLite did so after an error of its own. If that was a commit, the
-	// key is there: another process would have had to be quick to enter it.
-	var outputs []byte
-	switch found := c.conn.QueryRowContext(context.Background(), selectKey, c.consumer, c.id).Scan(&outputs); {
+	// Either the handler ended the transaction, or SQLite did so after an error of its own.
+	switch found := c.find(); {
 	case errors.Is(found, sql.ErrNoRows):
 		return nil
 	case found == nil:

@@ -76,7 +76,6 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 		}
 		c.Detach() // the source's snapshot is needed until its outputs are published
 		t := &tie{source: c}
-		deadLetter := c.Arrived(poison.KeyFailureClass) != "" // its consumer may pass its story on as it is
 		for i, msg := range out {
 			if msg == nil { // Recover, further in, makes an error of it
 				continue
@@ -85,8 +84,10 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 				msg = msg.CopyWithContext()
 				out[i] = msg
 			}
-			if !deadLetter { // a redriven message passed on would give its output an origin that is not the output's
-				msg.Metadata = poison.ProducersOwn(msg.Metadata)
+			// A redriven message passed on would give its output an origin that is not the output's. A dead letter's consumer
+			// passes its story on as it is.
+			if own := poison.ProducersOwn(msg.Metadata); len(own) != len(msg.Metadata) && !poison.IsLetter(c.Original()) {
+				msg.Metadata = own
 			}
 			msg.SetContext(context.WithValue(msg.Context(), tieKey{}, t))
 		}

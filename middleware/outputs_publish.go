@@ -32,6 +32,12 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 		p.passing(messages)
 		return p.Publisher.Publish(topic, messages...)
 	}
+	returned := false
+	defer func() {
+		if !returned { // the publisher called runtime.Goexit: nobody returns to the router, which would nack
+			source.Msg.Nack()
+		}
+	}()
 	outputs := make([]*chain.Call, 0, 8)
 	for _, msg := range messages { // decorators further in may change what they publish: each try gets it as it was made
 		outputs = append(outputs, chain.Keep(msg))
@@ -43,7 +49,8 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 	for _, output := range outputs {
 		output.Release()
 	}
-	if err != nil {
+	returned = true
+	if err != nil && !source.Nacked() { // who nacked it gave it away
 		source.Restore() // the router nacks it now, and some subscribers send this very message again
 	}
 	source.Release()

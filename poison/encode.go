@@ -40,7 +40,6 @@ var (
 func (l Letter) Encode() *message.Message { return l.encode(defaultLimits) }
 
 // encode writes the class whenever there is a failure to tell of, and never on a message that is redriven.
-
 func (l Letter) encode(max limits) *message.Message {
 	original := l.Original
 	if original == nil {

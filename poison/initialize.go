@@ -82,7 +82,7 @@ func (s *initializing) Subscribe(ctx context.Context, topic string) (<-chan *mes
 
 // initializeFor prepares for what fails in a handler of topic: of a dead-letter topic, that is its parked topic.
 func (q *Queue) initializeFor(topic string) error {
-	if covered, _ := q.config.Naming.covers(topic); covered {
+	if q.config.Naming.covers(topic) {
 		return q.initializeTopics(ParkedTopic(topic))
 	}
 	if q.config.Naming.usesHandler() {

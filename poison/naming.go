@@ -32,7 +32,8 @@ func DefaultNaming(s Source) string {
 	return s.Topic + ".dlq"
 }
 
-// SuffixNaming puts every class into <topic><suffix>.
+// SuffixNaming puts every class into <topic><suffix>. A topic with this ending counts as a dead-letter topic: what fails
+// in its own consumer is parked. So no live topic may end with it.
 func SuffixNaming(suffix string) Naming {
 	return func(s Source) string { return s.Topic + suffix }
 }
@@ -92,25 +93,24 @@ func (n Naming) topic(s Source, logger watermill.LoggerAdapter) string {
 }
 
 // covers tells whether topic is a dead-letter topic itself, by its ending or because the naming gives every source the
-// same name. It is certain where the naming adds to the topic's name, as all of this package do.
-func (n Naming) covers(topic string) (covered, certain bool) {
+// same name.
+func (n Naming) covers(topic string) bool {
 	if strings.HasSuffix(topic, parkedSuffix) || strings.HasSuffix(topic, quarantineSuffix) {
-		return true, true
+		return true
 	}
 	const probe, handler = "t", "\x01handler\x01"
-	certain = true
-	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid} {
+	for class := range classify.ClassAborted {
 		name, err := n.call(Source{Topic: probe, Handler: handler, Class: class})
+		if err != nil {
+			continue
+		}
 		suffix, adds := strings.CutPrefix(name, probe)
 		if i := strings.LastIndex(suffix, handler); i >= 0 {
 			suffix = suffix[i+len(handler):]
 		}
-		if err != nil || !adds || suffix == "" {
-			certain = false
-			covered = covered || err == nil && name == topic
-			continue
+		if name == topic || adds && suffix != "" && strings.HasSuffix(topic, suffix) {
+			return true
 		}
-		covered = covered || strings.HasSuffix(topic, suffix)
 	}
-	return covered, certain
+	return false
 }

@@ -490,19 +490,14 @@ func TestNaming(t *testing.T) {
 		}
 	}
 	for topic, want := range map[string]bool{"orders": false, "orders.dlq": true, "orders.invalid": true, "orders.dlq.parked": true, "orders.dlq.quarantine": true} {
-		if covered, certain := Naming(DefaultNaming).covers(topic); covered != want || !certain {
-			t.Errorf("%s: covered %t, certain %t", topic, covered, certain)
+		if covered := Naming(DefaultNaming).covers(topic); covered != want {
+			t.Errorf("%s: covered %t", topic, covered)
 		}
 	}
-	if covered, certain := Naming(PerHandlerNaming).covers("orders.billing.dlq"); !covered || !certain {
-		t.Error("a naming by handler does not know its own topics")
-	}
+	byClass := Naming(func(s Source) string { return s.Topic + "." + s.Class.String() })
 	constant := Naming(func(Source) string { return "all-dead" })
-	if covered, _ := constant.covers("all-dead"); !covered {
-		t.Error("a naming that gives one name for all does not know its own topic")
-	}
-	if covered, certain := constant.covers("orders"); covered || certain {
-		t.Error("a naming that gives one name for all cannot be certain of others")
+	if !Naming(PerHandlerNaming).covers("orders.billing.dlq") || !byClass.covers("orders.unknown") || !constant.covers("all-dead") || constant.covers("orders") {
+		t.Error("a naming does not know its own topics")
 	}
 	if !Naming(PerHandlerNaming).usesHandler() || Naming(DefaultNaming).usesHandler() {
 		t.Error("usesHandler is wrong")
@@ -571,5 +566,42 @@ func TestInitializeForDeadLetterTopic(t *testing.T) {
 	start(t, "orders.dlq", QueueConfig{Publisher: dead}, failing(nil))
 	if strings.Join(dead.asked, " ") != "orders.dlq.parked" {
 		t.Errorf("asked for %v", dead.asked)
+	}
+}
+
+// Feature D12: a naming that knows its topics one by one knows a dead letter's topic by the letter's origin, and no
+// message on a live topic makes that one a dead-letter topic.
+func TestQueueParksUnderAnyNaming(t *testing.T) {
+	naming := func(s Source) string {
+		if s.Topic == "orders" {
+			return "orders-dead"
+		}
+		return s.Topic + ".dlq"
+	}
+	dead := &sink{}
+	r := start(t, "orders-dead", QueueConfig{Publisher: dead, Naming: naming}, failing(errors.New("a bug")))
+	r.publish(sampleLetter().Encode())
+	eventually(t, "it is parked", func() bool { return len(dead.in("orders-dead.parked")) == 1 })
+
+	live := start(t, "payments", QueueConfig{Publisher: dead, Naming: naming}, failing(errors.New("a bug")))
+	live.publish(sampleLetter().Encode())
+	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })
+	if l, _ := Decode(dead.in("payments.dlq")[0]); l.Origin.Topic != "payments" {
+		t.Errorf("origin %+v", l.Origin)
+	}
+}
+
+// Feature D1: handler and group of a letter are those that failed, also when the message came back from a redrive and
+// another handler of its topic fails.
+func TestLetterNamesTheHandlerThatFailed(t *testing.T) {
+	dead := &sink{}
+	r := start(t, "orders", QueueConfig{Publisher: dead}, failing(errors.New("boom")))
+	l := sampleLetter()
+	l.Origin.Handler = "audit"
+	r.publish(l.Redriven("ada", "campaign", longAgo))
+	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
+	got, _ := Decode(dead.in("orders.dlq")[0])
+	if got.Origin.Handler != "billing" || got.Origin.Offset != "77" || got.Origin.Topic != "orders" {
+		t.Errorf("origin %+v", got.Origin)
 	}
 }

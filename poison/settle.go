@@ -132,18 +132,24 @@ func (q *Queue) destination(source Source, deadLetter bool) string {
 	return q.config.Naming.topic(source, q.config.Logger)
 }
 
-// isDeadLetter tells whether msg failed in a consumer of dead letters. Its topic's name says so, whatever its metadata
-// claim; only under a naming from whose names nothing can be told do the metadata decide.
+// isDeadLetter tells whether msg failed in a consumer of dead letters. The name of its topic says so, by itself or as the
+// name for the letter's origin; what the metadata claim does not make a live topic one.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
-	if covered, certain := q.config.Naming.covers(topic); covered || certain {
-		return covered
+	if q.config.Naming.covers(topic) {
+		return true
 	}
-	return IsLetter(msg) && Read(msg).Origin.Topic != topic
+	if !IsLetter(msg) {
+		return false
+	}
+	l := Read(msg)
+	name, err := q.config.Naming.call(Source{Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class})
+	return err == nil && name == topic && l.Origin.Topic != topic
 }
 
 // fillOrigin completes what an earlier origin did not say. The first origin wins where it can be believed: on a dead
 // letter, and on a message that is in its origin topic again. On any other it was forged, or a handler passed it on with
-// what it produced; a redrive would send the message where it never was.
+// what it produced; a redrive would send the message where it never was. Handler and group are those that failed now:
+// a topic may have several, and each has letters of its own.
 func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, deadLetter bool) {
 	known := Origin{}
 	if q.config.Origin != nil {
@@ -151,8 +157,12 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, 
 			q.config.Logger.Error("QueueConfig.Origin panicked; the letter goes without what it knows", err, nil)
 		}
 	}
-	if origin.Topic == "" || origin.Topic != source.Topic && !deadLetter {
+	switch {
+	case deadLetter && origin.Topic != "":
+	case origin.Topic == "" || origin.Topic != source.Topic:
 		*origin = known
+	default:
+		origin.Handler, origin.ConsumerGroup = known.Handler, known.ConsumerGroup
 	}
 	if origin.Topic == "" {
 		origin.Topic = source.Topic

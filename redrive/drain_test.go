@@ -522,3 +522,34 @@ func TestDrain_tooLarge(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
+
+// Promise P6: a publisher that ends its goroutine ends the drain with an error, not with letters passed over in silence.
+func TestDrain_goexitIsAnError(t *testing.T) {
+	s := newStore(t)
+	publish(t, s, "orders.dlq", letters(4)...)
+	live := &outbox{before: func(string, *message.Message) error { runtime.Goexit(); return nil }}
+	if report, err := s.Drain(t.Context(), live, redrive.DrainConfig{Allow: []string{"orders"}}); err == nil || report.Failed != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	wantCount(t, s, redrive.Filter{}, 4)
+}
+
+// Promise P4: a row that is damaged is shown as such, and those behind it come back.
+func TestDrain_damagedRow(t *testing.T) {
+	db := openDB(t, filepath.Join(t.TempDir(), "damaged.db"))
+	s, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, s, "orders.dlq", letters(3)...)
+	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = x'ff' WHERE seq = 1`); err != nil {
+		t.Fatal(err)
+	}
+	report, err := s.Drain(t.Context(), &outbox{}, redrive.DrainConfig{Allow: []string{"orders"}})
+	if err != nil || report.Redriven != 2 || report.Refused != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if got := list(t, s, status(redrive.StatusRefused)); len(got) != 1 || !strings.Contains(got[0].Letter.Failure.Description, "damaged") {
+		t.Errorf("%+v", got)
+	}
+}

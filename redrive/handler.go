@@ -125,8 +125,11 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 	target, err := h.target(l)
 	if err != nil {
 		h.logger.Error("A letter is not redriven", err, fields(l, target))
-		h.onRefused(ctx, l, target)
-		return h.park(ctx, msg, l, topic, refused, err)
+		out, parking := h.park(ctx, msg, l, topic, refused, err)
+		if parking == nil {
+			h.onRefused(ctx, l, target)
+		}
+		return out, parking
 	}
 	if err := h.turn(ctx); err != nil {
 		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)

@@ -52,7 +52,7 @@ func consume(prefix string, sub message.Subscriber, topics []string, handle func
 				return errors.New("redrive: a dead-letter topic has an empty name")
 			}
 			err := contain.Call("add the handler of "+topic, func() error { // the router panics at a name given twice
-				router.AddConsumerHandler(prefix+topic, topic, own, func(msg *message.Message) error { return handle(topic, msg) })
+				router.AddConsumerHandler(prefix+topic, topic, own, func(msg *message.Message) error { return orNack(topic, msg, handle) })
 				return nil
 			})
 			if err != nil {
@@ -61,4 +61,17 @@ func consume(prefix string, sub message.Subscriber, topics []string, handle func
 		}
 		return nil
 	}
+}
+
+// orNack nacks where a publisher or hook called runtime.Goexit: then nobody returns to the router.
+func orNack(topic string, msg *message.Message, handle func(string, *message.Message) error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			msg.Nack()
+		}
+	}()
+	err := handle(topic, msg)
+	returned = true
+	return err
 }

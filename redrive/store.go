@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
 
-// maxWrite bounds every write, the wait for other writers included.
+// maxWrite bounds every write and every read, the wait for others included.
 const maxWrite = 30 * time.Second
 
 // StoreConfig configures a Store.
@@ -83,6 +83,8 @@ func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) err
 	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) && s.db.Stats().MaxOpenConnections == 1 {
 		return errWithin
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
 	return sqlite.WhileBusy(ctx, func() (err error) {
 		reset()
 		rows, err := s.db.QueryContext(ctx, query, args...)

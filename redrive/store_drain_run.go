@@ -106,6 +106,7 @@ func (d *drain) one(ctx context.Context, t Taken) {
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
 			d.failed(t, errInterrupted)
+			d.stop(errInterrupted) // the rest of the batch was not considered, and must not pass for done
 		}
 	}()
 	d.settle(ctx, t)

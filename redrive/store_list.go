@@ -13,7 +13,8 @@ import (
 
 // Entry is a letter in a Store.
 type Entry struct {
-	// Seq orders letters by arrival. A letter that came again after it was redriven or discarded has a new one.
+	// Seq orders letters by arrival. A letter that came again after it was redriven or discarded has a new one, and so has
+	// one that a publisher refused to a Drain: it waits behind all others. A List that pages by it may show these twice.
 	Seq int64
 	// Letter is the letter as it arrived last. Of a message that is no dead letter only Original and Topic are sure.
 	Letter poison.Letter
@@ -96,13 +97,17 @@ func scanEntry(rows *sql.Rows) (Entry, error) {
 		payload = []byte{}
 	}
 	msg := message.NewMessage(string(id), payload)
-	if msg.Metadata, err = decodeMetadata(metadata); err != nil {
-		return Entry{}, fmt.Errorf("letter %d: %w", e.Seq, err)
+	var damage error
+	if msg.Metadata, damage = decodeMetadata(metadata); damage != nil { // shown, so that those behind it can be reached
+		msg.Metadata = message.Metadata{}
 	}
 	e.DeadLetterTopic, e.Status = string(topic), Status(status)
 	e.StoredAt, e.Marked.At = fromMicro(storedAt), fromMicro(markedAt)
 	e.Letter = poison.Read(msg)
 	e.Letter.Topic = e.DeadLetterTopic
+	if damage != nil {
+		e.Letter.Failure.Description = fmt.Sprintf("letter %d is damaged: %v", e.Seq, damage)
+	}
 	return e, nil
 }
 
