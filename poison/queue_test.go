@@ -605,3 +605,21 @@ func TestLetterNamesTheHandlerThatFailed(t *testing.T) {
 		t.Errorf("origin %+v", got.Origin)
 	}
 }
+
+// Feature D12: where the parked topic refuses, even an invalid dead letter goes to the fallbacks and never to .dlq.dlq.
+func TestParkedNeverFallsBackToDeadLettersOfDeadLetters(t *testing.T) {
+	last := &sink{}
+	dead := &sink{refuse: func(_ int, topic string, _ *message.Message) error {
+		if topic == "orders.dlq.parked" {
+			return errors.New("read only")
+		}
+		return nil
+	}}
+	config := QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond, Fallbacks: []Sink{{Publisher: last}}}
+	r := start(t, "orders.dlq", config, failing(classify.Invalid(errors.New("cannot be read"))))
+	r.publish(sampleLetter().Encode())
+	eventually(t, "a sink has it", func() bool { return dead.topics()+last.topics() != "" })
+	if dead.topics() != "" || last.topics() != "orders.dlq.parked:1" {
+		t.Errorf("placed in %q, fallback has %q", dead.topics(), last.topics())
+	}
+}

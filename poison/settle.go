@@ -73,7 +73,7 @@ func (q *Queue) Place(msg *message.Message, err error) error {
 // failure is the story that err carries, or the one of a single attempt where nobody further in kept one.
 func (q *Queue) failure(err error) *classify.Failure {
 	f, ok := classify.AsFailure(err)
-	if !ok || f.Attempts == 0 {
+	if !ok || f.Attempts <= 0 {
 		f = new(classify.Failure)
 		f.Add(err, q.config.Classifier.Classify(err), time.Now())
 	}
@@ -101,7 +101,7 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
 	}
-	if err := q.publish(ctx, &l, q.sinks(source, topic), subscriber); err != nil {
+	if err := q.publish(ctx, &l, q.sinks(source, topic, deadLetter), subscriber); err != nil {
 		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, q.fields(l))
 		if hook := q.config.Hooks.OnUnplaced; hook != nil {
 			contain.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 const (
@@ -25,11 +27,7 @@ func WhileBusy(ctx context.Context, try func() error) error {
 		if !IsBusy(err) || time.Now().After(deadline) {
 			return err
 		}
-		wait := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if !wait.For(ctx, pause/2+rand.N(pause)) {
 			return fmt.Errorf("sqlite: wait for a writer of another process: %w: %w", ctx.Err(), err)
 		}
 	}
