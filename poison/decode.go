@@ -55,6 +55,8 @@ func decode(msg *message.Message) Letter {
 			MessageID:     r.identity(KeyOriginalMessageID),
 			Handler:       r.identity(KeyOriginalHandler),
 			ConsumerGroup: r.identity(KeyOriginalGroup),
+			Exchange:      r.identity(KeyOriginalExchange),
+			RoutingKey:    r.identity(KeyOriginalRoutingKey),
 		},
 		Failure: Failure{
 			Reason:        r.text(KeyFailureReason),

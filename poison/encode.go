@@ -70,6 +70,8 @@ func (l Letter) encode(max limits) *message.Message {
 	w.identity(KeyOriginalGroup, l.Origin.ConsumerGroup)
 	w.identity(KeyOriginalMessageID, l.Origin.MessageID)
 	w.identity(KeyOriginalKey, string(l.Origin.Key))
+	w.identity(KeyOriginalExchange, l.Origin.Exchange)
+	w.identity(KeyOriginalRoutingKey, l.Origin.RoutingKey)
 	w.text(KeyFailureNode, l.Failure.Node, 128)
 	w.text(KeyFailureStackHash, l.Failure.StackHash, 32)
 	w.text(KeyFailureType, l.Failure.Type, maxType)

@@ -16,6 +16,12 @@ type Initializer interface {
 	InitializeTopics(topics ...string) error
 }
 
+// SourceInitializer is an Initializer that can give the topics what suits the topic whose dead letters they take, its
+// number of partitions for one. A Queue calls it in place of InitializeTopics.
+type SourceInitializer interface {
+	InitializeTopicsFor(source string, topics ...string) error
+}
+
 // Initialize makes sure that the dead letters of sources have a place, with every sink that is an Initializer. An error
 // names the topic. Sinks that are none are taken on trust.
 func (q *Queue) Initialize(sources ...Source) error {
@@ -27,15 +33,15 @@ func (q *Queue) Initialize(sources ...Source) error {
 				topics = append(topics, topic)
 			}
 		}
-		if err := q.initializeTopics(topics...); err != nil {
+		if err := q.initializeTopics(source.Topic, topics...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (q *Queue) initializeTopics(topics ...string) error {
-	if err := initialize(q.config.Publisher, topics...); err != nil {
+func (q *Queue) initializeTopics(source string, topics ...string) error {
+	if err := initialize(q.config.Publisher, source, topics...); err != nil {
 		return err
 	}
 	for _, sink := range q.config.Fallbacks {
@@ -43,19 +49,21 @@ func (q *Queue) initializeTopics(topics ...string) error {
 		if sink.Topic != "" {
 			named = []string{sink.Topic}
 		}
-		if err := initialize(sink.Publisher, named...); err != nil {
+		if err := initialize(sink.Publisher, source, named...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func initialize(pub message.Publisher, topics ...string) error {
-	initializer, ok := pub.(Initializer)
-	if !ok {
-		return nil
+func initialize(pub message.Publisher, source string, topics ...string) (err error) {
+	switch pub := pub.(type) {
+	case SourceInitializer:
+		err = pub.InitializeTopicsFor(source, topics...)
+	case Initializer:
+		err = pub.InitializeTopics(topics...)
 	}
-	if err := initializer.InitializeTopics(topics...); err != nil {
+	if err != nil {
 		return fmt.Errorf("poison: dead-letter destination missing: %w", err)
 	}
 	return nil
@@ -83,7 +91,7 @@ func (s *initializing) Subscribe(ctx context.Context, topic string) (<-chan *mes
 // initializeFor prepares for what fails in a handler of topic: of a dead-letter topic, that is its parked topic.
 func (q *Queue) initializeFor(topic string) error {
 	if q.config.Naming.covers(topic) {
-		return q.initializeTopics(ParkedTopic(topic))
+		return q.initializeTopics(topic, ParkedTopic(topic))
 	}
 	if q.config.Naming.usesHandler() {
 		return nil

@@ -11,6 +11,9 @@ const (
 	KeyOriginalMessageID = "x-original-message-id"
 	KeyOriginalHandler   = "x-original-handler"
 	KeyOriginalGroup     = "x-original-consumer-group"
+	// Where AMQP routed it: what a queue's name does not tell.
+	KeyOriginalExchange   = "x-original-exchange"
+	KeyOriginalRoutingKey = "x-original-routing-key"
 
 	// Failure: why the message was set aside, the latest time.
 	KeyFailureClass       = "x-failure-class"
@@ -54,7 +57,7 @@ var ours = func() map[string]struct{} {
 	set := make(map[string]struct{})
 	for _, key := range []string{
 		KeyOriginalTopic, KeyOriginalPartition, KeyOriginalOffset, KeyOriginalTimestamp, KeyOriginalKey,
-		KeyOriginalMessageID, KeyOriginalHandler, KeyOriginalGroup,
+		KeyOriginalMessageID, KeyOriginalHandler, KeyOriginalGroup, KeyOriginalExchange, KeyOriginalRoutingKey,
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
 		KeyRetryStage, KeyRetryDueAt, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID,
@@ -62,6 +65,7 @@ var ours = func() map[string]struct{} {
 		set[key] = struct{}{}
 		set[key+Base64Suffix] = struct{}{}
 	}
+	set[keyUnreadable] = struct{}{}
 	for _, key := range []string{keyWatermillReason, keyWatermillTopic, keyWatermillHandler, keyWatermillSubscriber} {
 		set[key] = struct{}{}
 	}

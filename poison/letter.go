@@ -33,6 +33,9 @@ type Origin struct {
 	MessageID     string
 	Handler       string
 	ConsumerGroup string
+	// Exchange and RoutingKey say how AMQP brought the message into its queue.
+	Exchange   string
+	RoutingKey string
 }
 
 // Failure says why a message was set aside.

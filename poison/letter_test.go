@@ -24,7 +24,7 @@ func sampleLetter() Letter {
 		Original: original,
 		Origin: Origin{
 			Topic: "orders", Partition: "3", Offset: "77", Timestamp: longAgo, Key: []byte{0xff, 0x00, 'k'}, MessageID: "id-1",
-			Handler: "billing", ConsumerGroup: "billing-group",
+			Handler: "billing", ConsumerGroup: "billing-group", Exchange: "shop", RoutingKey: "orders.eu",
 		},
 		Failure: Failure{
 			Class: classify.ClassPermanent, Reason: "card_expired", Description: "the card has expired", Type: "*app.Error",

@@ -143,6 +143,7 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 // Step is the queue's share of a chain, for the front door.
 func (q *Queue) Step(next chain.Handler) chain.Handler {
+	next = readable(next)
 	return func(c *chain.Call) (out []*message.Message, err error) {
 		returned := false
 		defer func() {

@@ -623,3 +623,34 @@ func TestParkedNeverFallsBackToDeadLettersOfDeadLetters(t *testing.T) {
 		t.Errorf("placed in %q, fallback has %q", dead.topics(), last.topics())
 	}
 }
+
+// sourceSink wants to know whose dead letters its topics take.
+type sourceSink struct {
+	sink
+	sources []string
+}
+
+func (s *sourceSink) InitializeTopics(...string) error { return errors.New("without a source") }
+
+func (s *sourceSink) InitializeTopicsFor(source string, topics ...string) error {
+	s.sources = append(s.sources, source+">"+strings.Join(topics, ","))
+	return nil
+}
+
+// Feature D5: a sink that can give topics what suits their source is told the source.
+func TestInitializeTellsTheSource(t *testing.T) {
+	dead, fallback := &sourceSink{}, &sourceSink{}
+	queue, err := NewQueue(QueueConfig{Publisher: dead, Fallbacks: []Sink{{Publisher: fallback, Topic: "last"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(queue.initializeFor("orders"), queue.initializeFor("orders.dlq")); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(dead.sources, " "); got != "orders>orders.dlq,orders.invalid orders.dlq>orders.dlq.parked" {
+		t.Error(got)
+	}
+	if got := strings.Join(fallback.sources, " "); got != "orders>last orders.dlq>last" {
+		t.Error(got)
+	}
+}
