@@ -2,17 +2,34 @@
 GO         ?= go
 FUZZTIME   ?= 10m
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
+SERVICES    = internal/services/services.sh
+
+# The packages whose tests know of the servers, directly or through a helper. They are tested one after another: fault
+# tests restart brokers. All others are tested side by side.
+SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
+OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build format vet staticcheck unit allocs bench fuzz
+.PHONY: help demo test check services services-down build format vet staticcheck unit start served embedded allocs bench fuzz
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## run real GitHub events through the dead letter channel, on an embedded pub/sub and SQLite
 	@$(GO) run ./examples/webhooks
 
-test: build format vet staticcheck unit allocs ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector
+# Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
+test: build format vet staticcheck unit served allocs ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers
+	@echo; echo "tested against:"; $(SERVICES) status || { \
+	  echo; echo "NOT TESTED against every server: see above"; test "$$CI" != true; }
+
+check: build format vet staticcheck embedded ## the quick part of test: no servers
+
+services: ## start Kafka, RabbitMQ, PostgreSQL and MariaDB for tests and examples, installing what is missing
+	@$(SERVICES) up
+
+services-down: ## stop them
+	@$(SERVICES) down
 
 build:
 	$(GO) build ./...
@@ -28,7 +45,18 @@ staticcheck:
 
 unit:
 	@.ci/need-cc
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on $(OTHERS)
+
+start:
+	@$(SERVICES) up || { echo; echo "NOT EVERY SERVER IS THERE: what needs the others will be SKIPPED"; echo; test "$$CI" != true; }
+
+served: start
+	@.ci/need-cc
+	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(SERVED)
+
+embedded:
+	@.ci/need-cc
+	SPILLWAY_EMBEDDED=1 CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
 	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./internal/chain ./internal/figures

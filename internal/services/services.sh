@@ -1,0 +1,397 @@
+#!/usr/bin/env bash
+# Real servers for tests and examples: Kafka, RabbitMQ, PostgreSQL and MariaDB, on ports and in a data folder of their
+# own. "services.sh help" lists the commands; what is particular to a server is in the file of its name.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+base=${SPILLWAY_SERVICES_DIR:-/var/tmp/spillway-services-$(id -u)}
+servers=(kafka rabbitmq postgres mariadb)
+deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
+not_ours=3                                 # exit status: this server is not ours to start or stop
+
+# Server programs are where ordinary users' paths do not lead.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+usage() {
+  cat <<'TEXT'
+services.sh up [server...]       install what is missing and start what does not answer
+services.sh down [server...]     stop what up started
+services.sh status [server...]   say who answers; fails unless all do
+services.sh env                  print the addresses as export lines
+services.sh stop|start|restart|kill server   for fault tests; kill is a crash (SIGKILL)
+
+Servers: kafka rabbitmq postgres mariadb; none named is all of them.
+A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_POSTGRES, SPILLWAY_MYSQL) is left alone.
+SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT, SPILLWAY_AMQP_PORT, SPILLWAY_POSTGRES_PORT and
+SPILLWAY_MYSQL_PORT change the ports.
+TEXT
+}
+
+say() { echo "services: $*" >&2; }
+die() {
+  say "$@"
+  exit 1
+}
+
+# Every file adds, for its server: SERVER_port, SERVER_address, SERVER_variable, SERVER_user (whom it runs as when we are
+# root), SERVER_signal (a graceful stop), and the functions SERVER_packages (what is missing), SERVER_fetch (what apt
+# does not have), SERVER_prepare DIR (a data folder), SERVER_run DIR (calls launch) and SERVER_probe.
+for server in "${servers[@]}"; do
+  # shellcheck source=/dev/null
+  . "$here/$server.sh"
+done
+
+# of SERVER NAME: the value of SERVER_NAME.
+of() {
+  local name=$1_$2
+  echo "${!name}"
+}
+
+# given SERVER: somebody else runs it, and says where. Our own address, exported with "env", is still ours.
+given() {
+  local variable
+  variable=$(of "$1" variable)
+  [[ -n ${!variable:-} && ${!variable} != "$(of "$1" address)" ]]
+}
+
+# answers SERVER: it speaks its protocol and lets our user in. A port that is only open is no server yet.
+answers() { timeout 5 "$here/services.sh" probe "$1" >/dev/null 2>&1; }
+
+listens() { (: <>"/dev/tcp/127.0.0.1/$(of "$1" port)") 2>/dev/null; }
+
+# --- processes -----------------------------------------------------------------------------------------------------
+# Our processes are known by a mark in their environment, which they hand down to their children. A pid file alone goes
+# stale with a crash or a reboot, and then names somebody else's process.
+
+mark() { echo "SPILLWAY_SERVICE=$base/$1"; }
+
+# processes SERVER: the pids of all its processes. PostgreSQL's children overwrite their environment: hence the parents.
+processes() {
+  local marked
+  marked=$(grep -lsxzF "$(mark "$1")" /proc/[0-9]*/environ | tr -dc '0-9\n') || true
+  [[ -n $marked ]] || return 0
+  {
+    echo "$marked"
+    grep -lsxE "PPid:[[:space:]]+($(tr '\n' '|' <<<"$marked" | sed 's/|$//'))" /proc/[0-9]*/status | tr -dc '0-9\n' || true
+  } | sort -nu
+}
+
+# main_pid SERVER: the process that takes the signal to stop, or nothing.
+main_pid() {
+  local pid
+  pid=$(cat "$base/$1.pid" 2>/dev/null) || return 0
+  if [[ -n $pid ]] && grep -qsxzF "$(mark "$1")" "/proc/$pid/environ"; then echo "$pid"; fi
+}
+
+# becoming SERVER: sets the array become to what runs a command as the server's own user, where we are root: some refuse
+# to run as root.
+becoming() {
+  local user
+  user=$(of "$1" user)
+  become=()
+  if [[ $(id -u) == 0 && -n $user ]]; then
+    become=(setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups)
+  fi
+}
+
+# as_user SERVER COMMAND...
+as_user() {
+  local become
+  becoming "$1"
+  shift
+  "${become[@]}" "$@"
+}
+
+# launch SERVER COMMAND...: in a session of its own and with none of our open files, so that it outlives the shell and
+# make, holds no lock, and keeps no pipe open that somebody reads to its end (as CI does).
+launch() {
+  local server=$1 log=$base/$1.log
+  shift
+  [[ ! -e $log ]] || mv -f "$log" "$log.1"
+  : >"$log"
+  (
+    cd "$base/$server"
+    for file in /proc/"$BASHPID"/fd/*; do
+      file=${file##*/}
+      if ((file > 2)); then eval "exec $file>&-"; fi
+    done
+    # Some allocate by the limit, and in containers it can be a billion.
+    limit=$(ulimit -n)
+    if [[ $limit == unlimited ]] || ((limit > 65536)); then ulimit -n 65536; fi
+    becoming "$server"
+    exec env "$(mark "$server")" setsid "${become[@]}" "$@"
+  ) </dev/null >>"$log" 2>&1 &
+  echo $! >"$base/$server.pid"
+}
+
+# await SERVER: until it answers, dies, or has had its time.
+await() {
+  local end=$((SECONDS + deadline))
+  until answers "$1"; do
+    if [[ -z $(main_pid "$1") ]]; then
+      sleep 0.2 # between fork and exec it has no mark yet
+      if [[ -z $(main_pid "$1") ]]; then
+        say "$1 ended before it answered"
+        return 1
+      fi
+    fi
+    if ((SECONDS >= end)); then
+      say "$1 does not answer after $deadline s"
+      return 1
+    fi
+    sleep 0.1
+  done
+}
+
+# kill_all SERVER: SIGKILL to all its processes, and see them gone.
+kill_all() {
+  local pids end=$((SECONDS + 10))
+  while pids=$(processes "$1") && [[ -n $pids ]]; do
+    # shellcheck disable=SC2086 # a list of pids
+    kill -KILL $pids 2>/dev/null || true
+    if ((SECONDS >= end)); then die "$1: processes survive SIGKILL: ${pids//$'\n'/ }"; fi
+    sleep 0.05
+  done
+  rm -f "$base/$1.pid"
+}
+
+# halt SERVER: a graceful stop; what is left after that is killed.
+halt() {
+  local pid end=$((SECONDS + 30))
+  pid=$(main_pid "$1")
+  if [[ -n $pid ]]; then
+    kill -"$(of "$1" signal)" "$pid" 2>/dev/null || true
+    while [[ -n $(main_pid "$1") ]]; do
+      if ((SECONDS >= end)); then
+        say "$1 does not stop within 30 s: killed"
+        break
+      fi
+      sleep 0.05
+    done
+  fi
+  kill_all "$1"
+}
+
+# --- start and stop ------------------------------------------------------------------------------------------------
+
+# try_start SERVER: one attempt, with the end of the log if it fails.
+try_start() {
+  local folder=$base/$1
+  if [[ ! -d $folder/data ]]; then
+    # Prepared aside and renamed: a folder that is there is whole, whenever we were killed.
+    rm -rf "${folder:?}"
+    mkdir -p "$folder"
+    local user
+    user=$(of "$1" user)
+    if [[ $(id -u) == 0 && -n $user ]]; then chown "$user:" "$folder"; fi
+    if ! as_user "$1" test -x "$folder"; then
+      say "$1: the user $user cannot reach $folder: set SPILLWAY_SERVICES_DIR to a place that all can enter"
+      return 1
+    fi
+    if ! "$1_prepare" "$folder" </dev/null >"$base/$1.log" 2>&1; then
+      say "$1: its data folder cannot be made; $base/$1.log ends:"
+      tail -n 20 "$base/$1.log" >&2
+      return 1
+    fi
+    mv "$folder/new" "$folder/data"
+  fi
+  "$1_run" "$folder"
+  if ! await "$1"; then
+    say "$base/$1.log ends:"
+    tail -n 30 "$base/$1.log" >&2
+    kill_all "$1"
+    return 1
+  fi
+}
+
+# start SERVER [renew]: with renew, a data folder with which it does not start is moved aside and made anew. A fault
+# test must not ask for that: a server that comes back empty would pass for one that lost messages.
+start() {
+  local begun=$SECONDS
+  if answers "$1"; then
+    say "$1 answers at $(of "$1" address)"
+    return
+  fi
+  if [[ -n $(main_pid "$1") ]]; then # it is starting, or it hangs
+    if await "$1"; then return; fi
+  fi
+  kill_all "$1"
+  if listens "$1"; then die "$1: port $(of "$1" port) is taken by something that is not it"; fi
+  if ! try_start "$1"; then
+    if [[ ${2:-} != renew ]]; then return 1; fi
+    say "$1: starting anew; the old data folder is now $base/$1.unusable"
+    rm -rf "$base/$1.unusable"
+    if [[ -e $base/$1 ]]; then mv "$base/$1" "$base/$1.unusable"; fi
+    try_start "$1" || return 1
+  fi
+  say "$1 started in $((SECONDS - begun)) s, answers at $(of "$1" address)"
+}
+
+# as_root COMMAND...: only to install packages. Asks for a password only where somebody can be asked.
+as_root() {
+  if [[ $(id -u) == 0 ]]; then
+    "$@"
+  elif [[ ${CI:-} != true ]] && (: </dev/tty) 2>/dev/null; then
+    sudo "$@"
+  else
+    sudo -n "$@"
+  fi
+}
+
+# install PACKAGE...: from Debian, without letting the packages start servers of their own on the usual ports.
+install() {
+  local policy=/usr/sbin/policy-rc.d written="" status=0
+  command -v apt-get >/dev/null ||
+    die "missing: $*. Install them, or see compose.yaml, or set the address of a server that you have"
+  say "installing $*"
+  if [[ ! -e $policy ]] || grep -qs 'written by spillway' "$policy"; then
+    written=$policy
+    printf '#!/bin/sh\n# written by spillway while it installs test servers\nexit 101\n' |
+      as_root sh -c "cat >$policy && chmod 755 $policy" || return 1
+  fi
+  {
+    as_root apt-get update -qq || echo "apt-get update failed, trying what is known"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" || status=$?
+  } </dev/null >"$base/apt.log" 2>&1
+  if ((status != 0)); then
+    say "$base/apt.log ends:"
+    tail -n 20 "$base/apt.log" >&2
+  fi
+  if [[ -n $written ]]; then as_root rm -f "$written" || true; fi
+  return $status
+}
+
+# folder: our data folder, reachable for the servers' users. Its place is known to all, so it must not be another's.
+folder() {
+  if [[ ! -d $base ]]; then (umask 022 && mkdir -p "$base"); fi
+  [[ -O $base && ! -L $base ]] || die "$base is not ours: set SPILLWAY_SERVICES_DIR"
+}
+
+# lock: one of us at a time; the others wait. Released with our end, however that comes.
+lock() {
+  folder
+  exec 9>"$base/lock"
+  if ! flock -w 600 9; then die "somebody holds $base/lock for 10 minutes"; fi
+}
+
+up() {
+  local server absent=() wanted=() pids=() failed=() missing i
+  for server in "$@"; do
+    if given "$server"; then
+      say "$server is given by $(of "$server" variable)"
+    elif answers "$server"; then
+      say "$server answers at $(of "$server" address)"
+    else
+      wanted+=("$server")
+    fi
+  done
+  if ((${#wanted[@]} == 0)); then return; fi
+
+  lock
+  for server in "${wanted[@]}"; do
+    read -ra missing <<<"$("${server}_packages")"
+    absent+=("${missing[@]}")
+  done
+  # One that cannot be installed must not keep the others from starting: each says below what it lacks.
+  if ((${#absent[@]} > 0)); then
+    if ! (install "${absent[@]}"); then say "not all could be installed: ${absent[*]}"; fi
+  fi
+  for server in "${wanted[@]}"; do
+    (
+      read -ra missing <<<"$("${server}_packages")"
+      if ((${#missing[@]} > 0)); then die "$server needs ${missing[*]}"; fi
+      "${server}_fetch" || die "$server could not be fetched"
+      start "$server" renew
+    ) &
+    pids+=($!)
+  done
+  for i in "${!pids[@]}"; do
+    if ! wait "${pids[$i]}"; then failed+=("${wanted[$i]}"); fi
+  done
+  if ((${#failed[@]} > 0)); then die "NOT AVAILABLE: ${failed[*]}"; fi
+}
+
+down() {
+  local server
+  if [[ ! -d $base ]]; then return; fi
+  lock
+  for server in "$@"; do
+    if [[ -n $(processes "$server") ]]; then
+      (halt "$server" && say "$server stopped") &
+    elif ! given "$server" && answers "$server"; then
+      say "$server answers at $(of "$server" address), but it is not ours to stop"
+    fi
+  done
+  wait
+}
+
+status() {
+  local server result=0 state
+  for server in "$@"; do
+    if given "$server"; then
+      local variable
+      variable=$(of "$server" variable)
+      state="given by $variable: ${!variable}"
+    elif answers "$server"; then
+      state="answers at $(of "$server" address)"
+    else
+      state="does not answer at $(of "$server" address)"
+      result=1
+    fi
+    printf '%-9s %s\n' "$server" "$state"
+  done
+  return $result
+}
+
+print_env() {
+  local server variable
+  for server in "${servers[@]}"; do
+    variable=$(of "$server" variable)
+    printf "export %s='%s'\n" "$variable" "${!variable:-$(of "$server" address)}"
+  done
+}
+
+# fault COMMAND SERVER: what tests do to a server.
+fault() {
+  if given "$2"; then
+    say "$2 is given by $(of "$2" variable): not ours to $1"
+    exit $not_ours
+  fi
+  lock
+  if [[ $1 != start && -z $(processes "$2") ]] && answers "$2"; then
+    say "$2 was not started by us: not ours to $1"
+    exit $not_ours
+  fi
+  case $1 in
+    stop) halt "$2" ;;
+    kill) kill_all "$2" ;;
+    start) start "$2" ;;
+    restart)
+      halt "$2"
+      start "$2"
+      ;;
+  esac
+}
+
+command=${1:-help}
+shift || true
+for name in "$@"; do
+  [[ " ${servers[*]} " == *" $name "* ]] || die "no server \"$name\": there are ${servers[*]}"
+done
+case $command in
+  up | down | status)
+    if (($# == 0)); then set -- "${servers[@]}"; fi
+    "$command" "$@"
+    ;;
+  stop | start | restart | kill)
+    (($# == 1)) || die "$command needs one server"
+    fault "$command" "$1"
+    ;;
+  env) print_env ;;
+  probe) "$1_probe" ;;
+  help) usage ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac

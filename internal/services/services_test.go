@@ -1,0 +1,199 @@
+package services
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A fakeT records how a test would have ended.
+type fakeT struct {
+	testing.TB
+	skipped, failed string
+}
+
+func (f *fakeT) Helper()          {}
+func (f *fakeT) Cleanup(func())   {}
+func (f *fakeT) Skip(args ...any) { f.Skipf("%s", fmt.Sprint(args...)) }
+func (f *fakeT) Skipf(format string, args ...any) {
+	f.skipped = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+func (f *fakeT) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
+func (f *fakeT) Fatalf(format string, args ...any) {
+	f.failed = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func try(test func(testing.TB)) *fakeT {
+	fake, done := &fakeT{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		test(fake)
+	}()
+	<-done
+	return fake
+}
+
+// closedPort returns a port where nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	_ = listener.Close()
+	return port
+}
+
+func unset(t *testing.T) {
+	t.Helper()
+	for _, s := range servers {
+		t.Setenv(s.variable, "")
+	}
+	t.Setenv("SPILLWAY_EMBEDDED", "")
+	t.Setenv("CI", "")
+}
+
+func TestAddressFromTheEnvironment(t *testing.T) {
+	unset(t)
+	t.Setenv("SPILLWAY_KAFKA", "one:9092, two:9092")
+	if got := Kafka(t); len(got) != 2 || got[0] != "one:9092" || got[1] != "two:9092" {
+		t.Errorf("brokers %q", got)
+	}
+	t.Setenv("SPILLWAY_MYSQL", "anything")
+	if got := MySQL(t); got != "anything" {
+		t.Errorf("address %q", got)
+	}
+}
+
+func TestAbsentServer(t *testing.T) {
+	unset(t)
+	t.Setenv("SPILLWAY_AMQP_PORT", closedPort(t))
+	ask := func(t testing.TB) { AMQP(t) }
+
+	if got := try(ask); got.failed != "" || !strings.Contains(got.skipped, "make services") || !strings.Contains(got.skipped, "SPILLWAY_AMQP") {
+		t.Errorf("at a developer's: %+v", got)
+	}
+	t.Setenv("CI", "true")
+	if got := try(ask); got.skipped != "" || !strings.Contains(got.failed, "make services") {
+		t.Errorf("in CI: %+v", got)
+	}
+	t.Setenv("SPILLWAY_EMBEDDED", "1")
+	if got := try(ask); got.failed != "" || !strings.Contains(got.skipped, "SPILLWAY_EMBEDDED") {
+		t.Errorf("embedded: %+v", got)
+	}
+}
+
+func TestUnknownServer(t *testing.T) {
+	if _, err := Lookup("oracle"); err == nil || !strings.Contains(err.Error(), `"oracle"`) {
+		t.Errorf("error %v", err)
+	}
+	unset(t)
+	if got := try(func(t testing.TB) { Restart(t, "oracle") }); got.failed == "" {
+		t.Errorf("restart: %+v", got)
+	}
+}
+
+// A server whose address was given is somebody else's, also in CI.
+func TestGivenServerIsLeftAlone(t *testing.T) {
+	unset(t)
+	t.Setenv("SPILLWAY_POSTGRES", "postgres://db.example.com/")
+	t.Setenv("CI", "true")
+	for _, fault := range []func(testing.TB, string){Restart, Stop, Kill, Start} {
+		if got := try(func(t testing.TB) { fault(t, "postgres") }); got.failed != "" || !strings.Contains(got.skipped, "NOT TESTED") {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// services.sh and this package must agree on the addresses.
+func TestEnvIsWhatWeThink(t *testing.T) {
+	unset(t)
+	out, err := run("env", "kafka")
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	for _, s := range servers {
+		if line := fmt.Sprintf("export %s='%s'\n", s.variable, s.ours()); !strings.Contains(out, line) {
+			t.Errorf("no %q in %q", line, out)
+		}
+	}
+}
+
+func TestServersAnswer(t *testing.T) {
+	for name, ask := range map[string]func(testing.TB){
+		"kafka": func(t testing.TB) { Kafka(t) }, "rabbitmq": func(t testing.TB) { AMQP(t) },
+		"postgres": func(t testing.TB) { Postgres(t) }, "mariadb": func(t testing.TB) { MySQL(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ask(t)
+			if out, err := run("status", name); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// A server of its own, so that nothing else is disturbed: PostgreSQL, the quickest of them.
+func TestFaults(t *testing.T) {
+	if Postgres(t); os.Getenv("SPILLWAY_POSTGRES") != "" {
+		t.Skip("services: PostgreSQL is given, so it need not be installed here")
+	}
+	unset(t)
+	folder, err := os.MkdirTemp("/var/tmp", "spillway-faults-") // not t.TempDir, which other users cannot enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SPILLWAY_SERVICES_DIR", folder)
+	t.Setenv("SPILLWAY_POSTGRES_PORT", closedPort(t))
+	if out, err := run("up", "postgres"); err != nil {
+		t.Fatalf("up: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := run("down", "postgres"); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+	})
+	answers := func(want bool) {
+		t.Helper()
+		if _, err := Lookup("postgres"); (err == nil) != want {
+			t.Errorf("answers %v, want %v: %v", err == nil, want, err)
+		}
+	}
+	answers(true)
+	Kill(t, "postgres")
+	answers(false)
+	Start(t, "postgres")
+	answers(true)
+	Stop(t, "postgres")
+	answers(false)
+	Restart(t, "postgres")
+	answers(true)
+
+	// A server that does not come back with its data must fail the test, not come back empty; "up" may start anew.
+	Kill(t, "postgres")
+	if err := os.Remove(filepath.Join(folder, "postgres", "data", "global", "pg_control")); err != nil {
+		t.Fatal(err)
+	}
+	if got := try(func(t testing.TB) { Start(t, "postgres") }); !strings.Contains(got.failed, "pg_control") {
+		t.Errorf("start without its data: %+v", got)
+	}
+	if out, err := run("up", "postgres"); err != nil || !strings.Contains(out, "starting anew") {
+		t.Errorf("up without its data: %v\n%s", err, out)
+	}
+	answers(true)
+}
