@@ -1,0 +1,145 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// setAside starts a router that fails for every message until the returned switch is on, and sets n of them aside.
+func (b *bench) setAside(n int) (mended *atomic.Bool, ids []string) {
+	b.Helper()
+	mended = new(atomic.Bool)
+	b.failing(b.channel(), func(string) error {
+		if mended.Load() {
+			return nil
+		}
+		return classify.Permanent(errNever)
+	})
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("id-%02d", i))
+	}
+	b.ids(ids...)
+	b.untilPlaced(int32(n))
+	return mended, ids
+}
+
+// Feature V1: a drain brings all letters back to their topic; a redrive handler on a router brings each back as it comes.
+func (b *bench) redriven() {
+	mended, ids := b.setAside(3)
+	mended.Store(true)
+	if report := b.drain(b.dlq()); report.Redriven != 3 || report.Taken != 3 {
+		b.Errorf("%+v", report)
+	}
+	b.untilApplied(ids...)
+	b.wantOnce(ids...)
+
+	h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: b.live, Park: b.dead, Allow: []string{b.topic}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	mended.Store(false)
+	b.ids("later")
+	b.untilPlaced(4)
+	mended.Store(true)
+	router := b.router()
+	router.AddPlugin(h.Plugin(b.target.Subscriber(b.T, "redrive-"+b.dlq()), b.dlq()))
+	b.run(router)
+	b.untilApplied("later")
+}
+
+// Feature V2: letters come back no faster than the rate.
+func (b *bench) redriveRate() {
+	const n, rate = 11, 20
+	mended, ids := b.setAside(n)
+	mended.Store(true)
+	var first, last time.Time
+	b.drain(b.dlq(), func(c *redrive.DrainTopicConfig) {
+		c.Rate = rate
+		c.Hooks.OnRedrive = func(_ context.Context, _ poison.Letter, _ string) {
+			if last = time.Now(); first.IsZero() {
+				first = last
+			}
+		}
+	})
+	b.untilApplied(ids...)
+	if took, least := last.Sub(first), (n-2)*time.Second/rate; took < least {
+		b.Errorf("%d letters in %s, at %d a second at least %s were due", n, took, rate, least)
+	}
+}
+
+// Feature V3: each redrive is counted on the message, and after the last one that is allowed the letter is quarantined.
+func (b *bench) quarantine() {
+	b.create(poison.QuarantineTopic(b.dlq()))
+	b.setAside(1)
+	for i := range int32(2) {
+		limited := func(c *redrive.DrainTopicConfig) { c.MaxRedrives = 2 }
+		if report := b.drain(b.dlq(), limited); report.Redriven != 1 {
+			b.Fatalf("redrive %d: %+v", i+1, report)
+		}
+		b.untilPlaced(i + 2)
+	}
+	if report := b.drain(b.dlq(), func(c *redrive.DrainTopicConfig) { c.MaxRedrives = 2 }); report.Quarantined != 1 {
+		b.Fatalf("after two redrives: %+v", report)
+	}
+	l := b.letter(poison.QuarantineTopic(b.dlq()))
+	if l.Redrive.Count != 2 || l.Redrive.By != "conformance" || l.Redrive.At.IsZero() {
+		b.Errorf("quarantined: %+v", l.Redrive)
+	}
+}
+
+// Feature V4: what comes back has no failure on it, and its origin and history still.
+func (b *bench) stripped() {
+	var back atomic.Pointer[message.Message]
+	var mended atomic.Bool
+	b.start(b.channel(), func(msg *message.Message) ([]*message.Message, error) {
+		if !mended.Load() {
+			return nil, classify.Permanent(errNever)
+		}
+		back.Store(keep(msg))
+		return nil, nil
+	})
+	b.ids("returning")
+	b.untilPlaced(1)
+	mended.Store(true)
+	b.drain(b.dlq())
+	b.until("it came back", func() bool { return back.Load() != nil })
+	msg := back.Load()
+	for _, key := range []string{poison.KeyFailureClass, poison.KeyFailureReason, poison.KeyFailureDescription, poison.KeyFailureStack, poison.KeyAttempts} {
+		if value, ok := msg.Metadata[key]; ok {
+			b.Errorf("it came back with %s %q", key, value)
+		}
+	}
+	for _, key := range append([]string{poison.KeyOriginalTopic, poison.KeyAttemptHistory, poison.KeyRedrivenAt, poison.KeyRedriveID}, b.target.Origins...) {
+		if msg.Metadata[key] == "" && msg.Metadata[key+poison.Base64Suffix] == "" {
+			b.Errorf("it came back without %s", key)
+		}
+	}
+	if msg.Metadata[poison.KeyRedriveCount] != "1" {
+		b.Errorf("it came back with a count of %q", msg.Metadata[poison.KeyRedriveCount])
+	}
+}
+
+// Feature V8: a letter whose origin names a topic that is not allowed is parked.
+func (b *bench) allowList() {
+	b.create(b.dlq(), poison.ParkedTopic(b.dlq()))
+	forged := newMessage("forged")
+	forged.Metadata.Set(poison.KeyOriginalTopic, "payroll")
+	forged.Metadata.Set(poison.KeyFailureClass, "permanent")
+	if err := b.dead.Publish(b.dlq(), forged); err != nil {
+		b.Fatal(err)
+	}
+	if report := b.drain(b.dlq()); report.Refused != 1 || report.Redriven != 0 {
+		b.Errorf("%+v", report)
+	}
+	if msg := b.read(poison.ParkedTopic(b.dlq()), 1)[0]; msg.UUID != "forged" {
+		b.Errorf("parked: %q", msg.UUID)
+	}
+}

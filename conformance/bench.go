@@ -1,0 +1,307 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "modernc.org/sqlite" // the effects table of every test
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// patience is how long a condition is waited for. Brokers rebalance and reconnect meanwhile.
+const patience = 60 * time.Second
+
+// bench is what one feature is tested on: a topic, a topic for outputs, a database with an effects table, and a count of
+// what was set aside.
+type bench struct {
+	*testing.T
+	target Target
+	topic  string // the live topic
+	outs   string // what the handler's outputs go to
+	group  string // of the live handler
+	db     *sql.DB
+	dead   message.Publisher // of dead letters; it outlives routers
+	live   message.Publisher // of producers and redrives
+
+	placed    atomic.Int32 // dead letters whose placement was confirmed
+	discarded atomic.Int32
+	attempts  atomic.Int32 // failed handler invocations
+	duplicate atomic.Int32 // messages that the receiver absorbed
+}
+
+const handlerName = "billing"
+
+func newBench(t *testing.T, target Target) *bench {
+	t.Helper()
+	name := "conformance-" + strings.ToLower(rand.Text()[:10])
+	b := &bench{T: t, target: target, topic: name, outs: name + ".out", group: name}
+	b.db = openEffects(t, filepath.Join(t.TempDir(), "effects.db"))
+	b.create(b.topic, b.outs)
+	b.dead, b.live = b.publisher(), b.publisher()
+	return b
+}
+
+// openEffects opens a database with the effects table. Several processes may do so.
+func openEffects(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id BLOB NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func (b *bench) create(topics ...string) {
+	b.Helper()
+	if b.target.CreateTopic == nil {
+		return
+	}
+	for _, topic := range topics {
+		b.target.CreateTopic(b.T, topic)
+	}
+}
+
+// publisher returns a publisher that is closed after the test.
+func (b *bench) publisher() message.Publisher {
+	b.Helper()
+	pub := b.target.Publisher(b.T)
+	b.Cleanup(func() {
+		if err := pub.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return pub
+}
+
+// config is the configuration of a channel with everything in it, and waits short enough for tests.
+func (b *bench) config() spillway.Config {
+	return spillway.Config{
+		Publisher:   b.dead,
+		Idempotency: idempotency.SQLite(b.db),
+		Retry: middleware.RetryConfig{
+			Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
+			OnAttempt: func(context.Context, middleware.Attempt) { b.attempts.Add(1) },
+		},
+		Outputs: middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond}},
+		Queue: poison.QueueConfig{
+			Origin: b.target.Origin,
+			Hooks: poison.Hooks{
+				OnDeadLetter: func(context.Context, poison.Letter) { b.placed.Add(1) },
+				OnDiscard:    func(context.Context, poison.Letter) { b.discarded.Add(1) },
+			},
+		},
+		Receiver: idempotency.ReceiverConfig{
+			OnDuplicate: func(context.Context, idempotency.Key) { b.duplicate.Add(1) },
+		},
+	}
+}
+
+func (b *bench) channel(change ...func(*spillway.Config)) *spillway.Channel {
+	b.Helper()
+	config := b.config()
+	for _, f := range change {
+		f(&config)
+	}
+	ch, err := spillway.New(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ch
+}
+
+// start runs a router with one handler on the live topic, protected by ch. The returned function closes it; it is called
+// at the end of the test in any case.
+func (b *bench) start(ch *spillway.Channel, handle message.HandlerFunc, more ...func(*message.Router)) (stop func()) {
+	b.Helper()
+	return b.startWith(ch, b.target.Publisher(b.T), handle, more...)
+}
+
+// startWith is start with a publisher for the handler's outputs, which the router closes.
+func (b *bench) startWith(ch *spillway.Channel, outputs message.Publisher, handle message.HandlerFunc, more ...func(*message.Router)) (stop func()) {
+	b.Helper()
+	router := b.router()
+	ch.Attach(router)
+	router.AddHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), b.outs, outputs, handle)
+	for _, f := range more {
+		f(router)
+	}
+	return b.run(router)
+}
+
+func (b *bench) router() *message.Router {
+	b.Helper()
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return router
+}
+
+func (b *bench) run(router *message.Router) (stop func()) {
+	b.Helper()
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	stop = sync.OnceFunc(func() {
+		if err := errors.Join(router.Close(), <-done); err != nil {
+			b.Errorf("the router ended with: %v", err)
+		}
+	})
+	select {
+	case <-router.Running():
+	case err := <-done:
+		b.Fatalf("the router did not start: %v", err)
+	}
+	b.Cleanup(stop)
+	return stop
+}
+
+// ids publishes a message for each id, with metadata and a payload that tell of it.
+func (b *bench) ids(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.publish(newMessage(id))
+	}
+}
+
+func newMessage(id string) *message.Message {
+	msg := message.NewMessage(id, []byte(`{"id":"`+id+`"}`))
+	msg.Metadata.Set("tenant", "acme")
+	return msg
+}
+
+func (b *bench) publish(messages ...*message.Message) {
+	b.Helper()
+	if err := b.live.Publish(b.topic, messages...); err != nil {
+		b.Fatalf("publish to the live topic: %v", err)
+	}
+}
+
+// apply writes the message's effect in the receiver's transaction, or in none where there is no receiver.
+func (b *bench) apply(msg *message.Message) error { return apply(b.db, msg) }
+
+func apply(db *sql.DB, msg *message.Message) error {
+	const insert = `INSERT INTO effects (id) VALUES (?)`
+	if tx := idempotency.Tx(msg.Context()); tx != nil {
+		_, err := tx.Exec(insert, []byte(msg.UUID))
+		return err
+	}
+	_, err := db.Exec(insert, []byte(msg.UUID))
+	return err
+}
+
+// effects returns how often each id took effect.
+func (b *bench) effects() map[string]int {
+	b.Helper()
+	rows, err := b.db.Query(`SELECT id, count(*) FROM effects GROUP BY id`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rows.Close()
+	counts := map[string]int{}
+	for rows.Next() {
+		var id []byte
+		var n int
+		if err := rows.Scan(&id, &n); err != nil {
+			b.Fatal(err)
+		}
+		counts[string(id)] = n
+	}
+	if err := rows.Err(); err != nil {
+		b.Fatal(err)
+	}
+	return counts
+}
+
+// wantOnce checks that each id took effect, and none twice.
+func (b *bench) wantOnce(ids ...string) {
+	b.Helper()
+	effects := b.effects()
+	for _, id := range ids {
+		if effects[id] != 1 {
+			b.Errorf("%q took effect %d times", id, effects[id])
+		}
+		delete(effects, id)
+	}
+	if len(effects) > 0 {
+		b.Errorf("unexpected effects %v", effects)
+	}
+}
+
+func (b *bench) until(what string, condition func() bool) {
+	b.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("waited in vain until %s: effects %v, set aside %d, discarded %d, failed attempts %d, duplicates %d",
+				what, b.effects(), b.placed.Load(), b.discarded.Load(), b.attempts.Load(), b.duplicate.Load())
+		}
+	}
+}
+
+func (b *bench) untilPlaced(n int32) {
+	b.Helper()
+	b.until(fmt.Sprintf("%d are set aside", n), func() bool { return b.placed.Load() >= n })
+}
+
+func (b *bench) untilApplied(ids ...string) {
+	b.Helper()
+	b.until(fmt.Sprintf("%q took effect", ids), func() bool {
+		effects := b.effects()
+		for _, id := range ids {
+			if effects[id] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// drain brings back what is in a dead-letter topic.
+func (b *bench) drain(topic string, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
+	b.Helper()
+	group := "drain-" + topic
+	sub := b.target.Subscriber(b.T, group)
+	defer func() {
+		if err := sub.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	config := redrive.DrainTopicConfig{Subscriber: sub, Topic: topic, IdleAfter: 3 * time.Second}
+	config.Publisher, config.Park, config.Allow, config.By = b.live, b.dead, []string{b.topic}, "conformance"
+	if b.target.Backlog != nil {
+		config.Backlog = b.target.Backlog(b.T, group)
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	report, err := redrive.Drain(ctx, config)
+	if err != nil {
+		b.Fatalf("drain %q: %v (%+v)", topic, err, report)
+	}
+	return report
+}

@@ -1,0 +1,47 @@
+package conformance
+
+// features are the rows of the matrix, in their order.
+func features() []feature {
+	return []feature{
+		{"P1", "a refused dead letter keeps its message", (*bench).refusedLetter},
+		{"P2", "the original survives its handler", (*bench).originalSurvives},
+		{"P3", "shutdown in a backoff wait is no failure", (*bench).shutdownInBackoff},
+		{"P4", "deadly messages do not stop the good ones", (*bench).nothingWedges},
+		{"P7", "effects once over duplicates, restarts, redrives", (*bench).effectsOnce},
+		{"R1", "retry in process, bounded", (*bench).retries},
+		{"R2", "each attempt gets the message as it arrived", (*bench).attemptsSeeOriginal},
+		{"R3", "no wait past the message's deadline", (*bench).deadlineRespected},
+		{"R4", "an error's retry-after is honoured", (*bench).retryAfter},
+		{"D1", "the letter tells the whole story", (*bench).wholeStory},
+		{"D2", "each class goes its way", (*bench).classes},
+		{"D3", "naming", (*bench).naming},
+		{"D4", "publish retried, shrunk, fallback", (*bench).fallback},
+		{"D5", "a missing destination is an error at start-up", (*bench).missingDestination},
+		{"D6", "what is added stays in its budget", (*bench).budget},
+		{"D7", "letters of Watermill's PoisonQueue", (*bench).watermillLetters},
+		{"D8", "what cannot be unmarshalled is set aside", (*bench).unreadable},
+		{"D9", "one SQL transaction for everything", nil},
+		{"D10", "delivery limit over process deaths", nil},
+		{"D11", "expired, going in circles, incomplete, rejected", (*bench).guards},
+		{"D12", "no dead letters of dead letters", (*bench).parked},
+		{"D13", "a failed handler's outputs stay", (*bench).failedOutputs},
+		{"D15", "an undeliverable output sets its source aside", (*bench).undeliverableOutput},
+		{"I2", "key, writes and outputs commit together", (*bench).transaction},
+		{"I4", "outputs survive a failed publish", (*bench).recordedOutputs},
+		{"V1", "letters come back through the router", (*bench).redriven},
+		{"V2", "redrive keeps its rate", (*bench).redriveRate},
+		{"V3", "redriven too often: quarantine", (*bench).quarantine},
+		{"V4", "failure stripped, origin and history kept", (*bench).stripped},
+		{"V8", "only to topics of the allow-list", (*bench).allowList},
+		{"H1", "hostile ids, payloads and metadata", (*bench).hostileMessages},
+		{"H2", "hostile handlers", (*bench).hostileHandlers},
+		{"H3", "the broker's own hostile messages", (*bench).hostileRecords},
+		{"H4", "an output of 2 MiB", (*bench).largeOutput},
+	}
+}
+
+// unbuilt are rows that no pub/sub has yet, with the reason that stands in the matrix.
+var unbuilt = map[string]string{
+	"D9":  "for SQL sources only",
+	"D10": "not in this version",
+}

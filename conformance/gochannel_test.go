@@ -1,0 +1,42 @@
+package conformance_test
+
+import (
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/conformance"
+)
+
+func TestMain(m *testing.M) {
+	// A router whose Run fails at start-up leaves this goroutine of its own behind.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"))
+}
+
+// staysOpen is a gochannel that a router cannot close: its one instance is every publisher and every subscriber.
+type staysOpen struct{ *gochannel.GoChannel }
+
+func (staysOpen) Close() error { return nil }
+
+// The suite on Watermill's in-memory pub/sub.
+func TestGoChannel(t *testing.T) {
+	channel := gochannel.NewGoChannel(gochannel.Config{Persistent: true, OutputChannelBuffer: 16}, nil)
+	defer func() {
+		if err := channel.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	conformance.Run(t, conformance.Target{
+		Name:       "gochannel",
+		Publisher:  func(testing.TB) message.Publisher { return staysOpen{channel} },
+		Subscriber: func(testing.TB, string) message.Subscriber { return staysOpen{channel} },
+		Pins: map[string]string{
+			"D5": "topics need not be made",
+			"D8": "hands over messages, reads no bytes",
+			"V3": "gives every new subscriber all letters again",
+			"H3": "has no client but Watermill",
+		},
+	})
+}

@@ -1,0 +1,326 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	watermillmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// initialize makes the dead-letter topics of the live topic, where no router does it at its start.
+func (b *bench) initialize(ch *spillway.Channel) {
+	b.Helper()
+	if err := ch.Queue().Initialize(poison.Source{Topic: b.topic, Handler: handlerName}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// failing starts a router whose handler fails with what fail returns, and applies the message where that is nil.
+func (b *bench) failing(ch *spillway.Channel, fail func(id string) error) (stop func()) {
+	b.Helper()
+	return b.start(ch, func(msg *message.Message) ([]*message.Message, error) {
+		if err := fail(msg.UUID); err != nil {
+			return nil, err
+		}
+		return nil, b.apply(msg)
+	})
+}
+
+type notFound struct{ what string }
+
+func (e *notFound) Error() string { return e.what + " not found" }
+
+// Feature D1: origin, failure, attempts and node are all in the letter, as text metadata.
+func (b *bench) wholeStory() {
+	before := time.Now().Add(-time.Minute)
+	b.failing(b.channel(func(c *spillway.Config) { c.Queue.Node = "node-1" }), func(string) error {
+		return classify.Permanent(&notFound{"the order"}, classify.Reason("order_unknown"))
+	})
+	b.ids("lost-order")
+	b.untilPlaced(1)
+	msg := b.read(b.dlq(), 1)[0]
+	for key, want := range map[string]string{
+		poison.KeyOriginalTopic: b.topic, poison.KeyOriginalHandler: handlerName, poison.KeyOriginalMessageID: "lost-order",
+		poison.KeyFailureClass: "permanent", poison.KeyFailureReason: "order_unknown",
+		poison.KeyFailureDescription: "the order not found", poison.KeyFailureNode: "node-1", poison.KeyAttempts: "1",
+	} {
+		if got := msg.Metadata[key]; got != want {
+			b.Errorf("%s is %q instead of %q", key, got, want)
+		}
+	}
+	for _, key := range append([]string{poison.KeyFailureType, poison.KeyAttemptHistory}, b.target.Origins...) {
+		if msg.Metadata[key] == "" && msg.Metadata[key+poison.Base64Suffix] == "" {
+			b.Errorf("%s is missing", key)
+		}
+	}
+	l, err := poison.Decode(msg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if f := l.Failure; f.FirstFailedAt.Before(before) || f.LastFailedAt.Before(f.FirstFailedAt) || !strings.Contains(f.Type, "notFound") {
+		b.Errorf("failed first %s, last %s, with type %q", f.FirstFailedAt, f.LastFailedAt, f.Type)
+	}
+}
+
+// Feature D2: permanent errors and panics are set aside at once, invalid messages in a topic of their own or, where that
+// does not take them, with the others; a discard is dropped and counted.
+func (b *bench) classes() {
+	b.failing(b.channel(), func(id string) error {
+		switch id {
+		case "permanent":
+			return classify.Permanent(errNever)
+		case "panic":
+			panic("boom")
+		case "invalid":
+			return classify.Invalid(errNever)
+		case "discard":
+			return classify.Discard(errNever)
+		}
+		return nil
+	})
+	b.ids("permanent", "panic", "invalid", "discard", "good")
+	b.untilApplied("good")
+	b.untilPlaced(3)
+	b.until("one is discarded", func() bool { return b.discarded.Load() == 1 })
+	for _, l := range b.letters(b.dlq(), 2) {
+		if want := map[string]string{"permanent": classify.ReasonPermanent, "panic": classify.ReasonPanic}[l.Original.UUID]; l.Failure.Reason != want || l.Failure.Attempts != 1 {
+			b.Errorf("%q: reason %q after %d attempts", l.Original.UUID, l.Failure.Reason, l.Failure.Attempts)
+		}
+	}
+	if l := b.letter(b.invalid()); l.Original.UUID != "invalid" || l.Failure.Attempts != 1 {
+		b.Errorf("set aside as invalid: %q after %d attempts", l.Original.UUID, l.Failure.Attempts)
+	}
+}
+
+// Feature D3: the names of dead-letter topics are the user's choice.
+func (b *bench) naming() {
+	for name, naming := range map[string]poison.Naming{
+		b.topic + "-failed":                      poison.SuffixNaming("-failed"),
+		b.topic + "-billing-DLQ":                 poison.PulsarNaming("billing"),
+		b.topic + "." + handlerName + ".dlq":     poison.PerHandlerNaming,
+		"all-letters-of-" + b.topic + "-service": func(poison.Source) string { return "all-letters-of-" + b.topic + "-service" },
+	} {
+		ch := b.channel(func(c *spillway.Config) { c.Queue.Naming = naming })
+		b.initialize(ch)
+		placed := b.placed.Load()
+		stop := b.failing(ch, func(string) error { return classify.Permanent(errNever) })
+		b.ids(name)
+		b.untilPlaced(placed + 1)
+		stop()
+		if l := b.letters(name, 1)[0]; l.Original.UUID == "" || l.Origin.Topic != b.topic {
+			b.Errorf("in %q: letter of %q from %q", name, l.Original.UUID, l.Origin.Topic)
+		}
+	}
+}
+
+// Feature D4: a refusal is tried again; one for size is answered with a smaller letter; what the first destination does
+// not take, the fallback does.
+func (b *bench) fallback() {
+	fallback := b.topic + ".fallback"
+	b.create(fallback)
+	var refusals atomic.Int32
+	ch := b.channel(func(c *spillway.Config) {
+		c.Publisher = refusing{b.dead, func(topic string, msg *message.Message) error {
+			switch msg.UUID {
+			case "twice":
+				if refusals.Add(1) <= 2 {
+					return errors.New("not now")
+				}
+			case "large":
+				if len(msg.Metadata[poison.KeyFailureDescription]) > 1<<10 {
+					return poison.ErrTooLarge
+				}
+			case "elsewhere":
+				return errors.New("no such place")
+			}
+			return nil
+		}}
+		c.Queue.PublishBackoff = time.Millisecond
+		c.Queue.Fallbacks = []poison.Sink{{Publisher: b.dead, Topic: fallback}}
+	})
+	b.failing(ch, func(id string) error {
+		if id == "good" {
+			return nil
+		}
+		return classify.Permanent(errors.New(strings.Repeat("long story ", 300)))
+	})
+	b.ids("twice", "large", "elsewhere", "good")
+	b.untilPlaced(3)
+	b.untilApplied("good")
+	if l := b.letter(fallback); l.Original.UUID != "elsewhere" {
+		b.Errorf("in the fallback: %q", l.Original.UUID)
+	}
+	for _, l := range b.letters(b.dlq(), 2) {
+		if l.Original.UUID == "large" && len(l.Failure.Description) > 1<<10 {
+			b.Errorf("the letter was not shrunk: a description of %d bytes", len(l.Failure.Description))
+		}
+	}
+}
+
+// Feature D5: dead-letter topics are there before the first message, or the router does not start and says which is not.
+func (b *bench) missingDestination() {
+	ch := b.channel(func(c *spillway.Config) {
+		c.Queue.Naming = func(poison.Source) string { return b.target.BadTopic }
+	})
+	router := b.router()
+	ch.Attach(router)
+	router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return nil })
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := router.Run(ctx)
+	if err == nil || !strings.Contains(err.Error(), b.target.BadTopic) {
+		b.Errorf("with a destination that cannot be, Router.Run returned %v", err)
+	}
+}
+
+// Feature D6: an error of a megabyte adds no more than the budget.
+func (b *bench) budget() {
+	const budget = 4 << 10
+	b.failing(b.channel(func(c *spillway.Config) { c.Queue.MaxAdded = budget }), func(string) error {
+		return classify.Permanent(errors.New(strings.Repeat("é", 1<<19)))
+	})
+	b.ids("verbose")
+	b.untilPlaced(1)
+	msg := b.read(b.dlq(), 1)[0]
+	own, added := poison.ProducersOwn(msg.Metadata), 0
+	for key, value := range msg.Metadata {
+		if _, producers := own[key]; !producers {
+			added += len(key) + len(value)
+		}
+	}
+	if added > budget || !strings.Contains(msg.Metadata[poison.KeyFailureDescription], "é") {
+		b.Errorf("%d bytes were added of a budget of %d", added, budget)
+	}
+}
+
+// noting counts what was taken.
+type noting struct {
+	message.Publisher
+	taken *atomic.Int32
+}
+
+func (p noting) Publish(topic string, messages ...*message.Message) error {
+	err := p.Publisher.Publish(topic, messages...)
+	if err == nil {
+		p.taken.Add(int32(len(messages)))
+	}
+	return err
+}
+
+// Feature D7: a letter that Watermill's PoisonQueue wrote is read and comes back, and its keys can be written beside ours.
+func (b *bench) watermillLetters() {
+	ch := b.channel(func(c *spillway.Config) { c.Queue.WatermillKeys = true })
+	b.initialize(ch)
+	var written atomic.Int32
+	old, err := watermillmiddleware.PoisonQueue(noting{b.dead, &written}, b.dlq())
+	if err != nil {
+		b.Fatal(err)
+	}
+	router := b.router()
+	router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return errNever }).AddMiddleware(old)
+	stop := b.run(router)
+	b.ids("old")
+	b.until("Watermill has set it aside", func() bool { return written.Load() == 1 })
+	stop()
+	b.start(ch, func(msg *message.Message) ([]*message.Message, error) {
+		if msg.UUID == "new" {
+			return nil, classify.Permanent(errNever)
+		}
+		if msg.Metadata["reason_poisoned"] != "" {
+			b.Errorf("redriven with %v", msg.Metadata)
+		}
+		return nil, b.apply(msg)
+	})
+	if report := b.drain(b.dlq()); report.Redriven != 1 {
+		b.Errorf("%+v", report)
+	}
+	b.untilApplied("old")
+	b.ids("new")
+	b.untilPlaced(1)
+	if msg := b.find(b.dlq(), "new"); msg.Metadata["reason_poisoned"] == "" || msg.Metadata["topic_poisoned"] != b.topic {
+		b.Errorf("Watermill's keys are missing: %v", msg.Metadata)
+	}
+}
+
+// Feature D8: what no unmarshaler can read is set aside with its bytes, and what is behind it is handled.
+func (b *bench) unreadable() {
+	b.failing(b.channel(), func(id string) error {
+		if id != "good" {
+			b.Errorf("the handler got %q", id)
+		}
+		return nil
+	})
+	bad := newMessage("bad")
+	bad.Payload = []byte(Unreadable)
+	b.publish(bad)
+	b.ids("good")
+	b.untilApplied("good")
+	b.untilPlaced(1)
+	l := b.letter(b.invalid())
+	if l.Failure.Reason != classify.ReasonUnmarshal || string(l.Original.Payload) != Unreadable {
+		b.Errorf("set aside with reason %q and payload %.80q", l.Failure.Reason, l.Original.Payload)
+	}
+}
+
+// Feature D11: what a guard stops has its reason.
+func (b *bench) guards() {
+	ch := b.channel(func(c *spillway.Config) {
+		c.Guard = middleware.GuardConfig{Required: []string{"tenant"}, ExpiresKey: "expires", MaxHops: 3}
+	})
+	b.failing(ch, func(id string) error {
+		if id == "rejected" {
+			return poison.Reject("not_ours", "this order is another shop's")
+		}
+		return nil
+	})
+	reasons := map[string]string{
+		"rejected": "not_ours", "expired": "ttl_expired", "circling": "max_hop_count_exceeded", "incomplete": "missing_metadata",
+	}
+	for id := range reasons {
+		msg := newMessage(id)
+		switch id {
+		case "expired":
+			msg.Metadata.Set("expires", "2001-02-03T04:05:06Z")
+		case "circling":
+			msg.Metadata.Set("x-hop-count", "4")
+		case "incomplete":
+			delete(msg.Metadata, "tenant")
+		}
+		b.publish(msg)
+	}
+	b.ids("good")
+	b.untilApplied("good")
+	b.untilPlaced(4)
+	letters := append(b.letters(b.dlq(), 3), b.letter(b.invalid()))
+	for _, l := range letters {
+		if want := reasons[l.Original.UUID]; l.Failure.Reason != want {
+			b.Errorf("%q: reason %q instead of %q", l.Original.UUID, l.Failure.Reason, want)
+		}
+	}
+	b.wantOnce("good")
+}
+
+// Feature D12: a handler of the dead-letter topic that fails has its letter parked, not dead-lettered again.
+func (b *bench) parked() {
+	ch := b.channel()
+	b.initialize(ch)
+	b.start(ch, func(msg *message.Message) ([]*message.Message, error) { return nil, classify.Permanent(errNever) }, func(router *message.Router) {
+		router.AddConsumerHandler("undertaker", b.dlq(), b.target.Subscriber(b.T, b.group+"-undertaker"), func(*message.Message) error {
+			return classify.Permanent(errors.New("cannot bury it"))
+		})
+	})
+	b.ids("twice-dead")
+	b.untilPlaced(2)
+	if l := b.letter(poison.ParkedTopic(b.dlq())); l.Original.UUID != "twice-dead" || l.Origin.Topic != b.topic {
+		b.Errorf("parked: %q from %q", l.Original.UUID, l.Origin.Topic)
+	}
+}
