@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"database/sql"
 	"strconv"
 	"testing"
 
@@ -11,32 +12,46 @@ import (
 
 // Feature I2: what the receiver costs beside a handler with a transaction of its own.
 func BenchmarkReceiver(b *testing.B) {
+	b.Run("SQLite", func(b *testing.B) {
+		benchmarkReceiver(b, openWithEffects, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) })
+	})
+	b.Run("PostgreSQL", func(b *testing.B) {
+		benchmarkReceiver(b, openPostgres, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) })
+	})
+}
+
+func benchmarkReceiver(b *testing.B, open func(testing.TB) *sql.DB, store func(*sql.DB) idempotency.Store) {
 	b.Run("own transaction", func(b *testing.B) {
-		db := openWithEffects(b)
+		db := open(b)
 		benchmark(b, func(msg *message.Message) ([]*message.Message, error) {
 			tx, err := db.BeginTx(msg.Context(), nil)
 			if err != nil {
 				return nil, err
 			}
 			defer func() { _ = tx.Rollback() }()
-			if _, err := tx.ExecContext(msg.Context(), `INSERT INTO effects VALUES (?)`, msg.UUID); err != nil {
+			if _, err := tx.ExecContext(msg.Context(), `INSERT INTO effects VALUES ($1)`, msg.UUID); err != nil {
 				return nil, err
 			}
 			return nil, tx.Commit()
 		})
 	})
 	b.Run("receiver", func(b *testing.B) {
-		db := openWithEffects(b)
-		benchmark(b, newReceiver(b, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)}).Middleware(effect))
+		db := open(b)
+		benchmark(b, newReceiver(b, idempotency.ReceiverConfig{Store: store(db)}).Middleware(effect))
 	})
 	b.Run("receiver, one output", func(b *testing.B) {
-		db := openWithEffects(b)
+		db := open(b)
 		out := []*message.Message{message.NewMessage("out", make([]byte, 1024))}
-		benchmark(b, newReceiver(b, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)}).Middleware(
+		benchmark(b, newReceiver(b, idempotency.ReceiverConfig{Store: store(db)}).Middleware(
 			func(msg *message.Message) ([]*message.Message, error) {
 				_, err := effect(msg)
 				return out, err
 			}))
+	})
+	b.Run("duplicate", func(b *testing.B) {
+		db := open(b)
+		h := newReceiver(b, idempotency.ReceiverConfig{Store: store(db)}).Middleware(effect)
+		benchmark(b, func(*message.Message) ([]*message.Message, error) { return h(newMessage("same")) })
 	})
 }
 

@@ -47,4 +47,14 @@
 // therefore run one after another, each waiting in a row for its turn. Keep them short, let them write through Tx alone
 // (a write through the *sql.DB would wait for the handler's own lock), and prefer a database in WAL mode, where reading
 // goes on beside the writer.
+//
+// # PostgreSQL
+//
+//	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+//
+// PostgreSQL locks the key alone: handlers of different keys run at the same time, each on a connection of its own, and a
+// duplicate waits on one of its own too. The transaction is READ COMMITTED. After a statement that failed PostgreSQL
+// refuses all others and commits nothing, so a handler that means to go on sets a SAVEPOINT before it; one that just goes
+// on gets an error. Rows must be closed before the handler returns: the connection is busy with them. A commit whose
+// answer is lost with the connection is an error, and the next delivery finds out what became of it.
 package idempotency

@@ -66,6 +66,24 @@ func ExampleReceiver() {
 	// the same id: true
 }
 
+// On PostgreSQL a claim holds a connection of its own: the pool needs one for each message handled at the same time.
+func ExamplePostgres() {
+	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // or another driver
+	if err != nil {
+		log.Fatal(err)
+	}
+	db.SetMaxOpenConns(20)
+	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.Postgres(db), Consumer: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		tx := idempotency.Tx(msg.Context())
+		_, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30 WHERE id = $1`, msg.Metadata.Get("account"))
+		return nil, err
+	})
+}
+
 // What is written through Tx goes when the handler fails.
 func ExampleTx() {
 	db, cleanUp := accounts()

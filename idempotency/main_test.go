@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,6 +37,16 @@ func openWithEffects(t testing.TB) *sql.DB {
 	return db
 }
 
+// openPostgres opens an empty PostgreSQL database with a table for effects.
+func openPostgres(t testing.TB) *sql.DB {
+	t.Helper()
+	db := postgrestest.Open(t, postgrestest.Schema(t))
+	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
 func newReceiver(t testing.TB, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	t.Helper()
 	if config.Consumer == "" {
@@ -50,7 +61,7 @@ func newReceiver(t testing.TB, config idempotency.ReceiverConfig) *idempotency.R
 
 // effect is a handler that writes one row in the claim's transaction.
 func effect(msg *message.Message) ([]*message.Message, error) {
-	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES (?)`, msg.UUID)
+	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES ($1)`, msg.UUID)
 	return nil, err
 }
 

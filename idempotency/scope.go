@@ -33,8 +33,8 @@ func (s *scope) Holds(msg *message.Message) bool { return s.msg == msg }
 
 // Locks is for the dead-letter store. See chain.Claim.
 func (s *scope) Locks(db *sql.DB) bool {
-	store, ok := s.store.(*SQLiteStore)
-	return ok && store.db == db && !s.ended.Load()
+	store, ok := s.store.(interface{ locks(*sql.DB) bool })
+	return ok && !s.ended.Load() && store.locks(db)
 }
 
 // leave returns ctx without the scope, for messages that go on when its transaction has ended.
@@ -51,8 +51,8 @@ func (s *scope) leave(ctx context.Context) context.Context {
 // Tx returns the transaction in which the key of the message with this context is held, or nil where there is none:
 // outside a handler behind a Receiver. What is written through it commits with the key when the handler returns without
 // an error. The error of a statement must be returned, not ignored: some end the transaction, and SQLite lets what is
-// written after that commit on its own. The receiver ends it; a handler that does so itself gets a permanent error. Once it has ended, its methods
-// return sql.ErrTxDone.
+// written after that commit on its own, while PostgreSQL then commits nothing at all. The receiver ends it; a handler that
+// does so itself gets a permanent error. Once it has ended, its methods return sql.ErrTxDone.
 func Tx(ctx context.Context) *sql.Tx {
 	if s := scopeOf(ctx); s != nil {
 		return s.tx
@@ -79,7 +79,7 @@ func nested(ctx context.Context, store Store, key Key, msg *message.Message) (bo
 }
 
 func sameStore(a, b Store) bool {
-	if s, ok := a.(*SQLiteStore); ok {
+	if s, ok := a.(interface{ same(Store) bool }); ok {
 		return s.same(b)
 	}
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b

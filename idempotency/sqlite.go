@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/watermill-spillway/spillway/internal/schema"
 	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
 
 // keysTable has row ids on purpose: without them recorded outputs would lie in the index of the keys and make it deep. With
 // outputs of 1 KiB that cost half as much again a message, and saved a tenth without any.
-var keysTable = sqlite.Table{
+var keysTable = schema.Table{
 	Name: "spillway_keys",
 	Create: []string{`CREATE TABLE IF NOT EXISTS spillway_keys (
 	consumer   TEXT    NOT NULL,
@@ -85,3 +86,6 @@ func (s *SQLiteStore) same(other Store) bool {
 	o, ok := other.(*SQLiteStore)
 	return ok && o.db == s.db
 }
+
+// locks tells whether a claim keeps everybody else out of db: SQLite has one write lock.
+func (s *SQLiteStore) locks(db *sql.DB) bool { return s.db == db }

@@ -27,6 +27,14 @@ func TestSQLiteStore(t *testing.T) {
 	})
 }
 
+// Features I1, I2: PostgreSQL keeps the contract of a Store.
+func TestPostgresStore(t *testing.T) {
+	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
+		db := openPostgres(t)
+		return idempotency.Postgres(db), db
+	})
+}
+
 // testStore is the contract of a Store as tests. Every store must pass it. open returns a store on an empty database with
 // a table effects(id).
 func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB)) {

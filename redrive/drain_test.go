@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -23,8 +22,10 @@ import (
 )
 
 // Features V1, V3, V4, promise P2: a drain brings every letter back once, in order, as the message that it was.
-func TestDrain(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain(t *testing.T) { onEach(t, testDrain) }
+
+func testDrain(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letters(120)...)
 	var hooked atomic.Int64
 	report := drain(t, store, out, redrive.DrainConfig{
@@ -65,8 +66,10 @@ func TestDrain(t *testing.T) {
 }
 
 // Feature V5: filter and maximum choose what is taken.
-func TestDrain_chooses(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_chooses(t *testing.T) { onEach(t, testDrain_chooses) }
+
+func testDrain_chooses(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letters(10)...)
 	publish(t, store, "orders.dlq", letter("x", "x", func(l *poison.Letter) { l.Failure.Reason = "bad" }))
 	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Filter: redrive.Filter{Reasons: []string{"bad"}}})
@@ -90,8 +93,10 @@ func TestDrain_chooses(t *testing.T) {
 }
 
 // Feature V8, promise P6: a forged origin sends a letter nowhere, and it stays for a drain that allows it.
-func TestDrain_allowList(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_allowList(t *testing.T) { onEach(t, testDrain_allowList) }
+
+func testDrain_allowList(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letter("1", "a", from("admin")), letter("2", "b"), letter("3", "c", from("")), letter("4", "d", from("orders ")))
 	var refused []string
 	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Hooks: redrive.Hooks{
@@ -114,8 +119,10 @@ func TestDrain_allowList(t *testing.T) {
 }
 
 // Feature V3, promise P6: a letter that came back as often as is allowed is quarantined; counts that cannot be are 0.
-func TestDrain_maxRedrives(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_maxRedrives(t *testing.T) { onEach(t, testDrain_maxRedrives) }
+
+func testDrain_maxRedrives(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	var messages []*message.Message
 	for _, count := range []string{"-1", "garbage", "99999999999999999999", "", "2", "3", "4"} {
 		msg := letter("id "+count, "a")
@@ -147,8 +154,10 @@ func TestDrain_maxRedrives(t *testing.T) {
 }
 
 // Promises P1, P4: a publisher that refuses loses nothing, and the drain ends instead of trying for ever.
-func TestDrain_publisherDown(t *testing.T) {
-	store, out := newStore(t), &outbox{before: refuse}
+func TestDrain_publisherDown(t *testing.T) { onEach(t, testDrain_publisherDown) }
+
+func testDrain_publisherDown(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{before: refuse}
 	publish(t, store, "orders.dlq", letters(10)...)
 	report, err := store.Drain(t.Context(), out, redrive.DrainConfig{Allow: []string{"orders"}, PublishAttempts: 1})
 	if !errors.Is(err, errDown) || report.Failed != 3 || report.Redriven != 0 || report.Taken != 3 {
@@ -160,8 +169,10 @@ func TestDrain_publisherDown(t *testing.T) {
 }
 
 // Promise P1: single refusals and panics are tried again, and a letter refused for good waits while the others go.
-func TestDrain_refusals(t *testing.T) {
-	store := newStore(t)
+func TestDrain_refusals(t *testing.T) { onEach(t, testDrain_refusals) }
+
+func testDrain_refusals(t *testing.T, on database) {
+	store := on.newStore(t)
 	publish(t, store, "orders.dlq", letters(8)...)
 	tries := make(map[string]int)
 	var errs atomic.Int64
@@ -188,8 +199,12 @@ func TestDrain_refusals(t *testing.T) {
 
 // Promise P1: whatever happens between publish and mark, the letter is still there.
 func TestDrain_diesBetweenPublishAndMark(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "letters.db")
-	db := openDB(t, path)
+	onEach(t, testDrain_diesBetweenPublishAndMark)
+}
+
+func testDrain_diesBetweenPublishAndMark(t *testing.T, on database) {
+	open := on.create(t)
+	db := open()
 	store, err := redrive.NewStore(redrive.StoreConfig{DB: db})
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +221,7 @@ func TestDrain_diesBetweenPublishAndMark(t *testing.T) {
 		t.Fatalf("%+v, %v", report, err)
 	}
 
-	again, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+	again, err := redrive.NewStore(redrive.StoreConfig{DB: open()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +235,7 @@ func TestDrain_diesBetweenPublishAndMark(t *testing.T) {
 	}
 
 	for name, die := range map[string]func(){"panic": func() { panic("after accepting") }, "goexit": runtime.Goexit} {
-		store, out := newStore(t), &outbox{}
+		store, out := on.newStore(t), &outbox{}
 		publish(t, store, "orders.dlq", letters(2)...)
 		dying := publisherFunc(func(topic string, messages ...*message.Message) error {
 			_ = out.Publish(topic, messages...)
@@ -242,8 +257,10 @@ func (f publisherFunc) Publish(topic string, messages ...*message.Message) error
 func (publisherFunc) Close() error { return nil }
 
 // Promise P3: a drain that is cancelled says what it did, marks what it published and gives the rest back.
-func TestDrain_cancelled(t *testing.T) {
-	store := newStore(t)
+func TestDrain_cancelled(t *testing.T) { onEach(t, testDrain_cancelled) }
+
+func testDrain_cancelled(t *testing.T, on database) {
+	store := on.newStore(t)
 	publish(t, store, "orders.dlq", letters(20)...)
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &outbox{before: func(_ string, msg *message.Message) error {
@@ -266,8 +283,10 @@ func TestDrain_cancelled(t *testing.T) {
 }
 
 // Feature V2, promise P3: waiting for the rate ends with the context.
-func TestDrain_cancelledWhileWaiting(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_cancelledWhileWaiting(t *testing.T) { onEach(t, testDrain_cancelledWhileWaiting) }
+
+func testDrain_cancelledWhileWaiting(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letters(5)...)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -281,10 +300,12 @@ func TestDrain_cancelledWhileWaiting(t *testing.T) {
 }
 
 // Promise P6: a letter that fails again while the drain runs is not taken twice, even if its redrive count was lost.
-func TestDrain_failsAgain(t *testing.T) {
+func TestDrain_failsAgain(t *testing.T) { onEach(t, testDrain_failsAgain) }
+
+func testDrain_failsAgain(t *testing.T, on database) {
 	for name, strip := range map[string]bool{"counted": false, "count lost on the way": true} {
 		t.Run(name, func(t *testing.T) {
-			store := newStore(t)
+			store := on.newStore(t)
 			publish(t, store, "orders.dlq", letters(60)...)
 			out := &outbox{}
 			consumer := publisherFunc(func(topic string, messages ...*message.Message) error {
@@ -306,7 +327,7 @@ func TestDrain_failsAgain(t *testing.T) {
 			wantCount(t, store, redrive.Filter{}, 60)
 		})
 	}
-	store := newStore(t)
+	store := on.newStore(t)
 	publish(t, store, "orders.dlq", letters(10)...)
 	drain(t, store, &outbox{}, orders)
 	publish(t, store, "orders.dlq", letters(10)...) // the same letters again, after the mark
@@ -314,8 +335,10 @@ func TestDrain_failsAgain(t *testing.T) {
 }
 
 // Feature V2, promise P6: two drains at the same time share the letters.
-func TestDrain_concurrently(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_concurrently(t *testing.T) { onEach(t, testDrain_concurrently) }
+
+func testDrain_concurrently(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letters(300)...)
 	total := make(chan redrive.Report, 2)
 	for range 2 {
@@ -335,8 +358,10 @@ func TestDrain_concurrently(t *testing.T) {
 }
 
 // Feature V2: never more than Concurrency publishes at a time.
-func TestDrain_concurrencyCap(t *testing.T) {
-	store := newStore(t)
+func TestDrain_concurrencyCap(t *testing.T) { onEach(t, testDrain_concurrencyCap) }
+
+func testDrain_concurrencyCap(t *testing.T, on database) {
+	store := on.newStore(t)
 	publish(t, store, "orders.dlq", letters(40)...)
 	var now, most atomic.Int64
 	out := &outbox{before: func(string, *message.Message) error {
@@ -424,8 +449,10 @@ func TestDrain_construction(t *testing.T) {
 }
 
 // Feature D7: letters of Watermill's PoisonQueue come back too, without its keys.
-func TestDrain_watermillLetter(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_watermillLetter(t *testing.T) { onEach(t, testDrain_watermillLetter) }
+
+func testDrain_watermillLetter(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	msg := message.NewMessage("1", []byte("a"))
 	maps.Copy(msg.Metadata, message.Metadata{"reason_poisoned": "boom", "topic_poisoned": "orders", "handler_poisoned": "billing", "k": "v"})
 	publish(t, store, "poison", msg)
@@ -440,8 +467,10 @@ func TestDrain_watermillLetter(t *testing.T) {
 
 // Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish, and a letter that somebody
 // else took over meanwhile is left to them.
-func TestDrain_renewsLeases(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_renewsLeases(t *testing.T) { onEach(t, testDrain_renewsLeases) }
+
+func testDrain_renewsLeases(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letters(4)...)
 	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Rate: 20, Lease: 5 * time.Millisecond, Concurrency: 2})
 	if r.Redriven != 4 || r.LeasesLost != 0 {
@@ -451,8 +480,10 @@ func TestDrain_renewsLeases(t *testing.T) {
 }
 
 // Decision 12: a letter that somebody else took over in the wait for a slow rate is theirs, and not published twice.
-func TestDrain_leavesWhatWasTakenOver(t *testing.T) {
-	store, out := newStore(t), &outbox{}
+func TestDrain_leavesWhatWasTakenOver(t *testing.T) { onEach(t, testDrain_leavesWhatWasTakenOver) }
+
+func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
+	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letters(2)...)
 	theirs := make(chan []redrive.Taken, 1)
 	r := drain(t, store, out, redrive.DrainConfig{
@@ -477,8 +508,10 @@ func TestDrain_leavesWhatWasTakenOver(t *testing.T) {
 }
 
 // Feature V1, promise P4: letters that are refused for good do not stand in the way of those behind them for ever.
-func TestDrain_refusedLettersStepBack(t *testing.T) {
-	s := newStore(t)
+func TestDrain_refusedLettersStepBack(t *testing.T) { onEach(t, testDrain_refusedLettersStepBack) }
+
+func testDrain_refusedLettersStepBack(t *testing.T, on database) {
+	s := on.newStore(t)
 	publish(t, s, "orders.dlq", letters(10)...)
 	cursed := map[string]bool{}
 	for _, e := range list(t, s, redrive.Filter{Limit: 3}) {
@@ -502,8 +535,10 @@ func TestDrain_refusedLettersStepBack(t *testing.T) {
 
 // Feature V1, D6: a message that fits its topic comes back even where the history makes it too large, and letters that
 // are too large do not end the drain.
-func TestDrain_tooLarge(t *testing.T) {
-	s := newStore(t)
+func TestDrain_tooLarge(t *testing.T) { onEach(t, testDrain_tooLarge) }
+
+func testDrain_tooLarge(t *testing.T, on database) {
+	s := on.newStore(t)
 	history := func(l *poison.Letter) {
 		l.Failure.History = []classify.Attempt{{At: time.Unix(1, 0), Class: classify.ClassTransient, Error: "a long story"}}
 	}
@@ -524,8 +559,10 @@ func TestDrain_tooLarge(t *testing.T) {
 }
 
 // Promise P6: a publisher that ends its goroutine ends the drain with an error, not with letters passed over in silence.
-func TestDrain_goexitIsAnError(t *testing.T) {
-	s := newStore(t)
+func TestDrain_goexitIsAnError(t *testing.T) { onEach(t, testDrain_goexitIsAnError) }
+
+func testDrain_goexitIsAnError(t *testing.T, on database) {
+	s := on.newStore(t)
 	publish(t, s, "orders.dlq", letters(4)...)
 	live := &outbox{before: func(string, *message.Message) error { runtime.Goexit(); return nil }}
 	if report, err := s.Drain(t.Context(), live, redrive.DrainConfig{Allow: []string{"orders"}}); err == nil || report.Failed != 1 {
@@ -535,14 +572,16 @@ func TestDrain_goexitIsAnError(t *testing.T) {
 }
 
 // Promise P4: a row that is damaged is shown as such, and those behind it come back.
-func TestDrain_damagedRow(t *testing.T) {
-	db := openDB(t, filepath.Join(t.TempDir(), "damaged.db"))
+func TestDrain_damagedRow(t *testing.T) { onEach(t, testDrain_damagedRow) }
+
+func testDrain_damagedRow(t *testing.T, on database) {
+	db := on.create(t)()
 	s, err := redrive.NewStore(redrive.StoreConfig{DB: db})
 	if err != nil {
 		t.Fatal(err)
 	}
 	publish(t, s, "orders.dlq", letters(3)...)
-	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = x'ff' WHERE seq = 1`); err != nil {
+	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = $1 WHERE seq = 1`, []byte{0xff}); err != nil {
 		t.Fatal(err)
 	}
 	report, err := s.Drain(t.Context(), &outbox{}, redrive.DrainConfig{Allow: []string{"orders"}})

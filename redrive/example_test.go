@@ -67,6 +67,19 @@ func ExampleStore() {
 	// Output: 3 permanent no_such_customer - customer 7 is unknown
 }
 
+// On PostgreSQL the store is made in the same way: it asks the database what it is.
+func ExampleNewStore() {
+	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // the driver is the application's choice
+	if err != nil {
+		panic(err)
+	}
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = store.Close() }()
+}
+
 // A drain brings back what a filter chooses, to the topics that are allowed.
 func ExampleStore_Drain() {
 	db, remove := exampleDB()

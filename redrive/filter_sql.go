@@ -37,8 +37,9 @@ func asBytes(s string) any  { return []byte(s) }
 func asText(s string) any   { return s }
 func asStatus(s Status) any { return string(s) }
 
-// where returns the conditions for what f chooses. Its fields have been validated.
-func (f *Filter) where() *where {
+// where returns the conditions for what f chooses, with text from messages as the database keeps it. The fields have
+// been validated.
+func (f *Filter) where(text func(string) any) *where {
 	w := new(where)
 	statuses := f.Statuses
 	if len(statuses) == 0 {
@@ -59,10 +60,10 @@ func (f *Filter) where() *where {
 		classes[i] = class.String()
 	}
 	anyIn(w, "class", classes, asText)
-	anyIn(w, "reason", f.Reasons, asText)
+	anyIn(w, "reason", f.Reasons, text)
 	anyIn(w, "id", f.IDs, asBytes)
 	if f.StackHash != "" {
-		w.and("stack_hash = ?", f.StackHash)
+		w.and("stack_hash = ?", text(f.StackHash))
 	}
 	if !f.Since.IsZero() {
 		w.and("last_failed_at >= ?", f.Since.UnixMicro())

@@ -15,6 +15,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -33,14 +34,46 @@ func openDB(t testing.TB, path string) *sql.DB {
 	return db
 }
 
-func newStore(t testing.TB) *redrive.Store {
+// database is one kind of database that a store can be on. create makes an empty one, and returns what opens it: each
+// time as another process would.
+type database struct {
+	name   string
+	create func(t testing.TB) (open func() *sql.DB)
+}
+
+var sqliteFile = database{"SQLite", func(t testing.TB) func() *sql.DB {
+	path := filepath.Join(t.TempDir(), "letters.db")
+	return func() *sql.DB { return openDB(t, path) }
+}}
+
+var postgresSchema = database{"PostgreSQL", func(t testing.TB) func() *sql.DB {
+	address := postgrestest.Schema(t)
+	return func() *sql.DB { return postgrestest.Open(t, address) }
+}}
+
+// onEach runs a test on all databases that are there.
+func onEach(t *testing.T, test func(*testing.T, database)) {
 	t.Helper()
-	store, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, filepath.Join(t.TempDir(), "letters.db"))})
+	for _, d := range []database{sqliteFile, postgresSchema} {
+		t.Run(d.name, func(t *testing.T) { test(t, d) })
+	}
+}
+
+func (d database) newStore(t testing.TB) *redrive.Store {
+	t.Helper()
+	return storeOn(t, d.create(t)())
+}
+
+func storeOn(t testing.TB, db *sql.DB) *redrive.Store {
+	t.Helper()
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: db})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return store
 }
+
+func newStore(t testing.TB) *redrive.Store { return sqliteFile.newStore(t) }
 
 var failedAt = time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
 
 // maxWrite bounds every write and every read, the wait for others included.
@@ -17,61 +16,68 @@ const maxWrite = 30 * time.Second
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	// DB is a SQLite database in a file, opened with whatever driver. WAL mode is advisable: without it readers and
-	// writers wait for each other. A connection that waits inside of a transaction of its own, where DB has only that
-	// one, waits in vain.
+	// DB is a SQLite database in a file, or a PostgreSQL database, opened with whatever driver: the store asks it which.
+	// For SQLite WAL mode is advisable: without it readers and writers wait for each other. On PostgreSQL the table is
+	// the first of its name on the search path. A connection that waits inside of a transaction of its own, where DB has
+	// only that one, waits in vain.
 	DB *sql.DB
 }
 
-// Store keeps dead letters in the table spillway_dead_letters of a SQLite database, until they are brought back or
-// discarded. It is a message.Publisher and a poison.Initializer, so it can be the Publisher, or a fallback, of a
+// Store keeps dead letters in the table spillway_dead_letters of a SQLite or PostgreSQL database, until they are
+// brought back or discarded. It is a message.Publisher and a poison.Initializer, so it can be the Publisher, or a fallback, of a
 // poison.Queue. It is safe for concurrent use, by several processes too, and has no goroutine of its own.
 type Store struct {
-	db     *sql.DB
-	gate   *sqlite.Gate
-	closed atomic.Bool
+	db      *sql.DB
+	dialect *dialect
+	closed  atomic.Bool
 }
 
 // ErrClosed is the error of publishing to a Store after its Close.
 var ErrClosed = errors.New("redrive: the dead-letter store is closed")
 
-// NewStore returns a Store and makes its table, within 30 seconds. A nil or in-memory database is an error, and so is a
-// table of that name that is not a Store's.
+// NewStore returns a Store and makes its table, within 30 seconds. A nil or in-memory database is an error, and so is one
+// that is neither SQLite nor PostgreSQL, and a table of that name that is not a Store's.
 func NewStore(config StoreConfig) (*Store, error) {
 	if config.DB == nil {
-		return nil, errors.New("redrive: StoreConfig.DB is nil: give an open SQLite database")
+		return nil, errors.New("redrive: StoreConfig.DB is nil: give an open SQLite or PostgreSQL database")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
-	if err := sqlite.Ensure(ctx, config.DB, lettersTable); err != nil {
+	d, err := detect(ctx, config.DB)
+	if err == nil {
+		err = d.ensure(ctx, config.DB, d.table)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("redrive: StoreConfig.DB: %w", err)
 	}
-	return &Store{db: config.DB, gate: sqlite.GateOf(config.DB)}, nil
+	return &Store{db: config.DB, dialect: d}, nil
 }
 
-// write runs work in a transaction, alone among the writers of this process. It may run work several times, when
-// writers of other processes are in the way; what a failed run did is undone.
+// write runs work in a transaction. It may run work several times, when other writers are in the way; what a failed run
+// did is undone.
 func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
 	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) {
 		return errWithin
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite) // a handler that calls without its message's context waits for itself
 	defer cancel()
-	if err := s.gate.Lock(ctx); err != nil {
-		return err
-	}
-	defer s.gate.Unlock()
-	return sqlite.WhileBusy(ctx, func() error {
-		tx, err := s.db.BeginTx(ctx, nil)
-		if err != nil {
-			return err
+	return s.dialect.write(ctx, s.db, work)
+}
+
+// writeLetters is write for n letters at once.
+func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx) error) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		if n > 1 && s.dialect.several != "" {
+			if _, err := tx.ExecContext(ctx, s.dialect.several); err != nil {
+				return err
+			}
 		}
-		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-		if err := work(tx); err != nil {
-			return err
-		}
-		return tx.Commit()
+		return work(tx)
 	})
+}
+
+func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (sql.Result, error) {
+	return tx.ExecContext(ctx, s.dialect.query(statement), args...)
 }
 
 var errWithin = errors.New("the message's own transaction holds the database, and would be waited for in vain: " +
@@ -85,9 +91,9 @@ func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return sqlite.WhileBusy(ctx, func() (err error) {
+	return s.dialect.patience(ctx, func() error {
 		reset()
-		rows, err := s.db.QueryContext(ctx, query, args...)
+		rows, err := s.db.QueryContext(ctx, s.dialect.query(query), args...)
 		if err != nil {
 			return err
 		}

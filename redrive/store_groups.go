@@ -34,7 +34,7 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
 	}
-	w := f.where()
+	w := f.where(s.dialect.text)
 	var groups []Group
 	err := s.read(ctx, func() { groups = nil }, func(rows *sql.Rows) error {
 		g, err := scanGroup(rows)

@@ -26,7 +26,8 @@ type Taken struct {
 }
 
 // Take leases at most n letters, 1 to MaxLimit, that f chooses and nobody holds, in the order of Seq. Nobody else gets
-// them before the lease is over, marked or released. Filter.Limit is not used.
+// them before the lease is over, marked or released. One that somebody else is writing at this moment may be passed over.
+// Filter.Limit is not used.
 func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) ([]Taken, error) {
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
@@ -40,15 +41,16 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 		taken = nil
 		now := time.Now()
 		until := now.Add(lease)
-		w := f.where()
+		w := f.where(s.dialect.text)
 		w.and("leased_until <= ?", now.UnixMicro())
-		args := append([]any{token, until.UnixMicro()}, w.args...)
-		_, err := tx.ExecContext(ctx, `UPDATE spillway_dead_letters SET token = ?, leased_until = ?
-WHERE seq IN (SELECT seq FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?)`, append(args, n)...)
+		args := append([]any{s.dialect.text(token), until.UnixMicro()}, w.args...)
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = ?, leased_until = ?
+WHERE seq `+fmt.Sprintf(s.dialect.among, `SELECT seq FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`), append(args, n)...)
 		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, `SELECT `+entryColumns+` FROM spillway_dead_letters WHERE token = ? AND token <> '' ORDER BY seq`, token)
+		rows, err := tx.QueryContext(ctx, s.dialect.query(`SELECT `+entryColumns+`
+FROM spillway_dead_letters WHERE token = ? AND token <> '' ORDER BY seq`), s.dialect.text(token))
 		if err != nil {
 			return err
 		}
@@ -76,7 +78,7 @@ func (s *Store) mark(ctx context.Context, t Taken, status Status, m Marked) erro
 	}
 	return s.underLease(ctx, t, "mark", `UPDATE spillway_dead_letters
 SET status = ?, token = '', leased_until = 0, marked_at = ?, marked_by = ?, marked_why = ?, redrive_id = ?`,
-		string(status), time.Now().UnixMicro(), m.By, m.Why, m.RedriveID)
+		string(status), time.Now().UnixMicro(), s.dialect.text(m.By), m.Why, m.RedriveID)
 }
 
 // Release ends the leases of letters and leaves them as they were. Those whose lease is lost already are none of its
@@ -85,10 +87,10 @@ func (s *Store) Release(ctx context.Context, letters ...Taken) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.writeLetters(ctx, len(letters), func(tx *sql.Tx) error {
 		for _, t := range letters {
-			_, err := tx.ExecContext(ctx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0
-WHERE seq = ? AND token = ? AND token <> ''`, t.Seq, t.Token)
+			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0
+WHERE seq = ? AND token = ? AND token <> ''`, t.Seq, s.dialect.text(t.Token))
 			if err != nil {
 				return err
 			}
@@ -104,7 +106,7 @@ WHERE seq = ? AND token = ? AND token <> ''`, t.Seq, t.Token)
 // postpone ends the lease and puts the letter behind all others.
 func (s *Store) postpone(ctx context.Context, t Taken) error {
 	return s.underLease(ctx, t, "put back", `UPDATE spillway_dead_letters
-SET token = '', leased_until = 0, seq = (SELECT MAX(seq) + 1 FROM spillway_dead_letters)`)
+SET token = '', leased_until = 0, seq = `+s.dialect.behind)
 }
 
 // extend lets the lease last from now on, if it is not lost.
@@ -120,7 +122,7 @@ func (s *Store) extend(ctx context.Context, t *Taken, lease time.Duration) error
 // underLease runs an update of the one letter, if its token is still the one that was given out.
 func (s *Store) underLease(ctx context.Context, t Taken, what, update string, args ...any) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, update+` WHERE seq = ? AND token = ? AND token <> ''`, append(args[:len(args):len(args)], t.Seq, t.Token)...)
+		result, err := s.exec(ctx, tx, update+` WHERE seq = ? AND token = ? AND token <> ''`, append(args[:len(args):len(args)], t.Seq, s.dialect.text(t.Token))...)
 		if err != nil {
 			return err
 		}

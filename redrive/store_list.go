@@ -44,12 +44,13 @@ type Marked struct {
 const entryColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id`
 
 // List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them with everything they hold.
-// The next page is after the Seq of the last one.
+// The next page is after the Seq of the last one. On PostgreSQL a letter that is being stored meanwhile may come to stand
+// within a page that was read already.
 func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
 	}
-	w := f.where()
+	w := f.where(s.dialect.text)
 	entries, err := s.entries(ctx, `SELECT `+entryColumns+` FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`,
 		append(w.args, f.limit())...)
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 	if err := f.validate("Filter"); err != nil {
 		return 0, err
 	}
-	w, n := f.where(), 0
+	w, n := f.where(s.dialect.text), 0
 	err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) },
 		`SELECT COUNT(*) FROM spillway_dead_letters`+w.String(), w.args...)
 	if err != nil {

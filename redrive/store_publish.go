@@ -35,10 +35,10 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	}
 	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
 	defer cancel()
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.writeLetters(ctx, len(records), func(tx *sql.Tx) error {
 		now := time.Now()
 		for i := range records {
-			if _, err := tx.ExecContext(ctx, insertLetter, records[i].args(now)...); err != nil {
+			if _, err := s.exec(ctx, tx, s.dialect.insert, records[i].args(now, s.dialect.text)...); err != nil {
 				return err
 			}
 		}
@@ -66,7 +66,7 @@ func (s *Store) InitializeTopics(topics ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE spillway_dead_letters SET seen = seen WHERE seq = 0`)
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET seen = seen WHERE seq = 0`)
 		return err
 	})
 	if err != nil {

@@ -30,18 +30,22 @@ func newRecord(topic string, msg *message.Message) record {
 	return r
 }
 
-// args are what insertLetter binds.
-func (r *record) args(now time.Time) []any {
+// args are what insertLetter binds, with text as the database keeps it.
+func (r *record) args(now time.Time, text func(string) any) []any {
 	l := &r.letter
 	last := lastFailed(*l, now)
 	first := l.Failure.FirstFailedAt
 	if first.IsZero() {
 		first = last
 	}
+	var payload any // a nil []byte is NULL to some drivers, and empty to others
+	if r.msg.Payload != nil {
+		payload = []byte(r.msg.Payload)
+	}
 	return []any{
-		r.identity, []byte(r.topic), []byte(r.msg.UUID), r.metadata, []byte(r.msg.Payload),
-		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), l.Failure.Class.String(), l.Failure.Reason, l.Failure.Type,
-		l.Failure.StackHash, l.Failure.Description, first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
+		r.identity, []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload,
+		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), l.Failure.Class.String(), text(l.Failure.Reason), text(l.Failure.Type),
+		text(l.Failure.StackHash), text(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
 	}
 }
 

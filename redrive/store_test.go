@@ -24,16 +24,18 @@ import (
 )
 
 // Feature V9: what is published is there, whole, and stays there over a restart.
-func TestStore_publishAndList(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "letters.db")
-	first, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+func TestStore_publishAndList(t *testing.T) { onEach(t, testStore_publishAndList) }
+
+func testStore_publishAndList(t *testing.T, on database) {
+	open := on.create(t)
+	first, err := redrive.NewStore(redrive.StoreConfig{DB: open()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	publish(t, first, "orders.dlq", letter("1", `{"n":1}`), letter("2", `{"n":2}`, from("refunds")))
 	publish(t, first, "orders.dlq")
 
-	store, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: open()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +57,10 @@ func TestStore_publishAndList(t *testing.T) {
 }
 
 // Feature V5, V9: each field of a filter chooses by itself, and pages follow one another.
-func TestStore_filter(t *testing.T) {
-	store := newStore(t)
+func TestStore_filter(t *testing.T) { onEach(t, testStore_filter) }
+
+func testStore_filter(t *testing.T, on database) {
+	store := on.newStore(t)
 	other := func(l *poison.Letter) {
 		l.Origin.Topic, l.Origin.Handler = "refunds", "mailer"
 		l.Failure.Class, l.Failure.Reason, l.Failure.StackHash = classify.ClassInvalid, "panic", "def"
@@ -111,8 +115,10 @@ func TestStore_filter(t *testing.T) {
 }
 
 // Feature V9: letters of one cause are one group, the largest first.
-func TestStore_groups(t *testing.T) {
-	store := newStore(t)
+func TestStore_groups(t *testing.T) { onEach(t, testStore_groups) }
+
+func testStore_groups(t *testing.T, on database) {
+	store := on.newStore(t)
 	later := func(l *poison.Letter) { l.Failure.LastFailedAt = failedAt.Add(time.Hour) }
 	hostile := "han\x00dler\xff"
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b", later), letter("3", "c"))
@@ -135,8 +141,10 @@ func TestStore_groups(t *testing.T) {
 }
 
 // Feature V9, decision 12: a letter that arrives again is one row, with the latest failure.
-func TestStore_sameLetterTwice(t *testing.T) {
-	store := newStore(t)
+func TestStore_sameLetterTwice(t *testing.T) { onEach(t, testStore_sameLetterTwice) }
+
+func testStore_sameLetterTwice(t *testing.T, on database) {
+	store := on.newStore(t)
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("1", "a"))
 	publish(t, store, "orders.invalid", letter("1", "a", func(l *poison.Letter) { l.Failure.Reason = "later" }))
 	entries := list(t, store, redrive.Filter{Reasons: []string{"later"}})
@@ -147,8 +155,10 @@ func TestStore_sameLetterTwice(t *testing.T) {
 }
 
 // Promise P1, decision 12: what is not surely the same letter is a letter of its own.
-func TestStore_othersAreNeverMerged(t *testing.T) {
-	store := newStore(t)
+func TestStore_othersAreNeverMerged(t *testing.T) { onEach(t, testStore_othersAreNeverMerged) }
+
+func testStore_othersAreNeverMerged(t *testing.T, on database) {
+	store := on.newStore(t)
 	base := letter("1", "a")
 	different := []*message.Message{
 		base, letter("2", "a"), letter("1", "b"), letter("1", "a", from("refunds")), letter("1", "a", redrivenTimes(1)),
@@ -164,8 +174,10 @@ func TestStore_othersAreNeverMerged(t *testing.T) {
 }
 
 // Promise P1: a message that is no dead letter is kept, as a failure of unknown class.
-func TestStore_notALetter(t *testing.T) {
-	store := newStore(t)
+func TestStore_notALetter(t *testing.T) { onEach(t, testStore_notALetter) }
+
+func testStore_notALetter(t *testing.T, on database) {
+	store := on.newStore(t)
 	plain := message.NewMessage("1", []byte("a"))
 	plain.Metadata = nil
 	publish(t, store, "orders.dlq", plain)
@@ -183,8 +195,10 @@ func TestStore_notALetter(t *testing.T) {
 }
 
 // Promise P2: any bytes survive, in the store and on the way back.
-func TestStore_hostileBytes(t *testing.T) {
-	store := newStore(t)
+func TestStore_hostileBytes(t *testing.T) { onEach(t, testStore_hostileBytes) }
+
+func testStore_hostileBytes(t *testing.T, on database) {
+	store := on.newStore(t)
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
@@ -241,8 +255,10 @@ func withClass(msg *message.Message) *message.Message {
 }
 
 // Feature V9: leases are exclusive, end with Mark or Release, and are proven by their token.
-func TestStore_takeMarkRelease(t *testing.T) {
-	store, ctx := newStore(t), t.Context()
+func TestStore_takeMarkRelease(t *testing.T) { onEach(t, testStore_takeMarkRelease) }
+
+func testStore_takeMarkRelease(t *testing.T, on database) {
+	store, ctx := on.newStore(t), t.Context()
 	publish(t, store, "orders.dlq", letters(3)...)
 	taken, err := store.Take(ctx, redrive.Filter{}, time.Hour, 2)
 	if err != nil || len(taken) != 2 || taken[0].Letter.Original.UUID != "id-0" || time.Until(taken[0].Until) < 59*time.Minute {
@@ -284,8 +300,10 @@ func TestStore_takeMarkRelease(t *testing.T) {
 }
 
 // Decision 12: an expired lease is free for the next, and whoever lost it cannot mark any more.
-func TestStore_leaseExpires(t *testing.T) {
-	store, ctx := newStore(t), t.Context()
+func TestStore_leaseExpires(t *testing.T) { onEach(t, testStore_leaseExpires) }
+
+func testStore_leaseExpires(t *testing.T, on database) {
+	store, ctx := on.newStore(t), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	first, err := store.Take(ctx, redrive.Filter{}, 20*time.Millisecond, 1)
 	if err != nil || len(first) != 1 {
@@ -309,9 +327,11 @@ func TestStore_leaseExpires(t *testing.T) {
 
 // Promise P1: a letter that arrives again after it was redriven or discarded waits again, and one that arrives while it
 // is worked on is not swallowed by the mark.
-func TestStore_arrivesAgain(t *testing.T) {
+func TestStore_arrivesAgain(t *testing.T) { onEach(t, testStore_arrivesAgain) }
+
+func testStore_arrivesAgain(t *testing.T, on database) {
 	for _, s := range []redrive.Status{redrive.StatusRedriven, redrive.StatusDiscarded, redrive.StatusQuarantined, redrive.StatusRefused} {
-		store, ctx := newStore(t), t.Context()
+		store, ctx := on.newStore(t), t.Context()
 		publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
 		taken, err := store.Take(ctx, redrive.Filter{}, time.Hour, 1)
 		if err != nil {
@@ -331,7 +351,7 @@ func TestStore_arrivesAgain(t *testing.T) {
 		publish(t, store, "orders.dlq", letter("3", "c"))
 		wantCount(t, store, redrive.Filter{Statuses: []redrive.Status{redrive.StatusWaiting, want}}, 3)
 	}
-	store, ctx := newStore(t), t.Context()
+	store, ctx := on.newStore(t), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	taken, _ := store.Take(ctx, redrive.Filter{}, time.Hour, 1)
 	publish(t, store, "orders.dlq", letter("1", "a"))
@@ -342,11 +362,13 @@ func TestStore_arrivesAgain(t *testing.T) {
 }
 
 // Decision 12: of many takers at once no two ever hold the same letter.
-func TestStore_concurrentTakers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "letters.db")
+func TestStore_concurrentTakers(t *testing.T) { onEach(t, testStore_concurrentTakers) }
+
+func testStore_concurrentTakers(t *testing.T, on database) {
+	open := on.create(t)
 	var stores []*redrive.Store
 	for range 2 { // two pools: as two processes would be, without the gate between them
-		store, err := redrive.NewStore(redrive.StoreConfig{DB: openDB(t, path)})
+		store, err := redrive.NewStore(redrive.StoreConfig{DB: open()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,8 +408,10 @@ func TestStore_concurrentTakers(t *testing.T) {
 }
 
 // Promise P1: messages published together are stored together or not at all, and a context that ended is an error.
-func TestStore_allOrNone(t *testing.T) {
-	store := newStore(t)
+func TestStore_allOrNone(t *testing.T) { onEach(t, testStore_allOrNone) }
+
+func testStore_allOrNone(t *testing.T, on database) {
+	store := on.newStore(t)
 	if err := store.Publish("orders.dlq", letter("1", "a"), nil); err == nil {
 		t.Error("a nil message is an error")
 	}
@@ -444,8 +468,10 @@ func TestStore_construction(t *testing.T) {
 }
 
 // Feature V9: a router feeds the store from dead-letter topics.
-func TestStore_collect(t *testing.T) {
-	store := newStore(t)
+func TestStore_collect(t *testing.T) { onEach(t, testStore_collect) }
+
+func testStore_collect(t *testing.T, on database) {
+	store := on.newStore(t)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	runRouter(t, func(r *message.Router) { r.AddPlugin(store.Collect(pubsub, "orders.dlq", "refunds.dlq")) })
 	publish(t, pubsub, "orders.dlq", letter("1", "a"))
@@ -481,8 +507,10 @@ func TestPlugin_errors(t *testing.T) {
 
 // Promises P1, P2: the same id and payload with other metadata is another message; an empty payload stays one, and none
 // stays none.
-func TestStore_metadataAndEmptyPayload(t *testing.T) {
-	s := newStore(t)
+func TestStore_metadataAndEmptyPayload(t *testing.T) { onEach(t, testStore_metadataAndEmptyPayload) }
+
+func testStore_metadataAndEmptyPayload(t *testing.T, on database) {
+	s := on.newStore(t)
 	for _, tenant := range []string{"alice", "bob"} {
 		publish(t, s, "orders.dlq", letter("same", "payload", func(l *poison.Letter) { l.Original.Metadata["tenant"] = tenant }))
 	}

@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/internal/schema"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -132,7 +134,7 @@ func TestWhileBusy(t *testing.T) {
 	})
 }
 
-var letters = Table{
+var letters = schema.Table{
 	Name:    "letters",
 	Create:  []string{`CREATE TABLE IF NOT EXISTS letters (a TEXT, b TEXT, c TEXT, PRIMARY KEY (b, a))`, `CREATE INDEX IF NOT EXISTS letters_c ON letters (c)`},
 	Columns: []string{"a", "b", "c"},
@@ -154,10 +156,10 @@ func TestEnsure(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	for want, change := range map[string]func(*Table){
-		"without column": func(l *Table) { l.Columns = append(l.Columns, "d") },
-		"primary key":    func(l *Table) { l.Key = []string{"a", "b"} },
-		"create table":   func(l *Table) { l.Create = []string{"CREATE nonsense"} },
+	for want, change := range map[string]func(*schema.Table){
+		"without column": func(l *schema.Table) { l.Columns = append(l.Columns, "d") },
+		"primary key":    func(l *schema.Table) { l.Key = []string{"a", "b"} },
+		"create table":   func(l *schema.Table) { l.Create = []string{"CREATE nonsense"} },
 	} {
 		other := letters
 		change(&other)

@@ -5,25 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-)
 
-// Table is a table that a store needs.
-type Table struct {
-	// Name is the name of the table.
-	Name string
-	// Create holds the statements that make it and its indexes. Each must be safe to run again (IF NOT EXISTS).
-	Create []string
-	// Columns are those the store uses; a table that has more will do.
-	Columns []string
-	// Key holds the columns of the primary key in their order.
-	Key []string
-}
+	"github.com/watermill-spillway/spillway/internal/schema"
+)
 
 // Ensure makes sure that db is a SQLite database in a file and has the table, and that a table found there under this
 // name is the one meant. It may be called again, and by many processes at once. A nil db is an error.
-func Ensure(ctx context.Context, db *sql.DB, t Table) error {
+func Ensure(ctx context.Context, db *sql.DB, t schema.Table) error {
 	if db == nil {
 		return errors.New("sqlite: the *sql.DB is nil")
 	}
@@ -52,7 +40,7 @@ func refuseMemory(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-func create(ctx context.Context, db *sql.DB, t Table) error {
+func create(ctx context.Context, db *sql.DB, t schema.Table) error {
 	gate := GateOf(db)
 	if err := gate.Lock(ctx); err != nil {
 		return err
@@ -73,8 +61,8 @@ func create(ctx context.Context, db *sql.DB, t Table) error {
 	})
 }
 
-// verify reads the columns back: with another primary key nothing would ever conflict, and nothing would say so.
-func verify(ctx context.Context, db *sql.DB, t Table) error {
+// verify reads the columns back.
+func verify(ctx context.Context, db *sql.DB, t schema.Table) error {
 	var columns, key []string
 	err := WhileBusy(ctx, func() (err error) {
 		columns, key, err = describe(ctx, db, t.Name)
@@ -83,14 +71,8 @@ func verify(ctx context.Context, db *sql.DB, t Table) error {
 	if err != nil {
 		return fmt.Errorf("sqlite: read the columns of table %q: %w", t.Name, err)
 	}
-	for _, want := range t.Columns {
-		if !slices.Contains(columns, want) {
-			return fmt.Errorf("sqlite: table %q exists without column %q: it is not Spillway's, or of another version", t.Name, want)
-		}
-	}
-	if !slices.Equal(key, t.Key) {
-		return fmt.Errorf("sqlite: table %q exists with the primary key (%s) instead of (%s): it is not Spillway's, or of another version",
-			t.Name, strings.Join(key, ", "), strings.Join(t.Key, ", "))
+	if err := t.Check(columns, key); err != nil {
+		return fmt.Errorf("sqlite: %w", err)
 	}
 	return nil
 }

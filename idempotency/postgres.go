@@ -1,0 +1,75 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/schema"
+)
+
+// The key's columns compare by their bytes, whatever the database's collation is: an upgrade of the operating system's
+// collations cannot spoil their index.
+var postgresTable = schema.Table{
+	Name: keysTable.Name,
+	Create: []string{`CREATE TABLE IF NOT EXISTS spillway_keys (
+	consumer   text COLLATE "C" NOT NULL,
+	id         text COLLATE "C" NOT NULL,
+	outputs    bytea,
+	applied_at bigint NOT NULL,
+	PRIMARY KEY (consumer, id)
+)`},
+	Columns: keysTable.Columns,
+	Key:     keysTable.Key,
+}
+
+// PostgresStore is a Store in a PostgreSQL database of version 11 or later, in the table spillway_keys, the first of that
+// name on the search path. Its columns are consumer, id (as they are where a person can read them, else "sha256:" and the
+// hash), outputs (NULL where there were none) and applied_at (Unix time in milliseconds). Handlers of different keys run
+// at the same time.
+//
+// A claim holds a connection of the *sql.DB until it ends, also while it waits for another claim of its key. Let the pool
+// have one for each message that is handled at the same time (SetMaxOpenConns), and some for handlers that use the
+// *sql.DB beside Tx. The transaction is READ COMMITTED, so that a claim which waited sees what it waited for.
+type PostgresStore struct{ db *sql.DB }
+
+// Postgres returns the store in db, opened with a driver whose errors tell their SQLSTATE, such as pgx/v5/stdlib and
+// lib/pq. A nil db is an error when the store is initialized. The store does not close db.
+func Postgres(db *sql.DB) *PostgresStore { return &PostgresStore{db: db} }
+
+// Initialize creates the table spillway_keys, or verifies the one that is there, for which the role needs no right to
+// create tables. The table must be permanent, and the database's encoding UTF8. See Store.
+func (s *PostgresStore) Initialize(ctx context.Context) error {
+	if s == nil {
+		return errors.New("idempotency: the *PostgresStore is nil")
+	}
+	if err := postgres.Ensure(ctx, s.db, postgresTable); err != nil {
+		return fmt.Errorf("idempotency: initialize the store: %w", err)
+	}
+	return nil
+}
+
+// Claim enters the key, and waits while another transaction holds the same one. See Store.
+func (s *PostgresStore) Claim(ctx context.Context, key Key) (Claim, error) {
+	if s == nil || s.db == nil {
+		return nil, errors.New("postgres: the store has no database")
+	}
+	c := &postgresClaim{consumer: columnText(key.Consumer), id: columnText(key.ID)}
+	if err := c.begin(ctx, s.db); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// same tells whether a claim of the one store would wait for a claim of the other.
+func (s *PostgresStore) same(other Store) bool {
+	o, ok := other.(*PostgresStore)
+	return ok && o.db == s.db
+}
+
+// locks tells whether a claim keeps everybody else out of db: here only where it holds the pool's one connection.
+func (s *PostgresStore) locks(db *sql.DB) bool {
+	return s.db == db && db.Stats().MaxOpenConnections == 1
+}

@@ -1,0 +1,212 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/postgres"
+)
+
+const (
+	enterKeyPostgres = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ($1, $2, $3)
+ON CONFLICT DO NOTHING RETURNING txid_current()`
+	selectKeyPostgres = `SELECT outputs FROM spillway_keys WHERE consumer = $1 AND id = $2`
+	recordPostgres    = `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3 AND txid_current() = $4`
+	statusPostgres    = `SELECT COALESCE(txid_status($1), '')`
+	// probePostgres does nothing inside of a transaction, and fails in one that has failed, or where there is none.
+	probePostgres = `SAVEPOINT spillway`
+)
+
+// postgresClaim holds a connection of its own, so that one whose transaction did not end cleanly can be thrown away
+// instead of going back to the pool with it.
+type postgresClaim struct {
+	consumer, id string // as in the columns
+	conn         *sql.Conn
+	tx           *sql.Tx
+	number       int64 // of the transaction
+	cancel       context.CancelFunc
+	outputs      []byte
+	done         bool // the key was there already
+	ended        bool
+}
+
+// errAborted says that the handler went on after a statement had failed. Nothing of the transaction is in the database.
+var errAborted = errors.New("a statement failed, so PostgreSQL commits nothing of the transaction, and the handler went on: " +
+	"return the error of a failed statement, or set a SAVEPOINT before it and roll back to that")
+
+func (c *postgresClaim) Tx() *sql.Tx              { return c.tx }
+func (c *postgresClaim) Recorded() ([]byte, bool) { return c.outputs, c.done }
+
+// begin leaves nothing open when it fails.
+func (c *postgresClaim) begin(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("postgres: take a connection: %w", err)
+	}
+	c.conn = conn
+	return c.guard(func() error {
+		// The transaction's context ends with ctx as long as the key is not entered, and from then on with the claim alone.
+		var lasting context.Context
+		lasting, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		attached := context.AfterFunc(ctx, c.cancel)
+		err := c.enter(lasting)
+		if detached := attached(); !detached {
+			// How a driver says that it was interrupted differs, and must not decide what the error is.
+			err = fmt.Errorf("postgres: wait for the key: %w", ctx.Err())
+		}
+		if err != nil {
+			c.throwAway()
+		}
+		return err
+	})
+}
+
+// enter inserts the key. Where it conflicts the row is committed, and READ COMMITTED lets the next statement see it.
+func (c *postgresClaim) enter(ctx context.Context) (err error) {
+	if c.tx, err = c.conn.BeginTx(ctx, postgres.Options); err != nil {
+		return fmt.Errorf("postgres: begin: %w", err)
+	}
+	err = c.tx.QueryRowContext(ctx, enterKeyPostgres, c.consumer, c.id, time.Now().UnixMilli()).Scan(&c.number)
+	if errors.Is(err, sql.ErrNoRows) {
+		c.done = true
+		err = c.tx.QueryRowContext(ctx, selectKeyPostgres, c.consumer, c.id).Scan(&c.outputs)
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: enter the key: %w", err)
+	}
+	return nil
+}
+
+func (c *postgresClaim) Commit(outputs []byte) error {
+	if c.ended {
+		return fmt.Errorf("postgres: commit of a claim that has ended: %w", sql.ErrTxDone)
+	}
+	return c.guard(func() error {
+		if c.done {
+			return errors.Join(errors.New("postgres: commit of a key that was applied before"), c.rollback())
+		}
+		if err := c.record(outputs); err != nil {
+			c.throwAway()
+			return err
+		}
+		if err := c.tx.Commit(); err != nil {
+			c.throwAway()
+			if postgres.State(err) != "" { // the server answered
+				return fmt.Errorf("postgres: commit: %w", err)
+			}
+			return fmt.Errorf("postgres: commit, perhaps in vain (if it was not, the key will be found): %w", err)
+		}
+		c.end()
+		return nil
+	})
+}
+
+// record writes the outputs, if any, and makes sure that the transaction is still the one that entered the key: outside
+// of a transaction COMMIT is no error in PostgreSQL, and in a failed one it rolls back.
+func (c *postgresClaim) record(outputs []byte) error {
+	ctx := context.Background()
+	var changed int64 = 1
+	var err error
+	if len(outputs) == 0 {
+		_, err = c.tx.ExecContext(ctx, probePostgres)
+	} else {
+		var result sql.Result
+		if result, err = c.tx.ExecContext(ctx, recordPostgres, outputs, c.consumer, c.id, c.number); err == nil {
+			changed, err = result.RowsAffected()
+		}
+	}
+	switch state := postgres.State(err); {
+	case state == postgres.FailedTransaction:
+		return fmt.Errorf("postgres: record the outputs: %w: %w", errAborted, err)
+	case state == postgres.NoTransaction, err == nil && changed == 0 && c.status() != "in progress":
+		return fmt.Errorf("postgres: record the outputs: there is no transaction any more: %w", sql.ErrTxDone)
+	case err == nil && changed == 0:
+		return errors.New("postgres: record the outputs: the row of the key is gone: the handler removed it")
+	case err != nil:
+		return fmt.Errorf("postgres: record the outputs: %w", err)
+	}
+	return nil
+}
+
+// status is what became of the transaction that entered the key: "in progress", "committed" or "aborted", or "" where
+// that cannot be found out. It is exact: a duplicate that entered the same key meanwhile has another number.
+func (c *postgresClaim) status() (status string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = c.conn.QueryRowContext(ctx, statusPostgres, c.number).Scan(&status)
+	return status
+}
+
+func (c *postgresClaim) Release() error {
+	if c.ended {
+		return nil
+	}
+	return c.guard(c.rollback)
+}
+
+// rollback returns an error only where the handler committed.
+func (c *postgresClaim) rollback() error {
+	if !c.done && c.over() {
+		committed := c.status() == "committed"
+		c.throwAway()
+		if committed {
+			return fmt.Errorf("postgres: roll back: the key is committed: %w", sql.ErrTxDone)
+		}
+		return nil
+	}
+	if c.tx.Rollback() != nil { // without its connection the transaction is over as well
+		c.throwAway()
+		return nil
+	}
+	c.end()
+	return nil
+}
+
+// over tells whether the handler has ended the transaction, by its methods or in SQL.
+func (c *postgresClaim) over() bool {
+	_, err := c.tx.ExecContext(context.Background(), probePostgres)
+	return errors.Is(err, sql.ErrTxDone) || postgres.State(err) == postgres.NoTransaction
+}
+
+func (c *postgresClaim) end() {
+	c.ended = true
+	c.cancel()
+	_ = c.conn.Close() // gives it back to the pool, unless it was discarded
+}
+
+// throwAway ends the claim and closes the connection itself: PostgreSQL rolls back what was open on it.
+func (c *postgresClaim) throwAway() {
+	if c.tx != nil {
+		_ = c.tx.Rollback()
+	}
+	discard(c.conn)
+	c.end()
+}
+
+// guard closes the connection when work panics, as a driver may, so that the key does not stay locked. database/sql then
+// still holds locks of its own, and to call it once more would wait for ever: the connection is closed behind its back.
+func (c *postgresClaim) guard(work func() error) error {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		c.ended = true
+		_ = c.conn.Raw(func(conn any) error {
+			if closer, ok := conn.(driver.Conn); ok {
+				_ = closer.Close()
+			}
+			return nil
+		})
+		if c.cancel != nil {
+			c.cancel()
+		}
+	}()
+	err := work()
+	returned = true
+	return err
+}

@@ -1,0 +1,185 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+)
+
+// faulty is a driver that does what a test says beside what pgx does. Each fault happens where it is set.
+type faulty struct {
+	driver.Connector
+	onBegin, onInsert, onUpdate, onCommit, onCommitted func() error
+}
+
+func openFaulty(t *testing.T, f *faulty) (db, observer *sql.DB) {
+	t.Helper()
+	address := postgrestest.Schema(t)
+	connector, err := stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Connector = connector
+	observer = postgrestest.Open(t, address)
+	if err := idempotency.Postgres(observer).Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := observer.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	db = sql.OpenDB(f)
+	t.Cleanup(func() { _ = db.Close() })
+	return db, observer
+}
+
+func (f *faulty) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := f.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{conn.(*stdlib.Conn), f}, nil
+}
+
+type faultyConn struct {
+	*stdlib.Conn
+	faults *faulty
+}
+
+func happens(fault func() error) error {
+	if fault == nil {
+		return nil
+	}
+	return fault()
+}
+
+func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if err := happens(c.faults.onBegin); err != nil {
+		return nil, err
+	}
+	tx, err := c.Conn.BeginTx(ctx, opts)
+	return &faultyTx{tx, c.faults}, err
+}
+
+func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.Conn.QueryContext(ctx, query, args)
+	if strings.HasPrefix(query, "INSERT") && err == nil {
+		err = happens(c.faults.onInsert)
+	}
+	return rows, err
+}
+
+func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if strings.HasPrefix(query, "UPDATE") {
+		if err := happens(c.faults.onUpdate); err != nil {
+			return nil, err
+		}
+	}
+	return c.Conn.ExecContext(ctx, query, args)
+}
+
+type faultyTx struct {
+	driver.Tx
+	faults *faulty
+}
+
+func (tx *faultyTx) Commit() error {
+	if err := happens(tx.faults.onCommit); err != nil {
+		return err
+	}
+	if err := tx.Tx.Commit(); err != nil {
+		return err
+	}
+	return happens(tx.faults.onCommitted)
+}
+
+// Promise P7: a commit whose answer is lost is an error, not a success that nobody knows of, and the next delivery finds
+// the key and returns what was recorded.
+func TestPostgresCommitAnswerLost(t *testing.T) {
+	lost := errors.New("connection reset by peer")
+	f := &faulty{onCommitted: func() error { return lost }}
+	db, observer := openFaulty(t, f)
+	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+	if _, err := r.Middleware(effect)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
+		t.Fatal(err)
+	}
+	f.onCommitted = nil
+	if _, err := r.Middleware(effect)(newMessage("m1")); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, observer, 1, 1)
+}
+
+// Promise P7: a driver that panics leaves no key locked, wherever it does.
+func TestPostgresDriverPanics(t *testing.T) {
+	boom := func() error { panic("boom") }
+	for name, f := range map[string]*faulty{
+		"begin": {onBegin: boom}, "update": {onUpdate: boom}, "commit": {onCommit: boom}, // in a query database/sql keeps a goroutine
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, observer := openFaulty(t, f)
+			key := idempotency.Key{Consumer: "c", ID: "same"}
+			func() {
+				defer func() {
+					if recover() != "boom" {
+						t.Error("the panic was swallowed")
+					}
+				}()
+				c, err := idempotency.Postgres(db).Claim(context.Background(), key)
+				if err != nil {
+					t.Error(err)
+				}
+				defer func() {
+					if err := c.Release(); err != nil {
+						t.Error(err)
+					}
+				}()
+				_ = c.Commit([]byte("x"))
+			}()
+			*f = faulty{Connector: f.Connector}
+			for _, store := range []idempotency.Store{idempotency.Postgres(observer), idempotency.Postgres(db)} {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				defer cancel()
+				c, err := store.Claim(ctx, key)
+				if err != nil {
+					t.Fatal("the key is locked: ", err)
+				}
+				if _, done := c.Recorded(); done {
+					t.Error("the key was applied")
+				}
+				if err := c.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// Feature I2: a driver's error on any way in is returned and leaves nothing open.
+func TestPostgresDriverFails(t *testing.T) {
+	bad := errors.New("bad")
+	fail := func() error { return bad }
+	for name, f := range map[string]*faulty{"begin": {onBegin: fail}, "insert": {onInsert: fail}, "update": {onUpdate: fail}} {
+		t.Run(name, func(t *testing.T) {
+			db, observer := openFaulty(t, f)
+			c, err := idempotency.Postgres(db).Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "same"})
+			if err == nil {
+				err = c.Commit([]byte("x"))
+			}
+			if !errors.Is(err, bad) {
+				t.Fatal(err)
+			}
+			if n := db.Stats().InUse; n != 0 {
+				t.Errorf("%d connections are in use", n)
+			}
+			wantRows(t, observer, 0, 0)
+		})
+	}
+}

@@ -1,0 +1,68 @@
+// Package postgres holds what every store of Spillway on PostgreSQL shares: the making of tables, and what the server's
+// errors mean. It knows no driver: whatever database/sql driver speaks PostgreSQL will do, if its errors tell their
+// SQLSTATE as those of pgx and lib/pq do.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// The errors that a store acts on (PostgreSQL's Appendix A).
+const (
+	// NoTransaction says that a statement stood outside of a transaction.
+	NoTransaction = "25P01"
+	// FailedTransaction says that a statement before it failed, and that nothing of the transaction can commit.
+	FailedTransaction = "25P02"
+
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+)
+
+// State returns the SQLSTATE in err, or "".
+func State(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	return ""
+}
+
+// Options are those of every transaction of a store, whatever the database's default is. Under READ COMMITTED each
+// statement sees what others have committed by then, so a key that was waited for is found. Under REPEATABLE READ the
+// wait would end with 40001, on every attempt anew.
+var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+// maxDeadlocks is how often a transaction may be the victim before its error is returned.
+const maxDeadlocks = 10
+
+// Write runs work in a transaction. It runs work again when the server ended the transaction because of another one;
+// what a failed run did is undone.
+func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	for victim := 1; ; victim++ {
+		err := write(ctx, db, work)
+		if state := State(err); state != deadlockDetected && state != serializationFailure || victim == maxDeadlocks {
+			return err
+		}
+		if !wait.For(ctx, rand.N(time.Duration(victim)*10*time.Millisecond)) {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+func write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, Options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	if err := work(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

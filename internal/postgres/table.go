@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/schema"
+)
+
+// Ensure makes sure that db has the table, and that a table found under this name along the search path is the one
+// meant, and survives a crash. A table that is there is not touched: the role then needs no right to create any. It may
+// be called again, and by many processes at once. A nil db is an error.
+func Ensure(ctx context.Context, db *sql.DB, t schema.Table) error {
+	if db == nil {
+		return errors.New("postgres: the *sql.DB is nil")
+	}
+	if err := requireUTF8(ctx, db); err != nil {
+		return err
+	}
+	found, err := describe(ctx, db, t.Name)
+	if err == nil && !found.exists {
+		if err := create(ctx, db, t); err != nil {
+			return fmt.Errorf("postgres: create table %q: %w", t.Name, err)
+		}
+		found, err = describe(ctx, db, t.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: read the columns of table %q: %w", t.Name, err)
+	}
+	if err := t.Check(found.columns, found.key); err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	if !found.permanent {
+		return fmt.Errorf("postgres: table %q is temporary or unlogged: it would be empty after a crash; make it a permanent one", t.Name)
+	}
+	return nil
+}
+
+// requireUTF8 refuses a database that could not hold every readable text.
+func requireUTF8(ctx context.Context, db *sql.DB) error {
+	var encoding string
+	if err := db.QueryRowContext(ctx, `SHOW server_encoding`).Scan(&encoding); err != nil {
+		return fmt.Errorf("postgres: ask for the database's encoding: %w", err)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("postgres: the database's encoding is %s, which has no room for some texts: make a database with UTF8", encoding)
+	}
+	return nil
+}
+
+// creating is the lock that makers of tables hold. CREATE TABLE IF NOT EXISTS alone looks first and creates then, so that
+// of two at once one fails with a duplicate key in the catalog. The number is "spillway" in ASCII.
+const creating = 0x7370696c6c776179
+
+func create(ctx context.Context, db *sql.DB, t schema.Table) error {
+	return Write(ctx, db, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(creating)); err != nil {
+			return err
+		}
+		for _, statement := range t.Create {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+type found struct {
+	exists, permanent bool
+	columns, key      []string
+}
+
+// describe tells of the table that a statement with this name would use: its columns, and those of its primary key in
+// the key's order.
+func describe(ctx context.Context, db *sql.DB, table string) (f found, err error) {
+	rows, err := db.QueryContext(ctx, `
+SELECT a.attname, k.position IS NOT NULL, c.relpersistence = 'p'
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+LEFT JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, position) ON k.attnum = a.attnum AND k.position <= i.indnkeyatts
+WHERE c.oid = to_regclass($1)
+ORDER BY k.position NULLS LAST, a.attnum`, table)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var name string
+		var inKey bool
+		if err := rows.Scan(&name, &inKey, &f.permanent); err != nil {
+			return f, err
+		}
+		f.exists = true
+		f.columns = append(f.columns, name)
+		if inKey {
+			f.key = append(f.key, name)
+		}
+	}
+	return f, rows.Err()
+}

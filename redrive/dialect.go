@@ -1,0 +1,87 @@
+package redrive
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlite"
+)
+
+// dialect is all in which one database differs from another. Statements are written with question marks, and in the SQL
+// that both understand.
+type dialect struct {
+	table  schema.Table
+	ensure func(context.Context, *sql.DB, schema.Table) error
+	// query puts the database's own placeholders into a statement.
+	query func(string) string
+	// text binds text that came with a message, or from a caller, and so may hold any bytes.
+	text func(string) any
+	// insert stores a letter, or notes that one arrived again.
+	insert string
+	// behind is the value of a seq behind all others.
+	behind string
+	// among is the condition on a column to be among the rows of a query, %s, that this transaction then has to itself.
+	among string
+	// several comes first in a transaction that writes more than one letter. Empty where there is no need.
+	several string
+	// write runs work in a transaction, again and again while others are in the way.
+	write func(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error
+	// patience runs a read, again and again while others are in the way.
+	patience func(ctx context.Context, read func() error) error
+}
+
+// detect asks db what it is. PostgreSQL comes first: it logs the questions that it does not understand.
+func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
+	var version string
+	ask := func(question string) error {
+		return sqlite.WhileBusy(ctx, func() error { return db.QueryRowContext(ctx, question).Scan(&version) })
+	}
+	other := ask(`SELECT version()`)
+	if other == nil {
+		if !strings.HasPrefix(version, "PostgreSQL ") {
+			return nil, fmt.Errorf("the database is %q, and must be SQLite or PostgreSQL", logged(version))
+		}
+		return &postgresDialect, nil
+	}
+	if err := ask(`SELECT sqlite_version()`); err != nil {
+		return nil, fmt.Errorf("the database does not say that it is SQLite or PostgreSQL: %w", errors.Join(other, err))
+	}
+	return &sqliteDialect, nil
+}
+
+// insertLetter stores a letter, or notes that one arrived again. One that was redriven or discarded already waits again
+// then, behind all others, so that a drain that is running does not meet it twice. Whoever holds a lease loses it: what
+// they are about to mark may be the redrive that failed again just now, if its redrive count was lost on the way.
+// Better a letter too many, which the receiver absorbs, than one too few.
+func insertLetter(behind string) string {
+	return `
+INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload,
+	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (identity) DO UPDATE SET
+	dead_letter_topic = excluded.dead_letter_topic,
+	metadata          = excluded.metadata,
+	class             = excluded.class,
+	reason            = excluded.reason,
+	type              = excluded.type,
+	stack_hash        = excluded.stack_hash,
+	description       = excluded.description,
+	first_failed_at   = excluded.first_failed_at,
+	last_failed_at    = excluded.last_failed_at,
+	seen              = spillway_dead_letters.seen + 1,
+	token             = '',
+	leased_until      = 0,
+	seq               = CASE WHEN spillway_dead_letters.status IN ('redriven', 'discarded') THEN ` + behind + ` ELSE spillway_dead_letters.seq END,
+	status            = CASE WHEN spillway_dead_letters.status IN ('redriven', 'discarded') THEN 'waiting' ELSE spillway_dead_letters.status END`
+}
+
+// columns are those that the statements of a store use.
+var columns = []string{
+	"seq", "identity", "dead_letter_topic", "id", "metadata", "payload",
+	"origin_topic", "handler", "class", "reason", "type", "stack_hash", "description", "first_failed_at", "last_failed_at",
+	"status", "seen", "stored_at", "token", "leased_until", "marked_at", "marked_by", "marked_why", "redrive_id",
+}
