@@ -10,7 +10,7 @@ SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... 
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check services services-down build format vet staticcheck unit start served embedded allocs bench fuzz
+.PHONY: help demo test check services services-down build format vet staticcheck unit start served embedded allocs conformance bench bench-kafka fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,15 @@ embedded:
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
 	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./internal/chain ./internal/figures
+
+conformance: start ## the suite of promises over all pub/subs, and its matrix
+	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
+	SPILLWAY_CONFORMANCE_OUT=$$results $(GO) test -count=1 -timeout 30m ./conformance; status=$$?; \
+	$(GO) run ./internal/matrix $$results && exit $$status
+
+bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
+	@$(SERVICES) up kafka >&2
+	@$(GO) run ./internal/figures/kafka
 
 bench: ## Go benchmarks, then the figures as JSON lines
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...

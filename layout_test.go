@@ -14,12 +14,12 @@ const module = "github.com/watermill-spillway/spillway"
 var floors = map[string]int{
 	"internal/bounded": 0, "internal/contain": 0, "internal/wait": 0, "internal/chain": 0, "internal/sqlite": 0, "internal/services": 0, "classify": 0,
 	"internal/schema": 0, "internal/postgres": 0,
-	"poison": 1, "idempotency": 1,
+	"poison": 1, "idempotency": 1, "poison/wmkafka": 1, "poison/wmamqp": 1,
 	"middleware":                     2,
 	"redrive":                        3,
 	"":                               4, // the front door
-	"internal/postgres/postgrestest": 5, "conformance": 5,
-	"internal/figures": 5, "examples/internal/webhooks": 5, "examples/quickstart": 6, "examples/webhooks": 6,
+	"internal/postgres/postgrestest": 5, "conformance": 5, "internal/matrix": 6, "internal/figures/kafka": 5,
+	"internal/figures": 5, "examples/internal/webhooks": 5, "examples/quickstart": 6, "examples/webhooks": 6, "examples/internal/crash": 5, "examples/kafka": 6,
 }
 
 // mayKnow are the packages outside of the standard library that the library itself may import. Database drivers and
@@ -28,6 +28,16 @@ var mayKnow = []string{
 	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message",
 	"github.com/cenkalti/backoff/v4", "golang.org/x/time/rate",
 }
+
+// leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. Nobody in the
+// library imports a leaf.
+var leaves = map[string][]string{
+	"poison/wmkafka": {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
+	"poison/wmamqp":  {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
+}
+
+// clients are what nobody compiles who does not import its leaf.
+var clients = []string{"github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver"}
 
 // The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
 func TestLayout(t *testing.T) {
@@ -45,13 +55,33 @@ func TestLayout(t *testing.T) {
 		}
 		for _, imported := range fields[1:] {
 			if own, ok := strings.CutPrefix(imported, module); ok {
-				if below := floors[strings.TrimPrefix(own, "/")]; below > floor {
+				own = strings.TrimPrefix(own, "/")
+				if below := floors[own]; below > floor {
 					t.Errorf("%s (floor %d) imports %s (floor %d)", name, floor, imported, below)
+				}
+				if _, leaf := leaves[own]; leaf && floor <= 4 {
+					t.Errorf("%s imports the leaf %s", name, imported)
 				}
 				continue
 			}
-			if outside := strings.Contains(strings.SplitN(imported, "/", 2)[0], "."); outside && floor <= 4 && !slices.Contains(mayKnow, imported) {
+			if outside := strings.Contains(strings.SplitN(imported, "/", 2)[0], "."); outside && floor <= 4 &&
+				!slices.Contains(mayKnow, imported) && !slices.Contains(leaves[name], imported) {
 				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+	}
+}
+
+// Who does not import a leaf does not compile its client.
+func TestNobodyElseCompilesClients(t *testing.T) {
+	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/idempotency"} {
+		out, err := exec.Command("go", "list", "-deps", module+name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for imported := range strings.Lines(string(out)) {
+			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(imported, client) }) {
+				t.Errorf("%s compiles %s", module+name, strings.TrimSpace(imported))
 			}
 		}
 	}

@@ -12,7 +12,9 @@ import (
 
 func TestMain(m *testing.M) {
 	// A router whose Run fails at start-up leaves this goroutine of its own behind.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"),
+		// The one goroutine of sarama's metrics lives as long as the process.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
 // staysOpen is a gochannel that a router cannot close: its one instance is every publisher and every subscriber.

@@ -25,6 +25,17 @@ type refusing struct {
 	refuse func(topic string, msg *message.Message) error
 }
 
+// InitializeTopicsFor makes topics as the publisher inside does.
+func (p refusing) InitializeTopicsFor(source string, topics ...string) error {
+	switch pub := p.Publisher.(type) {
+	case poison.SourceInitializer:
+		return pub.InitializeTopicsFor(source, topics...)
+	case poison.Initializer:
+		return pub.InitializeTopics(topics...)
+	}
+	return nil
+}
+
 func (p refusing) Publish(topic string, messages ...*message.Message) error {
 	for _, msg := range messages {
 		if err := p.refuse(topic, msg); err != nil {
@@ -163,7 +174,9 @@ func (b *bench) survives(sent *message.Message, publish func()) (back *message.M
 	if first == nil {
 		b.untilPlaced(2)
 		l := b.letter(dead)
-		b.wantSame("the letter of the redriven message", l.Original, sent)
+		if sent != nil {
+			b.wantSame("the letter of the redriven message", l.Original, sent)
+		}
 		return l.Original
 	}
 	b.until("it came back", func() bool { mu.Lock(); defer mu.Unlock(); return last != nil })

@@ -1,0 +1,81 @@
+package wmkafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/IBM/sarama"
+)
+
+// Backlog returns how many messages of topic the consumer group has not acked: what redrive.DrainTopicConfig.Backlog asks
+// for. Where the group never committed it counts from where it would start. It counts offsets, of which a topic that was
+// compacted, or written to in transactions, has more than messages. An error names the topic; ctx is heeded between
+// requests to the brokers.
+func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
+	n, err := s.backlog(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("wmkafka: backlog of %q for group %q: %w", topic, s.config.ConsumerGroup, err)
+	}
+	return n, nil
+}
+
+func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	client, err := sarama.NewClient(s.config.Brokers, s.config.Sarama)
+	if err != nil {
+		return 0, err
+	}
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return 0, errors.Join(err, client.Close())
+	}
+	defer func() { err = errors.Join(err, admin.Close()) }() // closes the client too
+	partitions, err := client.Partitions(topic)
+	if err != nil {
+		return 0, err
+	}
+	committed, err := admin.ListConsumerGroupOffsets(s.config.ConsumerGroup, map[string][]int32{topic: partitions})
+	if err != nil {
+		return 0, err
+	}
+	if committed.Err != sarama.ErrNoError {
+		return 0, committed.Err
+	}
+	for _, partition := range partitions {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		n, err := s.behind(client, topic, partition, committed.GetBlock(topic, partition))
+		if err != nil {
+			return 0, fmt.Errorf("partition %d: %w", partition, err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// behind returns how far a partition's end lies beyond what was committed.
+func (s *Subscriber) behind(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock) (int, error) {
+	if committed == nil {
+		return 0, sarama.ErrIncompleteResponse
+	}
+	if committed.Err != sarama.ErrNoError {
+		return 0, committed.Err
+	}
+	newest, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
+	if err != nil {
+		return 0, err
+	}
+	from := committed.Offset
+	if from < 0 && s.config.Sarama.Consumer.Offsets.Initial == sarama.OffsetNewest {
+		return 0, nil
+	}
+	oldest, err := client.GetOffset(topic, partition, sarama.OffsetOldest)
+	if err != nil {
+		return 0, err
+	}
+	return int(max(newest-max(from, oldest), 0)), nil
+}

@@ -1,0 +1,208 @@
+package wmkafka
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// KeyRecord is metadata that carries what other metadata cannot tell of a record: headers that share a name, header
+// values that are null, a key that is empty or too long for poison.KeyOriginalKey, and that a record could not be read.
+// Few messages have it. Marshaler writes it and turns it into the record again, as far as the metadata was not changed.
+//
+// The headers in it are the producer's, so a poison.QueueConfig.MaskMetadata that hides one of several with the same name
+// must hide this too, where letters go to another place than Kafka. It is no part of a record on Kafka,
+// and the name is reserved: a producer's header of this name gives way to it.
+const KeyRecord = "x-kafka-record"
+
+// maxCarried bounds what is carried, in bytes before base64. What is more is not carried at all.
+const maxCarried = 32 << 10
+
+// maxMetadataKey is the longest record key that a letter's own metadata holds.
+const maxMetadataKey = 4 << 10
+
+const (
+	carriedVersion  = 1
+	flagUnreadable  = 1 << 0
+	flagKey         = 1 << 1
+	carriedMinimum  = 2 // version and flags
+	headersToSearch = 16
+)
+
+// carried is the content of KeyRecord. The zero value carries nothing.
+type carried struct {
+	unreadable bool
+	key        []byte // not nil where it is carried
+	headers    []sarama.RecordHeader
+}
+
+// carry adds to msg what its metadata cannot tell of record.
+func carry(msg *message.Message, record *sarama.ConsumerMessage, unreadable bool) {
+	c := carried{unreadable: unreadable}
+	if beyondMetadata(record.Key) {
+		c.key = record.Key
+	}
+	c.headers = irregular(record.Headers)
+	if !unreadable && c.key == nil && c.headers == nil {
+		return
+	}
+	if encoded := c.encode(); encoded != "" {
+		if msg.Metadata == nil {
+			msg.Metadata = message.Metadata{}
+		}
+		msg.Metadata[KeyRecord] = encoded
+	}
+}
+
+// beyondMetadata tells whether a record's key is one that poison.KeyOriginalKey cannot hold.
+func beyondMetadata(key []byte) bool {
+	return key != nil && (len(key) == 0 || len(key) > maxMetadataKey)
+}
+
+// irregular returns the headers that share a name and those that are null, in their order; nil where there are none.
+func irregular(headers []*sarama.RecordHeader) []sarama.RecordHeader {
+	repeated := repeatedNames(headers)
+	var found []sarama.RecordHeader
+	for _, h := range headers {
+		if h == nil {
+			continue
+		}
+		null := h.Value == nil && string(h.Key) != kafka.UUIDHeaderKey // an id that is null is an id that is not there
+		if null || repeated[string(h.Key)] {
+			found = append(found, *h)
+		}
+	}
+	return found
+}
+
+// repeatedNames returns nil where every name is there once, as in nearly every record, which is found out without
+// allocating for a usual number of headers.
+func repeatedNames(headers []*sarama.RecordHeader) map[string]bool {
+	if len(headers) <= headersToSearch && !anyRepeated(headers) {
+		return nil
+	}
+	names := make(map[string]bool, len(headers))
+	for _, h := range headers {
+		if h != nil {
+			_, seen := names[string(h.Key)]
+			names[string(h.Key)] = seen
+		}
+	}
+	return names
+}
+
+func anyRepeated(headers []*sarama.RecordHeader) bool {
+	for i, h := range headers {
+		for _, other := range headers[:i] {
+			if h != nil && other != nil && bytes.Equal(h.Key, other.Key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// restoreHeaders puts back the headers whose metadata still says what it said on arrival.
+func (c carried) restoreHeaders(record *sarama.ProducerMessage) {
+	done := make(map[string]bool)
+	for _, h := range slices.Backward(c.headers) {
+		name := string(h.Key)
+		if done[name] {
+			continue
+		}
+		done[name] = true // the last of a name is the one that metadata shows
+		at := slices.IndexFunc(record.Headers, func(other sarama.RecordHeader) bool {
+			return string(other.Key) == name && bytes.Equal(other.Value, h.Value)
+		})
+		if at >= 0 {
+			record.Headers = slices.Replace(record.Headers, at, at+1, c.named(name)...)
+		}
+	}
+}
+
+func (c carried) named(name string) []sarama.RecordHeader {
+	return slices.DeleteFunc(slices.Clone(c.headers), func(h sarama.RecordHeader) bool { return string(h.Key) != name })
+}
+
+// encode returns "" for what is too much to carry.
+func (c carried) encode() string {
+	flags := byte(0)
+	if c.unreadable {
+		flags |= flagUnreadable
+	}
+	if c.key != nil && len(c.key) <= maxCarried/2 {
+		flags |= flagKey
+	}
+	raw := []byte{carriedVersion, flags}
+	if flags&flagKey != 0 {
+		raw = appendBytes(raw, c.key)
+	}
+	base := len(raw)
+	for _, h := range c.headers {
+		raw = appendBytes(raw, h.Key)
+		raw = appendBytes(raw, h.Value)
+		if len(raw) > maxCarried {
+			raw = raw[:base] // half of the headers would tell something else
+			break
+		}
+	}
+	if len(raw) == carriedMinimum && flags == 0 {
+		return ""
+	}
+	return base64.RawStdEncoding.EncodeToString(raw)
+}
+
+// appendBytes tells nil from empty.
+func appendBytes(to, value []byte) []byte {
+	if value == nil {
+		return append(to, 0)
+	}
+	return append(binary.AppendUvarint(to, uint64(len(value))+1), value...)
+}
+
+// carriedBy reads what anybody may have written: what is not exactly of the form above is metadata like any other.
+func carriedBy(msg *message.Message) (carried, bool) {
+	encoded, ok := msg.Metadata[KeyRecord]
+	if !ok || base64.RawStdEncoding.DecodedLen(len(encoded)) > maxCarried {
+		return carried{}, false
+	}
+	raw, err := base64.RawStdEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(raw) < carriedMinimum || raw[0] != carriedVersion || raw[1]&^(flagUnreadable|flagKey) != 0 {
+		return carried{}, false
+	}
+	c := carried{unreadable: raw[1]&flagUnreadable != 0}
+	rest := raw[carriedMinimum:]
+	if raw[1]&flagKey != 0 {
+		if c.key, rest, ok = cutBytes(rest); !ok || !beyondMetadata(c.key) {
+			return carried{}, false
+		}
+	}
+	for len(rest) > 0 {
+		var h sarama.RecordHeader
+		if h.Key, rest, ok = cutBytes(rest); !ok {
+			return carried{}, false
+		}
+		if h.Value, rest, ok = cutBytes(rest); !ok {
+			return carried{}, false
+		}
+		c.headers = append(c.headers, h)
+	}
+	return c, true
+}
+
+func cutBytes(from []byte) (value, rest []byte, ok bool) {
+	size, n := binary.Uvarint(from)
+	if n <= 0 || size > uint64(len(from)-n)+1 {
+		return nil, nil, false
+	}
+	if size == 0 {
+		return nil, from[n:], true
+	}
+	end := n + int(size) - 1
+	return from[n:end:end], from[end:], true
+}

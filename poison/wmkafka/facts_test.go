@@ -1,0 +1,323 @@
+package wmkafka
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// The facts about watermill-kafka that this package answers to, each with what it does about it. When a test of
+// watermill-kafka alone fails, it has been mended there: say so in the README.
+
+func stockWith(u kafka.Unmarshaler) kafka.SubscriberConfig {
+	return kafka.SubscriberConfig{Unmarshaler: u, NackResendSleep: 10 * time.Millisecond}
+}
+
+// Fact, feature D8: a record that its unmarshaler cannot read stops the partition for good. TestUnreadableIsSetAside shows
+// that ours sets it aside and goes on.
+func TestFactWatermillStopsAtUnreadable(t *testing.T) {
+	c := newCluster(t)
+	records := numbered(3)
+	records[1].Value = sarama.ByteEncoder("\x00unreadable")
+	c.produce(records...)
+	dead, handled := &sink{}, &sink{}
+	c.run(c.stock(stockWith(picky{})), nil, c.channel(spillway.Config{Publisher: dead}).Attach, func(msg *message.Message) ([]*message.Message, error) {
+		return nil, handled.Publish("", msg)
+	})
+	c.eventually("the first is handled", func() bool { return len(handled.all()) == 1 })
+	time.Sleep(4 * time.Second)
+	if n := len(handled.all()); n != 1 || len(dead.all()) != 0 {
+		t.Errorf("%d handled, %d letters: the partition goes on", n, len(dead.all()))
+	}
+}
+
+// waits subscribes, takes a message and holds it; then a second instance joins and is waited for, as long as d. It tells
+// whether the context of the held message ended and whether the rebalance did.
+func waits(c *cluster, first, second message.Subscriber, d time.Duration) (ended, rebalanced bool) {
+	c.produce(numbered(1)...)
+	held := c.next(c.subscribe(first))
+	c.subscribe(second)
+	for deadline := time.Now().Add(d); !rebalanced && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		rebalanced = c.members() == 2
+	}
+	ended = held.Context().Err() != nil
+	held.Ack()
+	return ended, rebalanced
+}
+
+// Fact, promise P3: the message's context does not end with the group session, so a handler that waits stops the topic for
+// all instances.
+func TestFactWatermillHandlerStopsRebalance(t *testing.T) {
+	c := newCluster(t)
+	ended, rebalanced := waits(c, c.stock(kafka.SubscriberConfig{}), c.stock(kafka.SubscriberConfig{}), 6*time.Second)
+	if ended || rebalanced {
+		t.Errorf("context ended: %t, rebalanced: %t", ended, rebalanced)
+	}
+}
+
+// Promise P3: with ours it does, and the rebalance is over in seconds.
+func TestHandlerStopsNoRebalance(t *testing.T) {
+	c := newCluster(t)
+	ended, rebalanced := waits(c, c.subscriber(SubscriberConfig{}), c.subscriber(SubscriberConfig{}), 6*time.Second)
+	if !ended || !rebalanced {
+		t.Errorf("context ended: %t, rebalanced: %t", ended, rebalanced)
+	}
+}
+
+// nacks nacks every message of a subscriber while a second instance joins, and returns how many deliveries there were
+// within d after the join began, and whether the rebalance ended meanwhile.
+func nacks(c *cluster, joiner, holder message.Subscriber, d time.Duration) (deliveries int, rebalanced bool) {
+	c.produce(numbered(1)...)
+	messages := c.subscribe(holder)
+	c.next(messages).Nack()
+	other := c.subscribe(joiner)
+	for end := time.After(d); ; {
+		select {
+		case msg := <-messages:
+			deliveries++
+			msg.Nack()
+		case msg := <-other:
+			deliveries++
+			msg.Nack()
+		case <-end:
+			return deliveries, c.members() == 2
+		}
+	}
+}
+
+// Fact, promise P3: a nacked message is delivered again and again after its session has ended, and keeps the partition.
+func TestFactWatermillResendsAfterSession(t *testing.T) {
+	c := newCluster(t)
+	n, rebalanced := nacks(c, c.stock(stockWith(kafka.DefaultMarshaler{})), c.stock(stockWith(kafka.DefaultMarshaler{})), 6*time.Second)
+	t.Logf("%d deliveries", n)
+	if n < 100 || rebalanced {
+		t.Errorf("%d deliveries, rebalanced: %t", n, rebalanced)
+	}
+}
+
+// Promise P3: ours leaves the partition, and redelivers ever more slowly.
+func TestNackedIsNotResentAfterSession(t *testing.T) {
+	c := newCluster(t)
+	n, rebalanced := nacks(c, c.subscriber(SubscriberConfig{}), c.subscriber(SubscriberConfig{}), 6*time.Second)
+	t.Logf("%d deliveries", n)
+	if n > 20 || !rebalanced {
+		t.Errorf("%d deliveries, rebalanced: %t", n, rebalanced)
+	}
+}
+
+// Fact, features D1 and R10, decision 5: the stock marshaler drops the key, makes one header of several with the same
+// name, and refuses metadata with the name of its own header. TestRecordSurvives and TestMessageSurvivesProperty show that
+// ours does not.
+func TestFactWatermillMarshalerLoses(t *testing.T) {
+	stock := kafka.DefaultMarshaler{}
+	record := &sarama.ConsumerMessage{Key: []byte("key"), Headers: headers("via", "a", "via", "b")}
+	back := marshal(t, stock, "orders", unmarshal(t, stock, record))
+	if back.Key != nil || strings.Contains(text(back), `"a"`) {
+		t.Errorf("it keeps more than it did: %s", text(back))
+	}
+	msg := message.NewMessage("id", nil)
+	msg.Metadata.Set(kafka.UUIDHeaderKey, "x")
+	if _, err := stock.Marshal("orders", msg); err == nil {
+		t.Error("it takes metadata with the name of its own header")
+	}
+}
+
+// Fact, promise P2: a handler that appends to its payload writes into the messages behind it.
+func TestFactWatermillPayloadsOverlap(t *testing.T) {
+	if second := appended(t, func(c *cluster) message.Subscriber { return c.stock(kafka.SubscriberConfig{}) }); second == "payload 1" {
+		t.Error("the second message is as it was")
+	}
+}
+
+// Promise P2: with ours it does not, whichever subscriber our marshaler is in.
+func TestPayloadsDoNotOverlap(t *testing.T) {
+	for who, make := range map[string]func(*cluster) message.Subscriber{
+		"ours": func(c *cluster) message.Subscriber { return c.subscriber(SubscriberConfig{}) },
+		"other": func(c *cluster) message.Subscriber {
+			return c.subscriber(SubscriberConfig{Unmarshaler: kafka.DefaultMarshaler{}})
+		},
+		"watermill's": func(c *cluster) message.Subscriber { return c.stock(stockWith(Marshaler{})) },
+	} {
+		if second := appended(t, make); second != "payload 1" {
+			t.Errorf("%s: the second message is %q", who, second)
+		}
+	}
+}
+
+// appended appends to the payload of the first message and returns that of the second.
+func appended(t *testing.T, make func(*cluster) message.Subscriber) string {
+	c := newCluster(t)
+	config := SaramaPublisherConfig()
+	config.Producer.Flush.Messages, config.Producer.Flush.Frequency = 2, 5*time.Second // both in one batch
+	producer, err := sarama.NewSyncProducer(c.brokers, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := numbered(2)
+	for _, record := range records {
+		record.Topic = c.topic
+		record.Headers = nil
+	}
+	if err := errors.Join(producer.SendMessages(records), producer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	messages := c.subscribe(make(c))
+	first := c.next(messages)
+	_ = append(first.Payload, strings.Repeat("!", 14)...)
+	first.Ack()
+	second := c.next(messages)
+	defer second.Ack()
+	return string(second.Payload)
+}
+
+// Fact, feature D5: a topic that is created the usual way forgets letters after 7 days, and takes none of the largest.
+// TestInitializeTopics shows what ours creates.
+func TestFactKafkaTopicExpires(t *testing.T) {
+	c := newCluster(t)
+	found, err := describeTopic(c.admin, c.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.retentionMs != "604800000" || found.maxMessageBytes != kafkaMaxMessageBytes {
+		t.Errorf("it is %+v", found)
+	}
+}
+
+// together publishes a large message and small ones so that they travel in one batch, and returns the refusals.
+func together(t *testing.T, topic string, pub message.Publisher) (large error, small []error) {
+	t.Helper()
+	var all sync.WaitGroup
+	small = make([]error, 5)
+	all.Go(func() { large = pub.Publish(topic, message.NewMessage("large", make([]byte, 1500<<10))) })
+	for i := range small {
+		all.Go(func() { small[i] = pub.Publish(topic, message.NewMessage("small", []byte("x"))) })
+	}
+	all.Wait()
+	return large, small
+}
+
+func batching(config *sarama.Config) *sarama.Config {
+	config.Producer.Flush.Messages, config.Producer.Flush.Frequency = 6, 300*time.Millisecond
+	config.Producer.MaxMessageBytes = 8 << 20
+	return config
+}
+
+// Fact, decision 4: a refusal for size fails the small messages of the same batch.
+func TestFactKafkaRefusesBatch(t *testing.T) {
+	c := newCluster(t)
+	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: batching(kafka.DefaultSaramaSyncPublisherConfig())}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cleanup(pub.Close)
+	if large, small := together(t, c.topic, pub); large == nil || errors.Join(small...) == nil {
+		t.Errorf("large %v, small %v", large, small)
+	}
+}
+
+// Decision 4, promise P4: ours refuses the large one alone, says that it is too large, and goes on.
+func TestOnlyTheLargeIsRefused(t *testing.T) {
+	c := newCluster(t)
+	pub := c.publisher(PublisherConfig{Sarama: batching(SaramaPublisherConfig())})
+	for range 2 {
+		large, small := together(t, c.topic, pub)
+		if !errors.Is(large, poison.ErrTooLarge) || !poison.IsTooLarge(large) {
+			t.Errorf("large: %v", large)
+		}
+		if err := errors.Join(small...); err != nil {
+			t.Errorf("small: %v", err)
+		}
+	}
+	if n := c.size(c.topic); n != 10 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// tooLargeOutput handles two messages, the first of which produces 2 MiB, and returns how often it was handled and whether
+// the second was.
+func tooLargeOutput(c *cluster, pub message.Publisher, attach func(*message.Router), until func() bool) (runs *atomic.Int32, behind *atomic.Bool) {
+	runs, behind = new(atomic.Int32), new(atomic.Bool)
+	c.create("invoices-"+c.topic, 1, nil)
+	c.produce(numbered(2)...)
+	c.run(c.subscriber(SubscriberConfig{NackBackoff: 10 * time.Millisecond, MaxNackBackoff: 10 * time.Millisecond}), renamed{pub, "invoices-" + c.topic}, attach,
+		func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID != "id-0" {
+				behind.Store(true)
+				return nil, nil
+			}
+			runs.Add(1)
+			return []*message.Message{message.NewMessage("", make([]byte, 2<<20))}, nil
+		})
+	c.eventually("the outcome is known", func() bool { return until() || runs.Load() >= 20 })
+	return runs, behind
+}
+
+// renamed publishes to a topic of the test's own.
+type renamed struct {
+	message.Publisher
+	topic string
+}
+
+func (r renamed) Publish(_ string, messages ...*message.Message) error {
+	return r.Publisher.Publish(r.topic, messages...)
+}
+
+// Fact, feature D15: an output that is too large runs its handler again and again, and nothing behind it is handled.
+func TestFactWatermillRepeatsTooLargeOutput(t *testing.T) {
+	c := newCluster(t)
+	runs, behind := tooLargeOutput(c, c.publisher(PublisherConfig{}), func(*message.Router) {}, func() bool { return false })
+	if runs.Load() < 20 || behind.Load() {
+		t.Errorf("the handler ran %d times, the message behind was handled: %t", runs.Load(), behind.Load())
+	}
+}
+
+// Feature D15: with a channel its source is set aside after one run, and the message behind it is handled.
+func TestTooLargeOutputIsSetAside(t *testing.T) {
+	c := newCluster(t)
+	dead := &sink{}
+	ch := c.channel(spillway.Config{Publisher: dead})
+	var behind *atomic.Bool
+	runs, behind := tooLargeOutput(c, c.publisher(PublisherConfig{}), ch.Attach, func() bool { return len(dead.all()) == 1 })
+	c.eventually("the message behind is handled", behind.Load)
+	if l := dead.letters(t)[0]; runs.Load() != 1 || l.Failure.Reason != "output_undeliverable" || l.Original.UUID != "id-0" {
+		t.Errorf("%d runs, letter %+v", runs.Load(), l.Failure)
+	}
+}
+
+// Fact, promise P3: watermill's Retry and PoisonQueue dead-letter a healthy message when the subscription ends in a backoff;
+// the root package's facts show it for the router, this for a context that the subscriber ends.
+func TestSubscriptionEndsInBackoff(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(1)...)
+	dead := &sink{}
+	var failed atomic.Int32
+	ch := c.channel(spillway.Config{Publisher: dead})
+	sub := c.subscriber(SubscriberConfig{})
+	handle := ch.Middleware(func(*message.Message) ([]*message.Message, error) {
+		failed.Add(1)
+		return nil, errors.New("failed")
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a deadline, which is no failure either
+	defer cancel()
+	messages, err := sub.Subscribe(ctx, c.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := c.next(messages)
+	cancel()
+	if _, err := handle(msg); err == nil || len(dead.all()) != 0 {
+		t.Errorf("error %v, %d letters", err, len(dead.all()))
+	}
+	msg.Nack()
+}

@@ -1,0 +1,341 @@
+package wmkafka
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func TestMain(m *testing.M) {
+	// The one goroutine of sarama's metrics lives as long as the process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+const patience = 40 * time.Second
+
+// cluster is the real Kafka, and a topic, a group and a producer of a test's own.
+type cluster struct {
+	testing.TB
+	brokers  []string
+	topic    string
+	group    string
+	admin    sarama.ClusterAdmin
+	producer sarama.SyncProducer
+}
+
+func newCluster(t testing.TB) *cluster { return newPartitioned(t, 1) }
+
+func newPartitioned(t testing.TB, partitions int32) *cluster {
+	t.Helper()
+	c := &cluster{TB: t, brokers: services.Kafka(t), topic: "orders-" + rand.Text(), group: "billing-" + rand.Text()}
+	var err error
+	if c.admin, err = sarama.NewClusterAdmin(c.brokers, SaramaPublisherConfig()); err != nil {
+		t.Fatal(err)
+	}
+	c.cleanup(c.admin.Close)
+	config := SaramaPublisherConfig()
+	config.Producer.MaxMessageBytes = 32 << 20
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	if c.producer, err = sarama.NewSyncProducer(c.brokers, config); err != nil {
+		t.Fatal(err)
+	}
+	c.cleanup(c.producer.Close)
+	c.create(c.topic, partitions, nil)
+	return c
+}
+
+func (c *cluster) cleanup(end func() error) {
+	c.Cleanup(func() {
+		if err := end(); err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+// create creates a topic that is deleted with the test, and waits for its leaders.
+func (c *cluster) create(topic string, partitions int32, entries map[string]string) {
+	c.Helper()
+	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: map[string]*string{}}
+	for key, value := range entries {
+		detail.ConfigEntries[key] = &value
+	}
+	if err := c.admin.CreateTopic(topic, detail, false); err != nil {
+		c.Fatal(err)
+	}
+	c.deleteLater(topic)
+	c.eventually("the topic has leaders", func() bool { return leaders(c.admin, topic, partitions) == nil })
+}
+
+func (c *cluster) deleteLater(topics ...string) {
+	c.Cleanup(func() {
+		for _, topic := range topics {
+			if err := c.admin.DeleteTopic(topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+				c.Error(err)
+			}
+		}
+	})
+}
+
+// produce writes raw records and returns the offset of the last.
+func (c *cluster) produce(records ...*sarama.ProducerMessage) (offset int64) {
+	c.Helper()
+	for _, record := range records {
+		if record.Topic == "" {
+			record.Topic = c.topic
+		}
+		var err error
+		if _, offset, err = c.producer.SendMessage(record); err != nil {
+			c.Fatal(err)
+		}
+	}
+	return offset
+}
+
+// numbered are n records with ids id-0, id-1, ...
+func numbered(n int) (records []*sarama.ProducerMessage) {
+	for i := range n {
+		records = append(records, &sarama.ProducerMessage{
+			Value:   sarama.StringEncoder(fmt.Sprint("payload ", i)),
+			Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("id-", i))},
+		})
+	}
+	return records
+}
+
+// record returns what stands at an offset of a topic, as Kafka has it.
+func (c *cluster) record(topic string, partition int32, offset int64) *sarama.ConsumerMessage {
+	c.Helper()
+	consumer, err := sarama.NewConsumer(c.brokers, SaramaSubscriberConfig())
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer func() { _ = consumer.Close() }()
+	claim, err := consumer.ConsumePartition(topic, partition, offset)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer func() { _ = claim.Close() }()
+	select {
+	case record := <-claim.Messages():
+		return record
+	case <-time.After(patience):
+		c.Fatalf("nothing at offset %d of %s", offset, topic)
+		return nil
+	}
+}
+
+// size is the number of offsets in a topic.
+func (c *cluster) size(topic string) (n int) {
+	c.Helper()
+	sub := c.subscriber(SubscriberConfig{ConsumerGroup: "nobody-" + rand.Text()})
+	n, err := sub.Backlog(context.Background(), topic)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return n
+}
+
+func (c *cluster) subscriber(config SubscriberConfig) *Subscriber {
+	c.Helper()
+	config.Brokers = c.brokers
+	if config.ConsumerGroup == "" {
+		config.ConsumerGroup = c.group
+	}
+	sub, err := NewSubscriber(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.cleanup(sub.Close)
+	return sub
+}
+
+func (c *cluster) publisher(config PublisherConfig) *Publisher {
+	c.Helper()
+	config.Brokers = c.brokers
+	pub, err := NewPublisher(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.cleanup(pub.Close)
+	return pub
+}
+
+// stock is watermill-kafka's own subscriber, reading from the oldest message.
+func (c *cluster) stock(config kafka.SubscriberConfig) *kafka.Subscriber {
+	c.Helper()
+	config.Brokers = c.brokers
+	if config.ConsumerGroup == "" {
+		config.ConsumerGroup = c.group
+	}
+	config.OverwriteSaramaConfig = kafka.DefaultSaramaSubscriberConfig()
+	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.OverwriteSaramaConfig.Consumer.Group.Heartbeat.Interval = time.Second
+	sub, err := kafka.NewSubscriber(config, nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.cleanup(sub.Close)
+	return sub
+}
+
+func (c *cluster) subscribe(sub message.Subscriber) <-chan *message.Message {
+	c.Helper()
+	messages, err := sub.Subscribe(context.Background(), c.topic)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return messages
+}
+
+// next returns the next message, which must come.
+func (c *cluster) next(messages <-chan *message.Message) *message.Message {
+	c.Helper()
+	select {
+	case msg, ok := <-messages:
+		if !ok {
+			c.Fatal("the subscription has ended")
+		}
+		return msg
+	case <-time.After(patience):
+		c.Fatal("no message came")
+		return nil
+	}
+}
+
+// none fails when a message comes within d.
+func (c *cluster) none(messages <-chan *message.Message, d time.Duration) {
+	c.Helper()
+	select {
+	case msg, ok := <-messages:
+		if ok {
+			c.Fatalf("message %q came", msg.UUID)
+		}
+	case <-time.After(d):
+	}
+}
+
+func (c *cluster) eventually(what string, condition func() bool) {
+	c.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// committed is the group's offset in the topic's first partition, -1 where there is none.
+func (c *cluster) committed() int64 {
+	c.Helper()
+	response, err := c.admin.ListConsumerGroupOffsets(c.group, map[string][]int32{c.topic: {0}})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return response.GetBlock(c.topic, 0).Offset
+}
+
+// members is how many members the group has when it is stable, and 0 otherwise.
+func (c *cluster) members() int {
+	c.Helper()
+	groups, err := c.admin.DescribeConsumerGroups([]string{c.group})
+	if err != nil || len(groups) != 1 || groups[0].State != "Stable" {
+		return 0
+	}
+	return len(groups[0].Members)
+}
+
+// run runs handlers in a router until the test ends, or the returned function is called.
+func (c *cluster) run(sub message.Subscriber, pub message.Publisher, attach func(*message.Router), handle message.HandlerFunc) (stop func()) {
+	c.Helper()
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	attach(router)
+	if pub == nil {
+		router.AddNoPublisherHandler("billing", c.topic, sub, func(msg *message.Message) error { _, err := handle(msg); return err })
+	} else {
+		router.AddHandler("billing", c.topic, sub, "invoices", pub, handle)
+	}
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	select {
+	case <-router.Running():
+	case err := <-done:
+		c.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		if err := errors.Join(router.Close(), <-done); err != nil {
+			c.Error(err)
+		}
+	})
+	c.Cleanup(stop)
+	return stop
+}
+
+// sink is a publisher that keeps what it is given.
+type sink struct {
+	lock     sync.Mutex
+	messages []*message.Message
+}
+
+func (s *sink) Publish(_ string, messages ...*message.Message) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.messages = append(s.messages, messages...)
+	return nil
+}
+
+func (s *sink) Close() error { return nil }
+
+func (s *sink) all() []*message.Message {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return append([]*message.Message(nil), s.messages...)
+}
+
+func (s *sink) letters(t testing.TB) (letters []poison.Letter) {
+	t.Helper()
+	for _, msg := range s.all() {
+		l, err := poison.Decode(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		letters = append(letters, l)
+	}
+	return letters
+}
+
+// logs keeps what is logged as an error.
+type logs struct {
+	watermill.NopLogger
+	lock sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) Error(text string, err error, fields watermill.LogFields) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	fmt.Fprintln(&l.text, text, err, fields)
+}
+
+func (l *logs) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+func (l *logs) String() string {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.text.String()
+}

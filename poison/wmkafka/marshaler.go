@@ -1,0 +1,204 @@
+package wmkafka
+
+import (
+	"encoding/base64"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Marshaler turns messages into records and back so that what a record was survives being a dead letter: its key, each of
+// several headers with one name, null values, any bytes. The zero value is ready for use, with this package's Subscriber
+// and Publisher and with those of watermill-kafka.
+//
+// A dead letter, and a message on its way back from being one, has the key that its record first had. Unmarshal returns
+// no error: what Inner cannot read becomes a message that a poison.Queue sets aside.
+type Marshaler struct {
+	// Inner is another format, or one that gives keys, kafka.NewWithPartitioningMarshaler for one. Its keys are those of
+	// messages that have none to keep. Default: watermill-kafka's format, without keys.
+	Inner kafka.MarshalerUnmarshaler
+}
+
+var _ kafka.MarshalerUnmarshaler = Marshaler{}
+
+// Marshal returns the record for msg. An error says what Inner refused.
+func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
+	if msg == nil {
+		return nil, errors.New("wmkafka: there is no message to marshal: it is nil")
+	}
+	kept, isKept := carriedBy(msg)
+	returns := isReturning(msg)
+	var record *sarama.ProducerMessage
+	if m.Inner == nil || kept.unreadable && returns { // what was never read is not written again in Inner's words
+		record = plainRecord(topic, msg, isKept)
+	} else {
+		var err error
+		if record, err = m.inner(topic, msg, isKept); err != nil {
+			return nil, err
+		}
+	}
+	kept.restoreHeaders(record)
+	if returns {
+		restoreKey(record, msg, kept)
+	}
+	return record, nil
+}
+
+// Unmarshal returns the message of a record. The error is always nil.
+func (m Marshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, error) {
+	if m.Inner == nil {
+		clip(record)
+		msg := plainMessage(record)
+		carry(msg, record, false)
+		return msg, nil
+	}
+	msg := read(m.Inner, record)
+	if poison.UnreadableError(msg) == nil {
+		msg.Metadata = fromWire(msg.Metadata)
+		carry(msg, record, false)
+	}
+	return msg, nil
+}
+
+// inner has Inner marshal what of msg belongs on the wire.
+func (m Marshaler) inner(topic string, msg *message.Message, isKept bool) (record *sarama.ProducerMessage, err error) {
+	wire := msg.CopyWithContext()
+	wire.Metadata = make(message.Metadata, len(msg.Metadata))
+	for key, value := range msg.Metadata {
+		if key != KeyRecord || !isKept {
+			wire.Metadata[headerName(key)] = value
+		}
+	}
+	err = contain.Call("wmkafka: marshaler", func() (err error) {
+		record, err = m.Inner.Marshal(topic, wire)
+		return err
+	})
+	if err == nil && record == nil {
+		err = errors.New("wmkafka: the marshaler returned neither a record nor an error")
+	}
+	return record, err
+}
+
+// plainRecord writes watermill-kafka's format: the id in a header, and a header for each key of the metadata, in order.
+// An empty id has no header, as records of other producers have none.
+func plainRecord(topic string, msg *message.Message, isKept bool) *sarama.ProducerMessage {
+	record := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(msg.Payload)}
+	record.Headers = make([]sarama.RecordHeader, 0, len(msg.Metadata)+1)
+	if msg.UUID != "" {
+		record.Headers = append(record.Headers, header(kafka.UUIDHeaderKey, msg.UUID))
+	}
+	for _, key := range slices.Sorted(maps.Keys(msg.Metadata)) {
+		if key != KeyRecord || !isKept {
+			record.Headers = append(record.Headers, header(headerName(key), msg.Metadata[key]))
+		}
+	}
+	return record
+}
+
+func header(key, value string) sarama.RecordHeader {
+	return sarama.RecordHeader{Key: []byte(key), Value: []byte(value)}
+}
+
+// plainMessage reads watermill-kafka's format. Any record can be read as that.
+func plainMessage(record *sarama.ConsumerMessage) *message.Message {
+	msg := message.NewMessage("", record.Value)
+	msg.Metadata = make(message.Metadata, len(record.Headers))
+	for _, h := range record.Headers {
+		if h == nil {
+			continue
+		}
+		if key := string(h.Key); key == kafka.UUIDHeaderKey {
+			msg.UUID = string(h.Value)
+		} else {
+			msg.Metadata[metadataKey(key)] = string(h.Value)
+		}
+	}
+	return msg
+}
+
+// A metadata key that is watermill-kafka's header for the id would fail every marshaler of watermill-kafka, or read as
+// the id. It travels with a prefix, and so does one that already looks as if it did: no two become one.
+const reservedPrefix = "x-kafka-"
+
+func headerName(key string) string {
+	if isReserved(key) {
+		return reservedPrefix + key
+	}
+	return key
+}
+
+func metadataKey(header string) string {
+	if rest, ok := strings.CutPrefix(header, reservedPrefix); ok && isReserved(rest) {
+		return rest
+	}
+	return header
+}
+
+func isReserved(key string) bool {
+	rest, ok := strings.CutSuffix(key, kafka.UUIDHeaderKey)
+	for ok && rest != "" {
+		rest, ok = strings.CutPrefix(rest, reservedPrefix)
+	}
+	return ok
+}
+
+func fromWire(metadata message.Metadata) message.Metadata {
+	for header := range metadata {
+		if metadataKey(header) != header {
+			own := make(message.Metadata, len(metadata))
+			for header, value := range metadata {
+				own[metadataKey(header)] = value
+			}
+			return own
+		}
+	}
+	return metadata
+}
+
+// isReturning tells whether msg is a message that came from a topic and is kept or brought back: a dead letter, one that
+// waits for a retry, one that was redriven.
+func isReturning(msg *message.Message) bool {
+	return poison.IsLetter(msg) || has(msg, poison.KeyRetryStage) || has(msg, poison.KeyRedriveCount)
+}
+
+func has(msg *message.Message, key string) bool {
+	_, ok := msg.Metadata[key]
+	return ok
+}
+
+// restoreKey gives the record the key that the message's first record had. What a handler produced from a redriven message,
+// metadata and all, goes elsewhere than the message itself: there Inner's key counts.
+func restoreKey(record *sarama.ProducerMessage, msg *message.Message, kept carried) {
+	home := poison.IsLetter(msg) || has(msg, poison.KeyRetryStage) || record.Topic == msg.Metadata[poison.KeyOriginalTopic]
+	if !home && record.Key != nil {
+		return
+	}
+	key, ok := originalKey(msg, kept)
+	if !ok && home { // a queue without Origin does not write it, but the context still knows
+		key, _ = kafka.MessageKeyFromCtx(msg.Context())
+		ok = key != nil
+	}
+	if ok {
+		record.Key = sarama.ByteEncoder(key)
+	}
+}
+
+func originalKey(msg *message.Message, kept carried) ([]byte, bool) {
+	if key, ok := msg.Metadata[poison.KeyOriginalKey]; ok && len(key) <= maxCarried {
+		return []byte(key), true
+	}
+	if encoded := msg.Metadata[poison.KeyOriginalKey+poison.Base64Suffix]; encoded != "" && len(encoded) <= maxCarried {
+		if key, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			return key, true
+		}
+	}
+	return kept.key, kept.key != nil
+}

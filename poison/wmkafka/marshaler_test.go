@@ -1,0 +1,382 @@
+package wmkafka
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// consumed is the record that a consumer would get of what was produced.
+func consumed(t testing.TB, produced *sarama.ProducerMessage) *sarama.ConsumerMessage {
+	t.Helper()
+	record := &sarama.ConsumerMessage{Topic: produced.Topic}
+	encoded := func(e sarama.Encoder) []byte {
+		if e == nil {
+			return nil
+		}
+		b, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	record.Key, record.Value = encoded(produced.Key), encoded(produced.Value)
+	for _, h := range produced.Headers {
+		record.Headers = append(record.Headers, &h)
+	}
+	return record
+}
+
+func marshal(t testing.TB, m kafka.Marshaler, topic string, msg *message.Message) *sarama.ConsumerMessage {
+	t.Helper()
+	produced, err := m.Marshal(topic, msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return consumed(t, produced)
+}
+
+func unmarshal(t testing.TB, m kafka.Unmarshaler, record *sarama.ConsumerMessage) *message.Message {
+	t.Helper()
+	msg, err := m.Unmarshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}
+
+// text shows all of a record that must survive, nil told from empty, headers by name and, within a name, in order.
+func text(record *sarama.ConsumerMessage) string {
+	show := func(b []byte) string {
+		if b == nil {
+			return "null"
+		}
+		return fmt.Sprintf("%q", b)
+	}
+	names := map[string][]string{}
+	for _, h := range record.Headers {
+		names[string(h.Key)] = append(names[string(h.Key)], show(h.Value))
+	}
+	s := "key " + show(record.Key) + " value " + show(record.Value)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		s += fmt.Sprintf(" %q=%s", name, strings.Join(names[name], ","))
+	}
+	return s
+}
+
+// withoutOurs takes off what a letter's return adds to its record.
+func withoutOurs(record *sarama.ConsumerMessage) *sarama.ConsumerMessage {
+	clean := *record
+	clean.Headers = slices.DeleteFunc(slices.Clone(record.Headers), func(h *sarama.RecordHeader) bool {
+		return len(poison.ProducersOwn(message.Metadata{string(h.Key): ""})) == 0
+	})
+	return &clean
+}
+
+// thereAndBack sends a record to its dead-letter topic and back, as a queue and a redrive do. The key travels as Origin tells it.
+func thereAndBack(t testing.TB, m Marshaler, record *sarama.ConsumerMessage) *sarama.ConsumerMessage {
+	t.Helper()
+	letterOf := func(record *sarama.ConsumerMessage) poison.Letter {
+		msg := unmarshal(t, m, record)
+		return poison.Letter{Original: msg, Origin: poison.Origin{Topic: "orders", Key: record.Key}, Failure: poison.Failure{Class: classify.ClassPermanent}}
+	}
+	letter := letterOf(record)
+	dead := marshal(t, m, "orders.dlq", letter.Encode())
+	if !bytes.Equal(dead.Key, record.Key) {
+		t.Fatalf("the letter has key %q, the record %q", dead.Key, record.Key)
+	}
+	read, err := poison.Decode(unmarshal(t, m, dead))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return marshal(t, m, "orders", read.Redriven("operator", "id", time.Now()))
+}
+
+func headers(pairs ...string) (all []*sarama.RecordHeader) {
+	for i := 0; i < len(pairs); i += 2 {
+		h := &sarama.RecordHeader{Key: []byte(pairs[i]), Value: []byte(pairs[i+1])}
+		if pairs[i+1] == "null" {
+			h.Value = nil
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+const id = kafka.UUIDHeaderKey
+
+// hardRecords are those that watermill-kafka's marshaler changes, or may.
+var hardRecords = map[string]*sarama.ConsumerMessage{
+	"ordinary":             {Key: []byte("key"), Value: []byte("value"), Headers: headers(id, "id-1", "tenant", "acme")},
+	"no key":               {Value: []byte("value"), Headers: headers(id, "id-1")},
+	"empty key":            {Key: []byte{}, Value: []byte("value"), Headers: headers(id, "id-1")},
+	"binary key":           {Key: []byte{0, 1, 0xff, 0xfe}, Value: []byte("value"), Headers: headers(id, "id-1")},
+	"key of 10 KiB":        {Key: bytes.Repeat([]byte{0xf0}, 10<<10), Value: []byte("value"), Headers: headers(id, "id-1")},
+	"tombstone":            {Key: []byte("key"), Headers: headers(id, "id-1")},
+	"empty value":          {Key: []byte("key"), Value: []byte{}, Headers: headers(id, "id-1")},
+	"nothing at all":       {},
+	"no id":                {Value: []byte("value"), Headers: headers("tenant", "acme")},
+	"binary id":            {Value: []byte("value"), Headers: headers(id, "\x00\xff\xfe")},
+	"id of 300 bytes":      {Value: []byte("value"), Headers: headers(id, strings.Repeat("x", 300))},
+	"two ids":              {Value: []byte("value"), Headers: headers(id, "id-1", id, "id-2")},
+	"binary header":        {Value: []byte("value"), Headers: headers(id, "id-1", "bin\xffary", "\x00\xff")},
+	"null header":          {Value: []byte("value"), Headers: headers(id, "id-1", "gone", "null", "empty", "")},
+	"repeated headers":     {Key: []byte("key"), Value: []byte("value"), Headers: headers("via", "a", id, "id-1", "via", "b", "tenant", "acme", "via", "null", "via", "a")},
+	"empty header name":    {Value: []byte("value"), Headers: headers(id, "id-1", "", "nameless", "", "twice")},
+	"an id in the carrier": {Value: []byte("value"), Headers: headers(id, "id-1", reservedPrefix+id, "a", reservedPrefix+reservedPrefix+id, "b")},
+	"a hundred headers":    {Value: []byte("value"), Headers: append(headers(id, "id-1"), manyHeaders(100)...)},
+	"one name, 40 times":   {Value: []byte("value"), Headers: append(headers(id, "id-1"), slices.Repeat(headers("via", "x"), 40)...)},
+}
+
+func manyHeaders(n int) (all []*sarama.RecordHeader) {
+	for i := range n {
+		all = append(all, headers(fmt.Sprint("h", i), fmt.Sprint(i))...)
+	}
+	return all
+}
+
+// Feature D1, R10, promise P2: a record comes back from its dead-letter topic as it was: key, headers, id, value. So it
+// does when it becomes a dead letter again.
+func TestRecordSurvives(t *testing.T) {
+	for name, record := range hardRecords {
+		t.Run(name, func(t *testing.T) {
+			once := thereAndBack(t, Marshaler{}, record)
+			if got, want := text(withoutOurs(once)), text(record); got != want {
+				t.Errorf("it came back as\n%s, was\n%s", got, want)
+			}
+			twice := thereAndBack(t, Marshaler{}, once)
+			if got, want := text(withoutOurs(twice)), text(record); got != want {
+				t.Errorf("the second time it came back as\n%s, was\n%s", got, want)
+			}
+		})
+	}
+}
+
+// Promise P2: the same for any record.
+func TestRecordSurvivesProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		bytesOrNil := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 6), rapid.Just([]byte(nil)))
+		names := rapid.OneOf(rapid.SampledFrom([]string{"a", "b", id, reservedPrefix + id, ""}), rapid.String())
+		record := &sarama.ConsumerMessage{Key: bytesOrNil.Draw(rt, "key"), Value: bytesOrNil.Draw(rt, "value")}
+		hasID := false
+		for range rapid.IntRange(0, 25).Draw(rt, "headers") {
+			h := &sarama.RecordHeader{Key: []byte(names.Draw(rt, "name")), Value: bytesOrNil.Draw(rt, "content")}
+			if string(h.Key) == id {
+				if hasID || len(h.Value) == 0 { // an empty id is no id, and of two the last counts
+					continue
+				}
+				hasID = true
+			}
+			if len(poison.ProducersOwn(message.Metadata{string(h.Key): ""})) == 1 {
+				record.Headers = append(record.Headers, h)
+			}
+		}
+		if got, want := text(withoutOurs(thereAndBack(t, Marshaler{}, record))), text(record); got != want {
+			rt.Fatalf("it came back as\n%s, was\n%s", got, want)
+		}
+	})
+}
+
+// Promise P2: any message survives being a record.
+func TestMessageSurvivesProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		names := rapid.OneOf(rapid.SampledFrom([]string{id, reservedPrefix + id, reservedPrefix + reservedPrefix + id, KeyRecord, "a"}), rapid.String())
+		msg := message.NewMessage(rapid.String().Draw(rt, "id"), rapid.SliceOf(rapid.Byte()).Draw(rt, "payload"))
+		msg.Metadata = rapid.MapOf(names, rapid.String()).Draw(rt, "metadata")
+		for _, m := range []Marshaler{{}, {Inner: kafka.DefaultMarshaler{}}} {
+			got := unmarshal(t, m, marshal(t, m, "orders", msg))
+			if got.UUID != msg.UUID || !bytes.Equal(got.Payload, msg.Payload) || !maps.Equal(got.Metadata, msg.Metadata) {
+				rt.Fatalf("it came back as %q %v %q", got.UUID, got.Metadata, got.Payload)
+			}
+		}
+	})
+}
+
+// What the metadata says wins over what was carried along: of headers that were changed, removed or added meanwhile.
+func TestChangedMetadataWins(t *testing.T) {
+	msg := unmarshal(t, Marshaler{}, &sarama.ConsumerMessage{Headers: headers("kept", "1", "kept", "2", "changed", "1", "changed", "2", "removed", "1", "removed", "2")})
+	msg.Metadata["changed"] = "masked"
+	delete(msg.Metadata, "removed")
+	msg.Metadata["added"] = "x"
+	got := text(marshal(t, Marshaler{}, "orders", msg))
+	if want := `key null value null "added"="x" "changed"="masked" "kept"="1","2"`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Bad input: what somebody else wrote under our key is metadata like any other, and costs nothing.
+func TestHostileCarrier(t *testing.T) {
+	for _, forged := range []string{
+		"", "AQ", "AQA=", "AgA", "AQH", "AQE!", "AQQ", "AQL/////////////AQ", "AQIA", "AQICYQ", "AQAC", "AQACYQ",
+		strings.Repeat("A", 1<<20), "AQD" + strings.Repeat("/", 100), "\x00\xff",
+	} {
+		msg := message.NewMessage("id", nil)
+		msg.Metadata = message.Metadata{KeyRecord: forged, poison.KeyRedriveCount: "1", "a": "b"}
+		if c, ok := carriedBy(msg); ok && (c.key != nil || c.headers != nil) {
+			t.Errorf("%.20q reads as %+v", forged, c)
+		}
+		record := marshal(t, Marshaler{}, "orders", msg)
+		if record.Key != nil || len(record.Headers) < 3 {
+			t.Errorf("%.20q: %.200s", forged, text(record))
+		}
+	}
+}
+
+// The key is the original's for what comes from a topic and returns; what a handler produces has Inner's.
+func TestWhoseKey(t *testing.T) {
+	keyed := Marshaler{Inner: kafka.NewWithPartitioningMarshaler(func(string, *message.Message) (string, error) { return "inner", nil })}
+	letter, redriven, staged := poison.KeyFailureClass, poison.KeyRedriveCount, poison.KeyRetryStage
+	for name, row := range map[string]struct {
+		topic    string
+		metadata message.Metadata
+		plain    string
+		inner    string
+	}{
+		"no story":                 {"orders", message.Metadata{}, "null", `"inner"`},
+		"forwarded origin":         {"orders", message.Metadata{poison.KeyOriginalKey: "key"}, "null", `"inner"`},
+		"letter":                   {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"letter, binary":           {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey + "-b64": "AP8="}, `"\x00\xff"`, `"\x00\xff"`},
+		"letter, no key":           {"orders.dlq", message.Metadata{letter: "permanent"}, "null", `"inner"`},
+		"letter, bad base64":       {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey + "-b64": "?"}, "null", `"inner"`},
+		"letter, key of 1 MiB":     {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey: strings.Repeat("x", 1<<20)}, "null", `"inner"`},
+		"in a stage":               {"orders.retry.5s", message.Metadata{staged: "5s", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"redriven home":            {"orders", message.Metadata{redriven: "1", poison.KeyOriginalTopic: "orders", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"redriven elsewhere":       {"other", message.Metadata{redriven: "1", poison.KeyOriginalTopic: "orders", poison.KeyOriginalKey: "key"}, `"key"`, `"inner"`},
+		"letter of Watermill's":    {"poison", message.Metadata{"reason_poisoned": "x", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"carried key, no story":    {"orders", message.Metadata{KeyRecord: "AQIB"}, "null", `"inner"`},
+		"carried key, redriven":    {"orders", message.Metadata{KeyRecord: "AQIB", redriven: "1", poison.KeyOriginalTopic: "orders"}, `""`, `""`},
+		"metadata before carrying": {"orders", message.Metadata{KeyRecord: "AQIB", letter: "x", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+	} {
+		msg := message.NewMessage("id", nil)
+		msg.Metadata = row.metadata
+		for m, want := range map[*Marshaler]string{{}: row.plain, &keyed: row.inner} {
+			if got := text(marshal(t, m, row.topic, msg)); !strings.HasPrefix(got, "key "+want+" ") {
+				t.Errorf("%s: %.200s, want %s", name, got, want)
+			}
+		}
+	}
+}
+
+// A queue that was not given Origin does not write the key, but the letter's context still knows it.
+func TestKeyOfContext(t *testing.T) {
+	msg := message.NewMessage("id", nil)
+	msg.Metadata = message.Metadata{poison.KeyFailureClass: "permanent"}
+	msg.SetContext(&recordContext{Context: t.Context(), record: &sarama.ConsumerMessage{Key: []byte("key")}})
+	if got := marshal(t, Marshaler{}, "orders.dlq", msg); string(got.Key) != "key" {
+		t.Errorf("key %q", got.Key)
+	}
+	msg.Metadata = message.Metadata{}
+	if got := marshal(t, Marshaler{}, "invoices", msg); got.Key != nil {
+		t.Errorf("an output has key %q", got.Key)
+	}
+}
+
+// Bad input: messages without anything, and an Inner that panics, refuses or returns nothing.
+func TestMarshalBadInput(t *testing.T) {
+	if _, err := (Marshaler{}).Marshal("orders", nil); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") {
+		t.Error(err)
+	}
+	if _, err := (Marshaler{}).Marshal("orders", &message.Message{}); err != nil {
+		t.Error(err)
+	}
+	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
+		if _, err := (Marshaler{Inner: inner}).Marshal("orders", message.NewMessage("id", nil)); err == nil || !strings.Contains(err.Error(), "bad") && name != "returns nothing" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+var errBad = errors.New("bad")
+
+// bad is a format that nothing is of.
+type bad struct {
+	err    error
+	panics bool
+}
+
+func (b bad) Marshal(string, *message.Message) (*sarama.ProducerMessage, error) {
+	if b.panics {
+		panic(errBad)
+	}
+	return nil, b.err
+}
+
+func (b bad) Unmarshal(*sarama.ConsumerMessage) (*message.Message, error) {
+	_, err := b.Marshal("", nil)
+	return nil, err
+}
+
+// Feature D8: what Inner cannot read is no error but a message that says so, with the record's bytes, headers and id; and
+// it comes back from the dead-letter topic as it was, without Inner having a say.
+func TestUnreadableRecord(t *testing.T) {
+	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
+		for what, record := range hardRecords {
+			m := Marshaler{Inner: inner}
+			msg := unmarshal(t, m, record)
+			err := poison.UnreadableError(msg)
+			if err == nil || !bytes.Equal(msg.Payload, record.Value) || name != "returns nothing" && !strings.Contains(err.Error(), "bad") {
+				t.Fatalf("%s, %s: %v, payload %q", name, what, err, msg.Payload)
+			}
+			if got, want := text(withoutOurs(thereAndBack(t, m, record))), text(record); got != want {
+				t.Errorf("%s, %s: it came back as\n%s, was\n%s", name, what, got, want)
+			}
+		}
+	}
+}
+
+// A message that its unmarshaler did not make with NewMessage can be acked all the same.
+func TestBareMessage(t *testing.T) {
+	msg := read(bare{}, &sarama.ConsumerMessage{Value: []byte("value")})
+	if msg.Acked() == nil || msg.UUID != "bare" || string(msg.Payload) != "value" {
+		t.Errorf("%+v", msg)
+	}
+}
+
+type bare struct{}
+
+func (bare) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, error) {
+	return &message.Message{UUID: "bare", Payload: record.Value}, nil
+}
+
+// What nobody needs is not carried, and what is too much is not carried by halves.
+func TestCarriesLittle(t *testing.T) {
+	if msg := unmarshal(t, Marshaler{}, hardRecords["ordinary"]); len(msg.Metadata) != 1 {
+		t.Errorf("an ordinary record has metadata %v", msg.Metadata)
+	}
+	much := strings.Repeat("x", maxCarried/2)
+	msg := unmarshal(t, Marshaler{}, &sarama.ConsumerMessage{Headers: headers("via", much, "via", much, "via", "last")})
+	if msg.Metadata["via"] != "last" || has(msg, KeyRecord) {
+		t.Errorf("carried %d bytes", len(msg.Metadata[KeyRecord]))
+	}
+}
+
+func FuzzCarried(f *testing.F) {
+	f.Add("AQIB")
+	f.Add("AQACYQJiAmEA")
+	f.Fuzz(func(t *testing.T, value string) {
+		msg := message.NewMessage("id", nil)
+		msg.Metadata = message.Metadata{KeyRecord: value}
+		c, ok := carriedBy(msg)
+		if !ok {
+			return
+		}
+		msg.Metadata[KeyRecord] = c.encode()
+		again, ok := carriedBy(msg)
+		if len(c.headers) > 0 && (!ok || len(again.headers) != len(c.headers)) || !bytes.Equal(again.key, c.key) {
+			t.Errorf("%q reads as %+v and again as %+v", value, c, again)
+		}
+	})
+}

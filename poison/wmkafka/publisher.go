@@ -1,0 +1,188 @@
+package wmkafka
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// PublisherConfig configures a Publisher. Only Brokers is required.
+type PublisherConfig struct {
+	// Brokers are the addresses of some of the cluster's brokers.
+	Brokers []string
+	// Marshaler writes records. Another one than Marshaler loses their keys. Default: Marshaler{}.
+	Marshaler kafka.Marshaler
+	// Sarama configures the client. It is copied. Default: SaramaPublisherConfig().
+	Sarama *sarama.Config
+	// Tracer is watermill-kafka's, kafka.NewOTELSaramaTracer() for one. Default: none.
+	Tracer kafka.SaramaTracer
+	// MaxMessageBytes is the largest record that is sent. InitializeTopicsFor asks for as much as its source takes and
+	// 64 KiB more. Default: Sarama.Producer.MaxMessageBytes, which in SaramaPublisherConfig is what a topic with Kafka's
+	// defaults asks for.
+	MaxMessageBytes int
+	// ReplicationFactor is that of topics which are created. Default: their source's, or where there is none 3, or as many
+	// as there are brokers.
+	ReplicationFactor int16
+	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
+	TopicTimeout time.Duration
+	// Logger is told what is wrong with existing topics. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+func (c *PublisherConfig) setDefaults() {
+	if c.Marshaler == nil {
+		c.Marshaler = Marshaler{}
+	}
+	if c.Sarama == nil {
+		c.Sarama = SaramaPublisherConfig()
+	}
+	own := *c.Sarama
+	c.Sarama = &own
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = own.Producer.MaxMessageBytes
+	}
+	own.Producer.MaxMessageBytes = c.MaxMessageBytes
+	if c.TopicTimeout == 0 {
+		c.TopicTimeout = 10 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *PublisherConfig) validate() error {
+	switch {
+	case len(c.Brokers) == 0:
+		return errors.New("wmkafka: PublisherConfig.Brokers is empty: give the address of a broker")
+	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0 || c.TopicTimeout < 0:
+		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d) and TopicTimeout (%s) must not be negative",
+			c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout)
+	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that only its leader has, or nobody, " +
+			"would be lost after its source was acked")
+	case c.Sarama.Producer.Transaction.ID != "":
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: nobody would commit the transaction; use a producer without")
+	}
+	if err := c.Sarama.Validate(); err != nil {
+		return fmt.Errorf("wmkafka: PublisherConfig.Sarama: %w", err)
+	}
+	return nil
+}
+
+// Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes 30 s at
+// the most. It is a poison.SourceInitializer: topics for dead letters are created as they should be. It is safe for
+// concurrent use.
+type Publisher struct {
+	config PublisherConfig
+	inner  *kafka.Publisher
+	// sending is held by all who send, and alone by who must know whether it is his own message that is too large.
+	sending sync.RWMutex
+	closed  atomic.Bool
+}
+
+var (
+	_ message.Publisher        = (*Publisher)(nil)
+	_ poison.Initializer       = (*Publisher)(nil)
+	_ poison.SourceInitializer = (*Publisher)(nil)
+)
+
+// NewPublisher connects and returns a Publisher, or an error that names the field of config with which messages could be
+// lost, or says why no broker answered.
+func NewPublisher(config PublisherConfig) (*Publisher, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	inner, err := kafka.NewPublisher(kafka.PublisherConfig{
+		Brokers:               config.Brokers,
+		Marshaler:             config.Marshaler,
+		OverwriteSaramaConfig: config.Sarama,
+		Tracer:                config.Tracer,
+	}, config.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("wmkafka: connect to %s: %w", strings.Join(config.Brokers, ", "), err)
+	}
+	return &Publisher{config: config, inner: inner}, nil
+}
+
+// Publish publishes the messages one after the other and stops at the first that is refused; the error tells how many were
+// published. A refusal for size wraps poison.ErrTooLarge, and is that of the message itself: one that was refused because it
+// travelled with another is sent again. It is marked as permanent. After Close it returns ErrClosed.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	for i, msg := range messages {
+		if err := p.publish(topic, msg); err != nil {
+			return fmt.Errorf("wmkafka: %s: %w", describe(topic, i+1, len(messages)), err)
+		}
+	}
+	return nil
+}
+
+func (p *Publisher) publish(topic string, msg *message.Message) error {
+	if msg == nil {
+		return errors.New("the message is nil")
+	}
+	p.sending.RLock()
+	err := p.send(topic, msg)
+	p.sending.RUnlock()
+	if refusedForBatch(err) {
+		p.sending.Lock()
+		err = p.send(topic, msg)
+		p.sending.Unlock()
+	}
+	if isTooLarge(err) { // and it will be the next time
+		return classify.Permanent(fmt.Errorf("%w: %w", poison.ErrTooLarge, err))
+	}
+	return err
+}
+
+func (p *Publisher) send(topic string, msg *message.Message) error {
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	return p.inner.Publish(topic, msg)
+}
+
+// Close waits for messages that are being sent and closes the connection. It may be called again.
+func (p *Publisher) Close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if err := p.inner.Close(); err != nil {
+		return fmt.Errorf("wmkafka: close: %w", err)
+	}
+	return nil
+}
+
+// refusedForBatch tells whether the broker refused all that was sent together, where one may have been too large.
+func refusedForBatch(err error) bool {
+	return errors.Is(err, sarama.ErrMessageSizeTooLarge) || errors.Is(err, sarama.ErrMessageSetSizeTooLarge)
+}
+
+func isTooLarge(err error) bool {
+	if refusedForBatch(err) {
+		return true
+	}
+	var refusal sarama.ConfigurationError // the client's own
+	return errors.As(err, &refusal) && strings.Contains(string(refusal), "larger than")
+}
+
+// describe names a message in an error.
+func describe(topic string, n, of int) string {
+	if of == 1 {
+		return fmt.Sprintf("publish to %q", topic)
+	}
+	return fmt.Sprintf("publish to %q: message %d of %d, of which %d were published", topic, n, of, n-1)
+}

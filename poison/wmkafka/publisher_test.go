@@ -1,0 +1,425 @@
+package wmkafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Bad input: a configuration that cannot work, or would confirm what is not safe, is an error that names the field.
+func TestPublisherConfig(t *testing.T) {
+	brokers := []string{"127.0.0.1:1"}
+	with := func(change func(*sarama.Config)) *sarama.Config {
+		config := SaramaPublisherConfig()
+		change(config)
+		return config
+	}
+	for name, row := range map[string]struct {
+		config PublisherConfig
+		says   string
+	}{
+		"no brokers":   {PublisherConfig{}, "Brokers"},
+		"size":         {PublisherConfig{Brokers: brokers, MaxMessageBytes: -1}, "MaxMessageBytes"},
+		"replicas":     {PublisherConfig{Brokers: brokers, ReplicationFactor: -1}, "ReplicationFactor"},
+		"time-out":     {PublisherConfig{Brokers: brokers, TopicTimeout: -1}, "TopicTimeout"},
+		"no acks":      {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse })}, "RequiredAcks"},
+		"leader's ack": {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal })}, "RequiredAcks"},
+		"transactions": {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Producer.Transaction.ID = "x" })}, "Transaction.ID"},
+		"sarama":       {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Net.MaxOpenRequests = 5 })}, "Sarama"},
+		"no broker":    {PublisherConfig{Brokers: brokers}, "127.0.0.1:1"},
+	} {
+		if _, err := NewPublisher(row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, config := range map[string]*sarama.Config{"subscriber": SaramaSubscriberConfig(), "publisher": SaramaPublisherConfig()} {
+		if err := config.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Promise P1: a Publish of several stops at the first refusal and says how far it came.
+func TestPublishSeveral(t *testing.T) {
+	c := newCluster(t)
+	pub := c.publisher(PublisherConfig{})
+	good := message.NewMessage("good", []byte("x"))
+	if err := pub.Publish(c.topic, good, good, good); err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.Publish(c.topic); err != nil {
+		t.Error(err)
+	}
+	for name, refused := range map[string]*message.Message{"nil": nil, "too large": message.NewMessage("large", make([]byte, 2<<20))} {
+		err := pub.Publish(c.topic, good, refused, good)
+		if err == nil || !strings.Contains(err.Error(), "message 2 of 3, of which 1 were published") || !strings.Contains(err.Error(), c.topic) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if large := refused != nil; errors.Is(err, poison.ErrTooLarge) != large {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := c.size(c.topic); n != 5 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// Decision 4: a refusal for size is one wherever it comes from, and does not pass with time; other refusals are none.
+func TestTooLarge(t *testing.T) {
+	c := newCluster(t)
+	generous := SaramaPublisherConfig()
+	generous.Producer.MaxMessageBytes = 16 << 20
+	for name, config := range map[string]*sarama.Config{"client": nil, "broker": generous} {
+		pub := c.publisher(PublisherConfig{Sarama: config})
+		err := pub.Publish(c.topic, message.NewMessage("large", make([]byte, 2<<20)))
+		classifier, _ := classify.New(classify.Config{})
+		if !errors.Is(err, poison.ErrTooLarge) || classifier.Classify(err).Class != classify.ClassPermanent {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := pub.Publish(c.topic, message.NewMessage("small", nil)); err != nil {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+	}
+	if isTooLarge(nil) || isTooLarge(sarama.ErrNotEnoughReplicas) || isTooLarge(sarama.ConfigurationError("other")) || !isTooLarge(sarama.ErrMessageSetSizeTooLarge) {
+		t.Error("other refusals are taken for one")
+	}
+}
+
+// After Close: publishing and initializing say so, whoever closes and how often. It means most with -race.
+func TestClosedPublisher(t *testing.T) {
+	c := newCluster(t)
+	pub := c.publisher(PublisherConfig{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for {
+				if err := pub.Publish(c.topic, message.NewMessage("", nil)); err != nil {
+					if !errors.Is(err, ErrClosed) {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	c.eventually("it publishes", func() bool { return c.size(c.topic) > 10 })
+	for range 3 {
+		all.Go(func() {
+			if err := pub.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := pub.InitializeTopics("x"); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// A topic that is missing is not made up by publishing to it, and the error comes soon.
+func TestMissingTopic(t *testing.T) {
+	c := newCluster(t)
+	start := time.Now()
+	err := c.publisher(PublisherConfig{}).Publish(c.topic+"-missing", message.NewMessage("", nil))
+	if err == nil || time.Since(start) > 5*time.Second {
+		t.Errorf("%v after %s", err, time.Since(start))
+	}
+}
+
+// faulty is a dialer whose connections fall silent, as half-open ones are, or are refused.
+type faulty struct {
+	lock    sync.Mutex
+	silent  bool
+	refuses bool
+	conns   []net.Conn
+}
+
+func (f *faulty) set(silent, refuses bool) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.silent, f.refuses = silent, refuses
+	if refuses {
+		for _, conn := range f.conns {
+			_ = conn.Close()
+		}
+	}
+}
+
+func (f *faulty) isSilent() bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.silent
+}
+
+func (f *faulty) Dial(network, address string) (net.Conn, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.refuses {
+		return nil, errors.New("connection refused")
+	}
+	conn, err := net.DialTimeout(network, address, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	f.conns = append(f.conns, conn)
+	return &silentConn{Conn: conn, faulty: f}, nil
+}
+
+// silentConn swallows what is written and answers nothing, until a deadline, while its dialer is silent.
+type silentConn struct {
+	net.Conn
+	faulty *faulty
+}
+
+func (s *silentConn) Write(b []byte) (int, error) {
+	if s.faulty.isSilent() {
+		return len(b), nil
+	}
+	return s.Conn.Write(b)
+}
+
+func (f *faulty) into(config *sarama.Config) *sarama.Config {
+	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, f
+	return config
+}
+
+// Decision 4: Publish returns within 30 s, whether the broker is gone or has fallen silent, alone or with others, and
+// publishes again when it is back.
+func TestPublishIsBounded(t *testing.T) {
+	for name, fault := range map[string]struct{ silent, refuses bool }{"gone": {refuses: true}, "silent": {silent: true}} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			dialer := &faulty{}
+			pub := c.publisher(PublisherConfig{Sarama: dialer.into(SaramaPublisherConfig())})
+			if err := pub.Publish(c.topic, message.NewMessage("before", nil)); err != nil {
+				t.Fatal(err)
+			}
+			dialer.set(fault.silent, fault.refuses)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					start := time.Now()
+					err := pub.Publish(c.topic, message.NewMessage("during", nil))
+					took := time.Since(start)
+					t.Logf("%s: %v", took, err)
+					if err == nil || took > 30*time.Second {
+						t.Errorf("%v after %s", err, took)
+					}
+				})
+			}
+			all.Wait()
+			dialer.set(false, false)
+			c.eventually("it publishes again", func() bool { return pub.Publish(c.topic, message.NewMessage("after", nil)) == nil })
+		})
+	}
+}
+
+// Promise P3: when the connection falls silent the subscription notices, cancels, and goes on when it is back. Close is
+// bounded meanwhile.
+func TestSilentConnection(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(2)...)
+	dialer := &faulty{}
+	sub := c.subscriber(SubscriberConfig{Sarama: dialer.into(SaramaSubscriberConfig())})
+	messages := c.subscribe(sub)
+	held := c.next(messages)
+	dialer.set(true, false)
+	start := time.Now()
+	select {
+	case <-held.Context().Done():
+		t.Logf("it noticed after %s", time.Since(start))
+	case <-time.After(30 * time.Second):
+		t.Fatal("it did not notice")
+	}
+	dialer.set(false, false)
+	if msg := c.next(messages); msg.UUID != held.UUID || !msg.Ack() {
+		t.Errorf("then came %q", msg.UUID)
+	}
+	c.next(messages)
+	dialer.set(true, false)
+	start = time.Now()
+	if err := sub.Close(); err != nil {
+		t.Error(err)
+	}
+	took := time.Since(start)
+	t.Logf("Close took %s", took)
+	if took > 15*time.Second {
+		t.Errorf("Close took %s", took)
+	}
+}
+
+// Promise P2, features D1, R10, V4: a record that fails, is set aside on Kafka and brought back from there is what it was,
+// key, headers, id and payload, in the topic it came from; and once handled, it is done with.
+func TestRoundTrip(t *testing.T) {
+	c := newPartitioned(t, 3)
+	pub := c.publisher(PublisherConfig{})
+	dlq := c.topic + ".dlq"
+	c.deleteLater(dlq, c.topic+".invalid", dlq+".parked", c.topic+".invalid.parked")
+	var names []string
+	for name, record := range hardRecords {
+		names = append(names, name)
+		produced := &sarama.ProducerMessage{Partition: int32(len(names) % 3)}
+		if record.Key != nil {
+			produced.Key = sarama.ByteEncoder(record.Key)
+		}
+		if record.Value != nil {
+			produced.Value = sarama.ByteEncoder(record.Value)
+		}
+		for _, h := range record.Headers {
+			produced.Headers = append(produced.Headers, *h)
+		}
+		c.produce(produced)
+	}
+	ch := c.channel(spillway.Config{Publisher: pub})
+	handled := &sink{}
+	c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if msg.Metadata[poison.KeyRedriveCount] == "" {
+			return nil, classify.Permanent(errors.New("failed"))
+		}
+		return nil, handled.Publish("", msg)
+	})
+	c.eventually("all are set aside", func() bool { return c.size(dlq) == len(names) })
+
+	sub := c.subscriber(SubscriberConfig{ConsumerGroup: c.group + "-redrive"})
+	report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
+		HandlerConfig: redrive.HandlerConfig{Publisher: pub, Park: pub, Allow: []string{c.topic}},
+		Subscriber:    sub, Topic: dlq, Backlog: sub.Backlog,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("all come back", func() bool { return len(handled.all()) == len(names) })
+	t.Logf("%+v", report)
+
+	want := map[string]int{}
+	for _, record := range hardRecords {
+		want[text(record)]++
+	}
+	partitions := map[string]map[int32]bool{}
+	for partition := range int32(3) {
+		newest := c.size(c.topic) // at the most
+		for offset := range newest {
+			record := c.peek(c.topic, partition, int64(offset))
+			if record == nil {
+				break
+			}
+			msg := unmarshal(t, Marshaler{}, record)
+			if msg.Metadata[poison.KeyRedriveCount] == "1" {
+				want[text(withoutOurs(record))]--
+				if record.Key != nil {
+					if partitions[string(record.Key)] == nil {
+						partitions[string(record.Key)] = map[int32]bool{}
+					}
+					partitions[string(record.Key)][partition] = true
+				}
+			}
+		}
+	}
+	for record, n := range want {
+		if n != 0 {
+			t.Errorf("%+d of %.300s", -n, record)
+		}
+	}
+	for key, where := range partitions {
+		if len(where) != 1 {
+			t.Errorf("records with key %.20q are in partitions %v", key, where)
+		}
+	}
+	if n, err := sub.Backlog(context.Background(), dlq); err != nil || n != 0 {
+		t.Errorf("backlog %d, %v", n, err)
+	}
+}
+
+// peek returns the record at an offset, or nil beyond the end.
+func (c *cluster) peek(topic string, partition int32, offset int64) *sarama.ConsumerMessage {
+	c.Helper()
+	client, err := sarama.NewClient(c.brokers, SaramaSubscriberConfig())
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	newest, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if offset >= newest {
+		return nil
+	}
+	return c.record(topic, partition, offset)
+}
+
+// Feature V6 (drain): the backlog is what the group has not acked, from its first message on where it never came.
+func TestBacklog(t *testing.T) {
+	c := newPartitioned(t, 2)
+	records := numbered(5)
+	records[4].Partition = 1
+	c.produce(records...)
+	sub := c.subscriber(SubscriberConfig{})
+	check := func(sub *Subscriber, want int) {
+		t.Helper()
+		if n, err := sub.Backlog(context.Background(), c.topic); err != nil || n != want {
+			t.Errorf("%d, %v; want %d", n, err, want)
+		}
+	}
+	check(sub, 5)
+	newest := SaramaSubscriberConfig()
+	newest.Consumer.Offsets.Initial = sarama.OffsetNewest
+	check(c.subscriber(SubscriberConfig{Sarama: newest}), 0)
+	messages := c.subscribe(sub)
+	for range 3 {
+		c.next(messages).Ack()
+	}
+	if err := sub.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(sub, 2)
+	if _, err := sub.Backlog(context.Background(), c.topic+"-missing"); err == nil || !strings.Contains(err.Error(), c.topic+"-missing") {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := sub.Backlog(ended, c.topic); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Promise P1: messages of aborted transactions are not delivered, and those behind them are.
+func TestAbortedTransaction(t *testing.T) {
+	c := newCluster(t)
+	config := SaramaPublisherConfig()
+	config.Producer.Transaction.ID = c.topic
+	producer, err := sarama.NewSyncProducer(c.brokers, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cleanup(producer.Close)
+	for i, end := range []func() error{producer.AbortTxn, producer.CommitTxn} {
+		if err := producer.BeginTxn(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: c.topic, Value: sarama.StringEncoder(fmt.Sprint(i))}); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{})))
+	if string(msg.Payload) != "1" {
+		t.Errorf("message %q came", msg.Payload)
+	}
+	msg.Ack()
+}

@@ -1,0 +1,208 @@
+package wmkafka
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func (c *cluster) channel(config spillway.Config) *spillway.Channel {
+	c.Helper()
+	config.Queue.Origin = Origin
+	ch, err := spillway.New(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return ch
+}
+
+// Promise P3: a second instance joins while a message waits in a retry's backoff. That is no failure: no letter, nothing
+// counted; the message is handled again, and takes effect once.
+func TestRebalanceInBackoff(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(1)...)
+	dead := &sink{}
+	var up atomic.Bool // the downstream
+	var failed, effects, attempt atomic.Int32
+	ch := c.channel(spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{
+		Backoff: middleware.Backoff{Initial: time.Hour, Max: time.Hour},
+		OnAttempt: func(_ context.Context, a middleware.Attempt) {
+			attempt.Store(int32(a.Number))
+		},
+	}})
+	handle := func(msg *message.Message) ([]*message.Message, error) {
+		if !up.Load() {
+			failed.Add(1)
+			return nil, classify.Transient(errors.New("the downstream is down"))
+		}
+		if n := len(msg.Metadata); n != 0 {
+			t.Errorf("the message came with metadata %v", msg.Metadata)
+		}
+		effects.Add(1)
+		return nil, nil
+	}
+	c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, handle)
+	c.eventually("it waits in its backoff", func() bool { return failed.Load() == 1 })
+	up.Store(true)
+	c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, handle)
+	c.eventually("both are members", func() bool { return c.members() == 2 })
+	c.eventually("it took effect", func() bool { return effects.Load() == 1 })
+	c.eventually("it is committed", func() bool { return c.committed() == 1 })
+	if n := len(dead.all()); n != 0 || failed.Load() != 1 || effects.Load() != 1 || attempt.Load() != 1 {
+		t.Errorf("%d letters, %d failures, %d effects, attempt %d", n, failed.Load(), effects.Load(), attempt.Load())
+	}
+}
+
+// Promise P3: a handler that is busy for 20 s and does not look at its context holds nobody up: the rebalance is over and
+// the message delivered elsewhere within seconds. What the handler says at last goes nowhere.
+func TestRebalanceUnderBusyHandler(t *testing.T) {
+	for name, settle := range map[string]func(*message.Message) bool{"then acks": (*message.Message).Ack, "then nacks": (*message.Message).Nack} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.produce(numbered(1)...)
+			first := c.subscribe(c.subscriber(SubscriberConfig{}))
+			busy := c.next(first)
+			start := time.Now()
+			second := c.subscribe(c.subscriber(SubscriberConfig{}))
+			c.eventually("both are members", func() bool { return c.members() == 2 })
+			took := time.Since(start)
+			t.Logf("the rebalance took %s", took)
+			if took > 6*time.Second {
+				t.Errorf("the rebalance took %s", took)
+			}
+			if !errors.Is(busy.Context().Err(), context.Canceled) {
+				t.Error("the context of the message outlived its session")
+			}
+			var again *message.Message
+			select {
+			case again = <-first:
+			case again = <-second:
+			case <-time.After(patience):
+				t.Fatal("the message was not delivered again")
+			}
+			settle(busy)
+			time.Sleep(1500 * time.Millisecond) // longer than auto-commit and any backoff takes
+			if got := c.committed(); got != -1 {
+				t.Errorf("committed %d: the late ack was marked", got)
+			}
+			c.none(first, 0)
+			c.none(second, 0)
+			again.Ack()
+			c.eventually("it is committed", func() bool { return c.committed() == 1 })
+		})
+	}
+}
+
+// Promise P1, P3: a handler that finishes within the grace after a rebalance began is not run again.
+func TestAckInTheGraceOfRebalance(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(1)...)
+	first := c.subscribe(c.subscriber(SubscriberConfig{SettleGrace: 5 * time.Second}))
+	busy := c.next(first)
+	second := c.subscribe(c.subscriber(SubscriberConfig{}))
+	<-busy.Context().Done()
+	busy.Ack()
+	c.eventually("both are members", func() bool { return c.members() == 2 })
+	c.eventually("it is committed", func() bool { return c.committed() == 1 })
+	c.none(first, time.Second)
+	c.none(second, 0)
+}
+
+// Promise P3: nobody takes the messages. The subscription gives its partition away all the same, and ends all the same.
+func TestRebalanceWithNobodyTaking(t *testing.T) {
+	c := newPartitioned(t, 2)
+	records := numbered(2)
+	records[1].Partition = 1
+	c.produce(records...)
+	sub := c.subscriber(SubscriberConfig{})
+	c.subscribe(sub)
+	c.eventually("it is a member", func() bool { return c.members() == 1 })
+	second := c.subscribe(c.subscriber(SubscriberConfig{}))
+	c.eventually("both are members", func() bool { return c.members() == 2 })
+	c.next(second).Ack()
+	if err := sub.Close(); err != nil {
+		t.Error(err)
+	}
+	c.next(second).Ack()
+}
+
+// Feature D8: what no unmarshaler can read is set aside as invalid, whole, and the partition goes on. It works with any
+// unmarshaler, with ours in watermill-kafka's subscriber, and with one that panics.
+func TestUnreadableIsSetAside(t *testing.T) {
+	for name, format := range map[string]picky{"refuses": {}, "panics": {panics: true}} {
+		for who, make := range map[string]func(*cluster) message.Subscriber{
+			"ours": func(c *cluster) message.Subscriber { return c.subscriber(SubscriberConfig{Unmarshaler: format}) },
+			"ours, ours inside": func(c *cluster) message.Subscriber {
+				return c.subscriber(SubscriberConfig{Unmarshaler: Marshaler{Inner: format}})
+			},
+			"watermill's, ours inside": func(c *cluster) message.Subscriber { return c.stock(stockWith(Marshaler{Inner: format})) },
+		} {
+			t.Run(name+", "+who, func(t *testing.T) {
+				c := newCluster(t)
+				records := numbered(3)
+				records[1].Value = sarama.ByteEncoder("\x00unreadable\xff")
+				records[1].Key = sarama.StringEncoder("key")
+				records[1].Headers = append(records[1].Headers, header("tenant", "acme"))
+				c.produce(records...)
+				dead, handled := &sink{}, &sink{}
+				ch := c.channel(spillway.Config{Publisher: dead})
+				c.run(make(c), nil, ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+					return nil, handled.Publish("", msg)
+				})
+				c.eventually("the partition goes on", func() bool { return len(handled.all()) == 2 })
+				letters := dead.letters(t)
+				if len(letters) != 1 {
+					t.Fatalf("%d letters", len(letters))
+				}
+				l := letters[0]
+				if l.Failure.Class != classify.ClassInvalid || l.Failure.Reason != classify.ReasonUnmarshal ||
+					l.Origin.Offset != "1" || string(l.Origin.Key) != "key" || l.Origin.Topic != c.topic {
+					t.Errorf("it tells %+v %+v", l.Failure, l.Origin)
+				}
+				if m := l.Original; m.UUID != "id-1" || string(m.Payload) != "\x00unreadable\xff" || m.Metadata["tenant"] != "acme" {
+					t.Errorf("it holds %q %v %q", m.UUID, m.Metadata, m.Payload)
+				}
+			})
+		}
+	}
+}
+
+// picky is a format that cannot read what begins with a zero.
+type picky struct{ panics bool }
+
+func (p picky) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
+	return Marshaler{}.Marshal(topic, msg)
+}
+
+func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, error) {
+	if record.Value[0] != 0 {
+		return Marshaler{}.Unmarshal(record)
+	}
+	if p.panics {
+		panic("cannot read this")
+	}
+	return nil, errors.New("cannot read this")
+}
+
+// Bad input: a producer cannot have a good message set aside by writing the mark itself.
+func TestForgedMark(t *testing.T) {
+	c := newCluster(t)
+	record := numbered(1)[0]
+	record.Headers = append(record.Headers, header("x-spillway-unreadable", "forged"))
+	c.produce(record)
+	msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{})))
+	if err := poison.UnreadableError(msg); err != nil {
+		t.Error(err)
+	}
+	msg.Ack()
+}

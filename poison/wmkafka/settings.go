@@ -1,0 +1,94 @@
+package wmkafka
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/IBM/sarama"
+)
+
+// settings are what matters of a topic.
+type settings struct {
+	partitions      int32
+	replicas        int16
+	maxMessageBytes int
+	// Of an existing topic, as the broker writes them.
+	retentionMs, retentionBytes, cleanupPolicy string
+}
+
+func describeTopic(admin sarama.ClusterAdmin, topic string) (settings, error) {
+	metadata, err := topicMetadata(admin, topic)
+	if err != nil {
+		return settings{}, err
+	}
+	s := settings{partitions: int32(len(metadata.Partitions)), maxMessageBytes: kafkaMaxMessageBytes}
+	if s.partitions > 0 {
+		s.replicas = int16(len(metadata.Partitions[0].Replicas))
+	}
+	entries, err := admin.DescribeConfig(sarama.ConfigResource{
+		Type: sarama.TopicResource, Name: topic,
+		ConfigNames: []string{"max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy"},
+	})
+	if err != nil {
+		return settings{}, fmt.Errorf("describe the configuration of %q: %w", topic, err)
+	}
+	for _, entry := range entries {
+		switch entry.Name {
+		case "max.message.bytes":
+			if n, err := strconv.Atoi(entry.Value); err == nil {
+				s.maxMessageBytes = n
+			}
+		case "retention.ms":
+			s.retentionMs = entry.Value
+		case "retention.bytes":
+			s.retentionBytes = entry.Value
+		case "cleanup.policy":
+			s.cleanupPolicy = entry.Value
+		}
+	}
+	return s, nil
+}
+
+// flaws says what in an existing topic loses or refuses letters.
+func (s settings) flaws(wanted settings) (flaws []string) {
+	if s.retentionMs != "-1" {
+		flaws = append(flaws, "letters are deleted after retention.ms="+s.retentionMs+"; set it to -1")
+	}
+	if s.retentionBytes != "-1" {
+		flaws = append(flaws, "letters are deleted beyond retention.bytes="+s.retentionBytes+"; set it to -1")
+	}
+	if s.cleanupPolicy != "delete" {
+		flaws = append(flaws, "letters with the same key overwrite one another, and those without key are refused, with cleanup.policy="+
+			s.cleanupPolicy+"; set it to delete")
+	}
+	if s.maxMessageBytes < wanted.maxMessageBytes {
+		flaws = append(flaws, fmt.Sprintf("letters are refused beyond max.message.bytes=%d; set it to %d", s.maxMessageBytes, wanted.maxMessageBytes))
+	}
+	return flaws
+}
+
+// entries are what a topic for dead letters is configured with.
+func (s settings) entries() [][2]string {
+	return [][2]string{
+		{"retention.ms", "-1"},
+		{"retention.bytes", "-1"},
+		{"cleanup.policy", "delete"},
+		{"max.message.bytes", strconv.Itoa(s.maxMessageBytes)},
+	}
+}
+
+func (s settings) detail() *sarama.TopicDetail {
+	detail := &sarama.TopicDetail{NumPartitions: s.partitions, ReplicationFactor: s.replicas, ConfigEntries: map[string]*string{}}
+	for _, entry := range s.entries() {
+		detail.ConfigEntries[entry[0]] = &entry[1]
+	}
+	return detail
+}
+
+func (s settings) String() string {
+	text := fmt.Sprintf("%d partitions, replication factor %d", s.partitions, s.replicas)
+	for _, entry := range s.entries() {
+		text += ", " + entry[0] + "=" + entry[1]
+	}
+	return text
+}

@@ -1,0 +1,199 @@
+package wmkafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// ErrClosed is returned by a Subscriber or Publisher after Close.
+var ErrClosed = errors.New("wmkafka: closed")
+
+// SubscriberConfig configures a Subscriber. Brokers and ConsumerGroup are required.
+type SubscriberConfig struct {
+	// Brokers are the addresses of some of the cluster's brokers.
+	Brokers []string
+	// ConsumerGroup is the group that the subscriptions join.
+	ConsumerGroup string
+	// Unmarshaler reads records. What it cannot read becomes a message that poison.Queue sets aside. Default: Marshaler{}.
+	Unmarshaler kafka.Unmarshaler
+	// Sarama configures the client. It is copied. Default: SaramaSubscriberConfig().
+	Sarama *sarama.Config
+	// Tracer is watermill-kafka's, kafka.NewOTELSaramaTracer() for one. Default: none.
+	Tracer kafka.SaramaTracer
+	// InitializeTopicDetails are what SubscribeInitialize creates a topic with. Default: it returns an error.
+	InitializeTopicDetails *sarama.TopicDetail
+	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
+	// message, up to MaxNackBackoff. Default: 100 ms.
+	NackBackoff time.Duration
+	// MaxNackBackoff is the longest such wait. Default: 5 s.
+	MaxNackBackoff time.Duration
+	// SettleGrace is how long a handler has to settle its message after the group session ended and so cancelled the
+	// message's context. All members of the group wait for it, so it is short. Default: 1 s.
+	SettleGrace time.Duration
+	// Logger is told what happens to the subscription. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+func (c *SubscriberConfig) setDefaults() {
+	if c.Unmarshaler == nil {
+		c.Unmarshaler = Marshaler{}
+	}
+	if c.Sarama == nil {
+		c.Sarama = SaramaSubscriberConfig()
+	}
+	if c.NackBackoff == 0 {
+		c.NackBackoff = 100 * time.Millisecond
+	}
+	if c.MaxNackBackoff == 0 {
+		c.MaxNackBackoff = max(5*time.Second, c.NackBackoff)
+	}
+	if c.SettleGrace == 0 {
+		c.SettleGrace = time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *SubscriberConfig) validate() error {
+	if len(c.Brokers) == 0 {
+		return errors.New("wmkafka: SubscriberConfig.Brokers is empty: give the address of a broker")
+	}
+	if c.ConsumerGroup == "" {
+		return errors.New("wmkafka: SubscriberConfig.ConsumerGroup is empty: without a group no offset is kept, and every start would skip " +
+			"or repeat messages; name a group, or use watermill-kafka's own subscriber with wmkafka.Marshaler")
+	}
+	if c.NackBackoff < 0 || c.SettleGrace < 0 || c.MaxNackBackoff < c.NackBackoff {
+		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff (%s) and SettleGrace (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff",
+			c.NackBackoff, c.SettleGrace, c.MaxNackBackoff)
+	}
+	if err := c.Sarama.Validate(); err != nil {
+		return fmt.Errorf("wmkafka: SubscriberConfig.Sarama: %w", err)
+	}
+	return nil
+}
+
+// Subscriber consumes topics in a consumer group. Its messages' contexts end with the group session, so that what goes
+// away is not taken for a failure; what cannot be read becomes a dead letter; a nacked message comes again with backoff,
+// and never after its session. One message is in flight per partition. It is safe for concurrent use.
+type Subscriber struct {
+	config SubscriberConfig
+
+	lock          sync.Mutex
+	closed        bool
+	subscriptions map[*subscription]struct{}
+	running       sync.WaitGroup
+}
+
+// NewSubscriber returns a Subscriber, or an error that names the field of config which is wrong. It does not connect.
+func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	own := *config.Sarama
+	config.Sarama = &own
+	return &Subscriber{config: config, subscriptions: make(map[*subscription]struct{})}, nil
+}
+
+// Subscribe joins the group and delivers the messages of topic until ctx ends or the Subscriber is closed; then the
+// channel is closed. Every call is a member of the group of its own, with its own connection. It returns an error when
+// no broker answers, and after Close ErrClosed.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
+	// context is cancelled instead.
+	ctx, cancel := cancelledWith(ctx)
+	sub := newSubscription(&s.config, cancel)
+	if err := s.begin(sub); err != nil {
+		cancel()
+		return nil, err
+	}
+	context.AfterFunc(ctx, sub.cutLater)
+	silent, err := sub.start(ctx, topic)
+	if err != nil {
+		s.end(sub)
+		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)
+	}
+	go func() {
+		for range silent { // nothing comes: our handler took the place of the one that would send
+		}
+		close(sub.output)
+		s.end(sub)
+	}()
+	return sub.output, nil
+}
+
+func (s *Subscriber) begin(sub *subscription) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.subscriptions[sub] = struct{}{}
+	s.running.Add(1)
+	return nil
+}
+
+func (s *Subscriber) end(sub *subscription) {
+	sub.stop()
+	s.lock.Lock()
+	delete(s.subscriptions, sub)
+	s.lock.Unlock()
+	s.running.Done()
+}
+
+// Close ends all subscriptions and returns when they have ended: handlers that are busy get SettleGrace, offsets of acked
+// messages are committed, the group is left. Brokers that do not answer get 5 s more; then the connections are cut, and
+// messages that were acked in the last second may come again.
+func (s *Subscriber) Close() error {
+	s.lock.Lock()
+	s.closed = true
+	for sub := range s.subscriptions {
+		sub.cancel()
+	}
+	s.lock.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+// SubscribeInitialize creates topic with SubscriberConfig.InitializeTopicDetails, unless it exists.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	if s.config.InitializeTopicDetails == nil {
+		return fmt.Errorf("wmkafka: topic %q cannot be created: SubscriberConfig.InitializeTopicDetails is nil", topic)
+	}
+	inner, err := kafka.NewSubscriber(s.config.watermill(s.config.Sarama, nil), s.config.Logger)
+	if err == nil {
+		err = errors.Join(inner.SubscribeInitialize(topic), inner.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("wmkafka: create topic %q: %w", topic, err)
+	}
+	return nil
+}
+
+// watermill is the configuration of watermill-kafka's subscriber.
+func (c *SubscriberConfig) watermill(client *sarama.Config, tracer kafka.SaramaTracer) kafka.SubscriberConfig {
+	return kafka.SubscriberConfig{
+		Brokers:                c.Brokers,
+		ConsumerGroup:          c.ConsumerGroup,
+		Unmarshaler:            c.Unmarshaler,
+		OverwriteSaramaConfig:  client,
+		InitializeTopicDetails: c.InitializeTopicDetails,
+		Tracer:                 tracer,
+	}
+}
+
+// cancelledWith returns a context with the values of ctx that is cancelled when ctx ends, however that is.
+func cancelledWith(ctx context.Context) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	return own, func() { stop(); cancel() }
+}

@@ -1,0 +1,391 @@
+package wmkafka
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Bad input: a configuration that cannot work, or could lose messages, is an error that names the field.
+func TestSubscriberConfig(t *testing.T) {
+	brokers := []string{"127.0.0.1:1"}
+	invalid := SaramaSubscriberConfig()
+	invalid.Consumer.Group.Heartbeat.Interval = -1
+	for name, row := range map[string]struct {
+		config SubscriberConfig
+		says   string
+	}{
+		"no brokers":  {SubscriberConfig{ConsumerGroup: "g"}, "Brokers"},
+		"no group":    {SubscriberConfig{Brokers: brokers}, "ConsumerGroup is empty: without a group"},
+		"backoff":     {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", NackBackoff: -1}, "NackBackoff"},
+		"max backoff": {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", NackBackoff: 2, MaxNackBackoff: 1}, "MaxNackBackoff"},
+		"grace":       {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", SettleGrace: -1}, "SettleGrace"},
+		"sarama":      {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", Sarama: invalid}, "Sarama"},
+	} {
+		if _, err := NewSubscriber(row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// No broker: Subscribe, Backlog and SubscribeInitialize say so within bounded time, and Close returns.
+func TestNoBroker(t *testing.T) {
+	sub, err := NewSubscriber(SubscriberConfig{Brokers: []string{"127.0.0.1:1"}, ConsumerGroup: "g", InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := sub.Subscribe(context.Background(), "orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
+		t.Errorf("Subscribe: %v", err)
+	}
+	if _, err := sub.Backlog(context.Background(), "orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
+		t.Errorf("Backlog: %v", err)
+	}
+	if err := sub.SubscribeInitialize("orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
+		t.Errorf("SubscribeInitialize: %v", err)
+	}
+	if err := sub.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// After Close: nothing is subscribed to any more, and Close may be called again.
+func TestClosedSubscriber(t *testing.T) {
+	sub, err := NewSubscriber(SubscriberConfig{Brokers: []string{"127.0.0.1:1"}, ConsumerGroup: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sub.Close(), sub.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := sub.Subscribe(context.Background(), "orders"); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := sub.SubscribeInitialize("orders"); err == nil || !strings.Contains(err.Error(), "InitializeTopicDetails") {
+		t.Error(err)
+	}
+}
+
+// What watermill-kafka's getters tell of a message, they tell of ours, in the same types; and the same goes for what the
+// message itself is.
+func TestContextOfStockSubscriber(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(3)...)
+	record := numbered(1)[0]
+	record.Key, record.Timestamp = sarama.StringEncoder("key"), time.Now().Add(-time.Hour)
+	c.produce(record)
+	type told struct {
+		partition int32
+		offset    int64
+		timestamp time.Time
+		key       string
+		id        string
+		ok        [4]bool
+	}
+	last := func(sub message.Subscriber) (x told) {
+		messages := c.subscribe(sub)
+		for range 4 {
+			msg := c.next(messages)
+			ctx := msg.Context()
+			x.id = msg.UUID
+			x.partition, x.ok[0] = kafka.MessagePartitionFromCtx(ctx)
+			x.offset, x.ok[1] = kafka.MessagePartitionOffsetFromCtx(ctx)
+			x.timestamp, x.ok[2] = kafka.MessageTimestampFromCtx(ctx)
+			var key []byte
+			key, x.ok[3] = kafka.MessageKeyFromCtx(ctx)
+			x.key = string(key)
+			msg.Ack()
+		}
+		return x
+	}
+	stock := last(c.stock(kafka.SubscriberConfig{ConsumerGroup: c.group + "-stock"}))
+	ours := last(c.subscriber(SubscriberConfig{}))
+	if ours != stock || ours.offset != 3 || ours.key != "key" || ours.ok != [4]bool{true, true, true, true} {
+		t.Errorf("ours %+v, stock %+v", ours, stock)
+	}
+}
+
+// Feature D1: Origin tells what Kafka knows, less of it with the stock subscriber, and nothing wrong without Kafka.
+func TestOrigin(t *testing.T) {
+	c := newCluster(t)
+	record := numbered(1)[0]
+	record.Key, record.Timestamp = sarama.ByteEncoder{0, 0xff}, time.UnixMilli(1700000000000)
+	c.produce(record)
+	want := poison.Origin{Topic: c.topic, Partition: "0", Offset: "0", Timestamp: record.Timestamp, Key: []byte{0, 0xff}, MessageID: "id-0", ConsumerGroup: c.group}
+	same := func(a, b poison.Origin) bool {
+		key := string(a.Key) == string(b.Key) && a.Timestamp.Equal(b.Timestamp)
+		a.Key, b.Key, a.Timestamp, b.Timestamp = nil, nil, time.Time{}, time.Time{}
+		return key && a.Topic == b.Topic && a.Partition == b.Partition && a.Offset == b.Offset && a.MessageID == b.MessageID && a.ConsumerGroup == b.ConsumerGroup
+	}
+	msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{})))
+	if got := Origin(msg); !same(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	msg.Ack()
+	want.ConsumerGroup, want.Topic = "", "" // a router would know the topic
+	msg = c.next(c.subscribe(c.stock(kafka.SubscriberConfig{ConsumerGroup: c.group + "-stock"})))
+	if got := Origin(msg); !same(got, want) {
+		t.Errorf("stock: got %+v, want %+v", got, want)
+	}
+	msg.Ack()
+	for _, msg := range []*message.Message{nil, {}, message.NewMessage("id", nil)} {
+		got := Origin(msg)
+		if msg != nil && got.MessageID != msg.UUID || got.Partition != "" || got.Offset != "" || got.Key != nil || !got.Timestamp.IsZero() {
+			t.Errorf("without Kafka: %+v", got)
+		}
+	}
+}
+
+// Promise P5: a message costs no goroutine, however deep its context.
+func TestNoGoroutinePerMessage(t *testing.T) {
+	session, end := context.WithCancel(context.Background())
+	defer end()
+	before := runtime.NumGoroutine()
+	for range 100 {
+		ctx, cancel := context.WithCancel(&recordContext{Context: session, record: &sarama.ConsumerMessage{}})
+		defer cancel()
+		if n := runtime.NumGoroutine(); n > before {
+			t.Fatalf("%d goroutines more", n-before)
+		}
+		if ctx.Err() != nil {
+			t.Fatal(ctx.Err())
+		}
+	}
+}
+
+// The context of a message ends when it is settled, acked or nacked, as the stock one does after the ack.
+func TestContextEndsWithTheMessage(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(2)...)
+	messages := c.subscribe(c.subscriber(SubscriberConfig{}))
+	first := c.next(messages)
+	if first.Context().Err() != nil {
+		t.Error("the context has ended before the message was settled")
+	}
+	first.Nack()
+	again := c.next(messages)
+	if first.Context().Err() == nil || again.Context().Err() != nil || again.UUID != first.UUID {
+		t.Errorf("nacked: %v, redelivered: %v", first.Context().Err(), again.Context().Err())
+	}
+	again.Ack()
+	next := c.next(messages)
+	if again.Context().Err() == nil || next.UUID != "id-1" {
+		t.Errorf("acked: %v, next %q", again.Context().Err(), next.UUID)
+	}
+	next.Ack()
+}
+
+// Promise P4: a nacked message comes again as it was, each time later, up to the longest wait; the ones behind it wait.
+func TestNackBackoff(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(2)...)
+	messages := c.subscribe(c.subscriber(SubscriberConfig{NackBackoff: 50 * time.Millisecond, MaxNackBackoff: 200 * time.Millisecond}))
+	last := time.Time{}
+	for i, atLeast := range []time.Duration{0, 50, 100, 200, 200} {
+		msg := c.next(messages)
+		now := time.Now()
+		if waited := now.Sub(last); i > 0 && (waited < atLeast*time.Millisecond || waited > atLeast*time.Millisecond+150*time.Millisecond) {
+			t.Errorf("redelivery %d after %s, want %d ms", i, waited, atLeast)
+		}
+		if msg.UUID != "id-0" || string(msg.Payload) != "payload 0" {
+			t.Errorf("redelivery %d is %q with %q", i, msg.UUID, msg.Payload)
+		}
+		last = time.Now()
+		if i < 4 {
+			msg.Nack()
+		} else {
+			msg.Ack()
+		}
+	}
+	if msg := c.next(messages); msg.UUID != "id-1" || !msg.Ack() {
+		t.Errorf("then came %q", msg.UUID)
+	}
+}
+
+// Promise P1: what was acked is committed by Close and does not come again; what was not does.
+func TestOffsetsAcrossClose(t *testing.T) {
+	for name, autoCommit := range map[string]bool{"auto-commit": true, "commit by each ack": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.produce(numbered(5)...)
+			config := SaramaSubscriberConfig()
+			config.Consumer.Offsets.AutoCommit.Enable = autoCommit
+			sub := c.subscriber(SubscriberConfig{Sarama: config})
+			messages := c.subscribe(sub)
+			for range 3 {
+				c.next(messages).Ack()
+			}
+			held := c.next(messages) // and is not acked
+			if err := sub.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !errors.Is(held.Context().Err(), context.Canceled) {
+				t.Errorf("the context of the message in hand has %v", held.Context().Err())
+			}
+			held.Ack() // too late: nobody listens
+			if _, open := <-messages; open {
+				t.Error("a message came after Close")
+			}
+			if got := c.committed(); got != 3 {
+				t.Fatalf("committed %d", got)
+			}
+			if msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{}))); msg.UUID != "id-3" || !msg.Ack() {
+				t.Errorf("the next subscriber begins with %q", msg.UUID)
+			}
+		})
+	}
+}
+
+// Promise P3: when the subscriber is closed under a handler, the handler learns of it, has the grace to finish, and its ack
+// counts; one that does not care holds nobody up.
+func TestCloseUnderHandler(t *testing.T) {
+	for name, row := range map[string]struct {
+		settle    func(*message.Message)
+		committed int64
+	}{
+		"acks in the grace":  {func(msg *message.Message) { <-msg.Context().Done(); msg.Ack() }, 1},
+		"nacks in the grace": {func(msg *message.Message) { <-msg.Context().Done(); msg.Nack() }, -1},
+		"does not care":      {func(*message.Message) {}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.produce(numbered(2)...)
+			sub := c.subscriber(SubscriberConfig{})
+			messages := c.subscribe(sub)
+			msg := c.next(messages)
+			go row.settle(msg)
+			start := time.Now()
+			if err := sub.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > 4*time.Second {
+				t.Errorf("Close took %s", took)
+			}
+			if _, open := <-messages; open {
+				t.Error("a message came after Close")
+			}
+			if got := c.committed(); got != row.committed {
+				t.Errorf("committed %d, want %d", got, row.committed)
+			}
+		})
+	}
+}
+
+// Promise P3: the message's context is cancelled, and so its message aborted, even where a deadline ended the subscription.
+func TestDeadlineOfSubscription(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(1)...)
+	type key struct{}
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), key{}, "value"), 6*time.Second)
+	defer cancel()
+	messages, err := c.subscriber(SubscriberConfig{}).Subscribe(ctx, c.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := c.next(messages)
+	call := chain.Keep(msg)
+	defer call.Release()
+	<-msg.Context().Done()
+	if !call.Aborted() || msg.Context().Value(key{}) != "value" {
+		t.Errorf("aborted %t: %v, value %v", call.Aborted(), msg.Context().Err(), msg.Context().Value(key{}))
+	}
+	msg.Nack()
+	if _, open := <-messages; open {
+		t.Error("a message came after the end")
+	}
+}
+
+// Two subscriptions of one Subscriber are two members of the group; one ends with its context, the other goes on.
+func TestSubscribeTwice(t *testing.T) {
+	c := newPartitioned(t, 2)
+	sub := c.subscriber(SubscriberConfig{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	one, err := sub.Subscribe(ctx, c.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := c.subscribe(sub)
+	c.eventually("both are members", func() bool { return c.members() == 2 })
+	records := numbered(2)
+	records[1].Partition = 1
+	c.produce(records...)
+	c.next(one).Ack()
+	c.next(two).Ack()
+	cancel()
+	for range one {
+		t.Error("a message came after the end of the subscription")
+	}
+	c.eventually("one is a member", func() bool { return c.members() == 1 })
+	records = numbered(2)
+	records[1].Partition = 1
+	c.produce(records...)
+	for range 2 {
+		c.next(two).Ack()
+	}
+}
+
+// Promise P4: a record of 8 MiB comes through, and a subscription without a topic says so instead of starting one.
+func TestLargeRecord(t *testing.T) {
+	c := newCluster(t)
+	large := c.topic + "-large"
+	c.create(large, 1, map[string]string{"max.message.bytes": "10000000"})
+	c.produce(&sarama.ProducerMessage{Topic: large, Value: sarama.ByteEncoder(make([]byte, 8<<20))})
+	messages, err := c.subscriber(SubscriberConfig{}).Subscribe(context.Background(), large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := c.next(messages)
+	if len(msg.Payload) != 8<<20 {
+		t.Errorf("%d bytes came", len(msg.Payload))
+	}
+	msg.Ack()
+}
+
+// A tracer of the user's wraps our handler, and nothing hangs when the session ends under it.
+func TestTracer(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(3)...)
+	sub := c.subscriber(SubscriberConfig{Tracer: kafka.NewOTELSaramaTracer()})
+	messages := c.subscribe(sub)
+	c.next(messages).Ack()
+	held := c.next(messages)
+	if _, ok := kafka.MessagePartitionOffsetFromCtx(held.Context()); !ok {
+		t.Error("our handler is not there")
+	}
+	if err := sub.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.committed(); got != 1 {
+		t.Errorf("committed %d", got)
+	}
+}
+
+// SubscribeInitialize creates the topic as told, once.
+func TestSubscribeInitialize(t *testing.T) {
+	c := newCluster(t)
+	topic := c.topic + "-new"
+	c.deleteLater(topic)
+	sub := c.subscriber(SubscriberConfig{InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1}})
+	for range 2 {
+		if err := sub.SubscribeInitialize(topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := describeTopic(c.admin, topic); err != nil || found.partitions != 3 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}

@@ -1,0 +1,81 @@
+package wmkafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// subscription is one call of Subscribe. Watermill-kafka's subscriber keeps the connection and the group for it; where
+// that one would wrap its handler for tracing, the subscription puts its own in the handler's place.
+type subscription struct {
+	config *SubscriberConfig
+	cancel context.CancelFunc
+	output chan *message.Message
+	inner  *kafka.Subscriber
+	ended  chan struct{}
+
+	client      *sarama.Config
+	connections *connections
+}
+
+func newSubscription(config *SubscriberConfig, cancel context.CancelFunc) *subscription {
+	s := &subscription{config: config, cancel: cancel, output: make(chan *message.Message), ended: make(chan struct{})}
+	s.client, s.connections = through(config.Sarama)
+	return s
+}
+
+var _ kafka.SaramaTracer = (*subscription)(nil)
+
+func (s *subscription) start(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	inner, err := kafka.NewSubscriber(s.config.watermill(s.client, s), s.config.Logger)
+	if err != nil {
+		return nil, err
+	}
+	s.inner = inner
+	return inner.Subscribe(ctx, topic)
+}
+
+func (s *subscription) stop() {
+	close(s.ended)
+	s.cancel()
+	if s.inner != nil {
+		_ = s.inner.Close() // it has ended and returns no error; this ends what it left behind on reconnects
+	}
+}
+
+// cutLater cuts the connections of a subscription that has been told to end and has not in due time.
+func (s *subscription) cutLater() {
+	timer := time.NewTimer(s.config.SettleGrace + lastWords)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		s.config.Logger.Error("A subscription did not end in time; its connections are cut", errCut, nil)
+		s.connections.cut()
+	case <-s.ended:
+	}
+}
+
+// WrapConsumerGroupHandler takes the place of the stock handler. A tracer of the user's wraps ours.
+func (s *subscription) WrapConsumerGroupHandler(sarama.ConsumerGroupHandler) sarama.ConsumerGroupHandler {
+	if s.config.Tracer != nil {
+		return s.config.Tracer.WrapConsumerGroupHandler(s)
+	}
+	return s
+}
+
+// WrapConsumer is not called: there is always a group.
+func (s *subscription) WrapConsumer(c sarama.Consumer) sarama.Consumer { return c }
+
+// WrapPartitionConsumer is not called: there is always a group.
+func (s *subscription) WrapPartitionConsumer(c sarama.PartitionConsumer) sarama.PartitionConsumer {
+	return c
+}
+
+// WrapSyncProducer is not called: nothing is produced.
+func (s *subscription) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
+	return p
+}

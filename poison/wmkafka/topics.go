@@ -1,0 +1,172 @@
+package wmkafka
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+const (
+	// kafkaMaxMessageBytes is the largest record of a topic with Kafka's defaults.
+	kafkaMaxMessageBytes = 1<<20 + 12
+	// letterRoom is how much larger a letter may be than its message: four times what poison.DefaultMaxAdded adds.
+	letterRoom = 64 << 10
+	// leaderPoll is the wait between two looks at whether a topic has its leaders.
+	leaderPoll = 50 * time.Millisecond
+	// usualReplicas is how often a topic is kept where nobody says anything else.
+	usualReplicas = 3
+)
+
+// InitializeTopics makes sure that topics exist, without a source to take after: see InitializeTopicsFor. They get one
+// partition, and room for PublisherConfig.MaxMessageBytes.
+func (p *Publisher) InitializeTopics(topics ...string) error {
+	return p.InitializeTopicsFor("", topics...)
+}
+
+// InitializeTopicsFor makes sure that topics exist for the dead letters of source. A missing one is created with as many
+// partitions and replicas as source, no expiry, no compaction, and room for source's largest message and 64 KiB; it returns
+// when all partitions have leaders. An existing one is not changed: what in it would lose or refuse letters is logged as an
+// error. An error names the topic that is missing and cannot be created, or a MaxMessageBytes too small for source.
+func (p *Publisher) InitializeTopicsFor(source string, topics ...string) (err error) {
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	admin, err := sarama.NewClusterAdmin(p.config.Brokers, p.config.Sarama)
+	if err != nil {
+		return fmt.Errorf("wmkafka: topics %q cannot be initialized: %w", topics, err)
+	}
+	defer func() {
+		if closing := admin.Close(); err == nil && closing != nil {
+			err = fmt.Errorf("wmkafka: close the connection that initialized topics %q: %w", topics, closing)
+		}
+	}()
+	wanted, err := p.wantedFor(admin, source, roomFor(source, topics))
+	if err != nil {
+		return err
+	}
+	for _, topic := range topics {
+		if err := p.initializeTopic(admin, topic, wanted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roomFor is how much larger a record in topics may be than one of source. A letter that is parked is no larger than it was.
+func roomFor(source string, topics []string) int {
+	for _, topic := range topics {
+		if topic != poison.ParkedTopic(source) && topic != poison.QuarantineTopic(source) {
+			return letterRoom
+		}
+	}
+	return 0
+}
+
+// wantedFor derives from source what its dead-letter topics should be.
+func (p *Publisher) wantedFor(admin sarama.ClusterAdmin, source string, room int) (settings, error) {
+	wanted := settings{partitions: 1, replicas: p.config.ReplicationFactor, maxMessageBytes: p.config.MaxMessageBytes}
+	if source != "" {
+		found, err := describeTopic(admin, source)
+		switch {
+		case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // it comes into being when it is subscribed to
+		case err != nil:
+			p.config.Logger.Error("Kafka does not tell what the topic is like; its dead-letter topics will be as if there were none", err,
+				watermill.LogFields{"topic": source})
+		default:
+			wanted.partitions = found.partitions
+			wanted.maxMessageBytes = found.maxMessageBytes + room
+			if wanted.replicas == 0 {
+				wanted.replicas = found.replicas
+			}
+		}
+	}
+	if p.config.MaxMessageBytes < wanted.maxMessageBytes {
+		return settings{}, fmt.Errorf("wmkafka: topic %q takes records of %d bytes, whose letters may have %d, and PublisherConfig.MaxMessageBytes is %d: set it to %d",
+			source, wanted.maxMessageBytes-room, wanted.maxMessageBytes, p.config.MaxMessageBytes, wanted.maxMessageBytes)
+	}
+	if wanted.replicas == 0 {
+		brokers, _, err := admin.DescribeCluster()
+		if err != nil {
+			return settings{}, fmt.Errorf("wmkafka: the number of brokers cannot be told; set PublisherConfig.ReplicationFactor: %w", err)
+		}
+		wanted.replicas = int16(min(len(brokers), usualReplicas))
+	}
+	return wanted, nil
+}
+
+func (p *Publisher) initializeTopic(admin sarama.ClusterAdmin, topic string, wanted settings) error {
+	found, err := describeTopic(admin, topic)
+	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		err = admin.CreateTopic(topic, wanted.detail(), false)
+		if err == nil {
+			p.config.Logger.Info("Created a topic for dead letters", watermill.LogFields{"topic": topic, "settings": wanted.String()})
+			return p.awaitLeaders(admin, topic, wanted)
+		}
+		if !errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was quicker
+			return fmt.Errorf("wmkafka: topic %q is missing and cannot be created; let it be created with %s: %w", topic, wanted, err)
+		}
+		if err = p.awaitLeaders(admin, topic, settings{partitions: 1}); err != nil {
+			return err
+		}
+		found, err = describeTopic(admin, topic)
+	}
+	if err != nil {
+		return fmt.Errorf("wmkafka: it cannot be told whether topic %q exists; allow this client to describe it: %w", topic, err)
+	}
+	for _, flaw := range found.flaws(wanted) {
+		p.config.Logger.Error("A topic for dead letters may lose or refuse some", errors.New(flaw), watermill.LogFields{"topic": topic})
+	}
+	return nil
+}
+
+func (p *Publisher) awaitLeaders(admin sarama.ClusterAdmin, topic string, wanted settings) error {
+	for end := time.Now().Add(p.config.TopicTimeout); ; time.Sleep(leaderPoll) {
+		err := leaders(admin, topic, wanted.partitions)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("wmkafka: topic %q was created but is not ready after %s: %w", topic, p.config.TopicTimeout, err)
+		}
+	}
+}
+
+func leaders(admin sarama.ClusterAdmin, topic string, partitions int32) error {
+	metadata, err := topicMetadata(admin, topic)
+	if err != nil {
+		return err
+	}
+	if n := len(metadata.Partitions); n < int(partitions) {
+		return fmt.Errorf("%d of %d partitions are there", n, partitions)
+	}
+	for _, partition := range metadata.Partitions {
+		if partition.Leader < 0 {
+			return fmt.Errorf("partition %d has no leader", partition.ID)
+		}
+	}
+	return nil
+}
+
+func topicMetadata(admin sarama.ClusterAdmin, topic string) (*sarama.TopicMetadata, error) {
+	all, err := admin.DescribeTopics([]string{topic})
+	if err != nil {
+		return nil, err
+	}
+	for _, metadata := range all {
+		if metadata.Name == topic {
+			if metadata.Err != sarama.ErrNoError && metadata.Err != sarama.ErrLeaderNotAvailable {
+				return nil, metadata.Err
+			}
+			return metadata, nil
+		}
+	}
+	return nil, sarama.ErrUnknownTopicOrPartition
+}

@@ -1,0 +1,147 @@
+package wmkafka
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+)
+
+// Feature D5: topics for dead letters never expire, have room for the source's largest message and a letter's metadata, and
+// as many partitions; a letter can be published at once, of a message as large as the source takes.
+func TestInitializeTopics(t *testing.T) {
+	for name, row := range map[string]struct {
+		source     bool
+		maxMessage int // of the source
+		partitions int32
+		want       int
+	}{
+		"source with defaults": {source: true, partitions: 3, want: kafkaMaxMessageBytes + letterRoom},
+		"large source":         {source: true, maxMessage: 3 << 20, partitions: 2, want: 3<<20 + letterRoom},
+		"no source":            {partitions: 1, want: 3<<20 + letterRoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			source := ""
+			if row.source {
+				source = c.topic + "-source"
+				entries := map[string]string{}
+				if row.maxMessage > 0 {
+					entries["max.message.bytes"] = strconv.Itoa(row.maxMessage)
+				}
+				c.create(source, row.partitions, entries)
+			}
+			logged := &logs{}
+			pub := c.publisher(PublisherConfig{MaxMessageBytes: 3<<20 + letterRoom, Logger: logged})
+			dlq, invalid := c.topic+".dlq", c.topic+".invalid"
+			c.deleteLater(dlq, invalid)
+			for range 2 { // the second time they are there
+				if err := pub.InitializeTopicsFor(source, dlq, invalid); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, topic := range []string{dlq, invalid} {
+				found, err := describeTopic(c.admin, topic)
+				want := settings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"}
+				if err != nil || found != want {
+					t.Errorf("%s is %+v, want %+v; %v", topic, found, want, err)
+				}
+			}
+			if row.maxMessage > 0 {
+				msg := message.NewMessage("large", make([]byte, row.maxMessage-100))
+				msg.Metadata.Set("story", strings.Repeat("x", 16<<10))
+				if err := pub.Publish(dlq, msg); err != nil {
+					t.Error(err)
+				}
+			}
+			if text := logged.String(); text != "" {
+				t.Errorf("logged: %s", text)
+			}
+		})
+	}
+}
+
+// Feature D5: what in an existing topic would lose or refuse letters is said, and nothing in it is changed.
+func TestFlawsOfExistingTopics(t *testing.T) {
+	c := newCluster(t)
+	dlq := c.topic + ".dlq"
+	c.create(dlq, 1, map[string]string{"cleanup.policy": "compact", "retention.bytes": "1000000"})
+	logged := &logs{}
+	pub := c.publisher(PublisherConfig{Logger: logged})
+	if err := pub.InitializeTopicsFor(c.topic, dlq); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{dlq, "retention.ms=604800000", "retention.bytes=1000000", "cleanup.policy=compact", "max.message.bytes=1048588; set it to 1114124"} {
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("not logged: %s, but %s", want, logged)
+		}
+	}
+	if found, err := describeTopic(c.admin, dlq); err != nil || found.cleanupPolicy != "compact" {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// Feature D5: a publisher that would itself refuse letters of the source's largest messages says so at start-up, and a
+// topic that cannot be created is an error that says what to do.
+func TestInitializeTopicsErrors(t *testing.T) {
+	c := newCluster(t)
+	large := c.topic + "-large"
+	c.create(large, 1, map[string]string{"max.message.bytes": "5000000"})
+	err := c.publisher(PublisherConfig{}).InitializeTopicsFor(large, large+".dlq")
+	if err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "set it to 5065536") {
+		t.Error(err)
+	}
+	err = c.publisher(PublisherConfig{ReplicationFactor: 30}).InitializeTopicsFor(c.topic, c.topic+".dlq")
+	if err == nil || !strings.Contains(err.Error(), c.topic+".dlq") || !strings.Contains(err.Error(), "retention.ms=-1") || !errors.Is(err, sarama.ErrInvalidReplicationFactor) {
+		t.Error(err)
+	}
+	if err := c.publisher(PublisherConfig{}).InitializeTopics("not a topic's name"); err == nil || !strings.Contains(err.Error(), "not a topic's name") {
+		t.Error(err)
+	}
+	if err := c.publisher(PublisherConfig{}).InitializeTopics(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Feature D5: many instances that start at once create a topic once, and all find it ready.
+func TestInitializeAtOnce(t *testing.T) {
+	c := newCluster(t)
+	dlq := c.topic + ".dlq"
+	c.deleteLater(dlq)
+	pub := c.publisher(PublisherConfig{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := errors.Join(pub.InitializeTopicsFor(c.topic, dlq), pub.Publish(dlq, message.NewMessage("", nil))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Feature D5: with a channel attached, a handler's start creates what its dead letters need; a source that does not exist
+// yet has them all the same.
+func TestChannelInitializes(t *testing.T) {
+	c := newPartitioned(t, 2)
+	dlq, invalid := c.topic+".dlq", c.topic+".invalid"
+	c.deleteLater(dlq, invalid)
+	pub := c.publisher(PublisherConfig{})
+	c.run(c.subscriber(SubscriberConfig{}), nil, c.channel(spillway.Config{Publisher: pub}).Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	for _, topic := range []string{dlq, invalid} {
+		if found, err := describeTopic(c.admin, topic); err != nil || found.partitions != 2 || found.retentionMs != "-1" {
+			t.Errorf("%s: %+v, %v", topic, found, err)
+		}
+	}
+	missing := c.topic + "-missing.dlq"
+	c.deleteLater(missing)
+	if err := pub.InitializeTopicsFor(c.topic+"-missing", missing); err != nil {
+		t.Error(err)
+	}
+}
