@@ -173,7 +173,13 @@ func (b *bench) missingDestination() {
 	})
 	router := b.router()
 	ch.Attach(router)
-	router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return nil })
+	sub := b.target.Subscriber(b.T, b.group)
+	defer func() { // a router that did not start closes nothing
+		if err := sub.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	router.AddConsumerHandler(handlerName, b.topic, sub, func(*message.Message) error { return nil })
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := router.Run(ctx)

@@ -31,6 +31,8 @@ type Target struct {
 	BadTopic string
 	// Origins lists the metadata keys of the origin that the broker can fill in beyond topic, handler and id.
 	Origins []string
+	// BrokersOwn lists metadata keys that the broker adds by itself when it delivers a message again.
+	BrokersOwn []string
 	// MaxMessage is the largest message in bytes that the publisher takes; 0 where there is no such bound.
 	MaxMessage int
 	// Hostile are messages of the broker's own that are hard to bear.
