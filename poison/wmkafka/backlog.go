@@ -24,16 +24,12 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	client, err := sarama.NewClient(s.config.Brokers, s.config.Sarama)
+	admin, err := connectAdmin(s.config.Brokers, s.config.Sarama)
 	if err != nil {
 		return 0, err
 	}
-	admin, err := sarama.NewClusterAdminFromClient(client)
-	if err != nil {
-		return 0, errors.Join(err, client.Close())
-	}
-	defer func() { err = errors.Join(err, admin.Close()) }() // closes the client too
-	partitions, err := client.Partitions(topic)
+	defer func() { err = errors.Join(err, admin.Close()) }()
+	partitions, err := admin.client.Partitions(topic)
 	if err != nil {
 		return 0, err
 	}
@@ -48,7 +44,7 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		n, err := s.behind(client, topic, partition, committed.GetBlock(topic, partition))
+		n, err := s.behind(admin.client, topic, partition, committed.GetBlock(topic, partition))
 		if err != nil {
 			return 0, fmt.Errorf("partition %d: %w", partition, err)
 		}

@@ -37,7 +37,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	dlc.Attach(router)
-	router.AddNoPublisherHandler("billing", "orders", sub, func(msg *message.Message) error {
+	router.AddConsumerHandler("billing", "orders", sub, func(msg *message.Message) error {
 		return nil
 	})
 	if err := router.Run(context.Background()); err != nil {

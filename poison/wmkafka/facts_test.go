@@ -195,7 +195,7 @@ func TestFactKafkaTopicExpires(t *testing.T) {
 }
 
 // together publishes a large message and small ones so that they travel in one batch, and returns the refusals.
-func together(t *testing.T, topic string, pub message.Publisher) (large error, small []error) {
+func together(t *testing.T, topic string, pub message.Publisher) (small []error, large error) {
 	t.Helper()
 	var all sync.WaitGroup
 	small = make([]error, 5)
@@ -204,7 +204,7 @@ func together(t *testing.T, topic string, pub message.Publisher) (large error, s
 		all.Go(func() { small[i] = pub.Publish(topic, message.NewMessage("small", []byte("x"))) })
 	}
 	all.Wait()
-	return large, small
+	return small, large
 }
 
 func batching(config *sarama.Config) *sarama.Config {
@@ -221,7 +221,7 @@ func TestFactKafkaRefusesBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.cleanup(pub.Close)
-	if large, small := together(t, c.topic, pub); large == nil || errors.Join(small...) == nil {
+	if small, large := together(t, c.topic, pub); large == nil || errors.Join(small...) == nil {
 		t.Errorf("large %v, small %v", large, small)
 	}
 }
@@ -231,7 +231,7 @@ func TestOnlyTheLargeIsRefused(t *testing.T) {
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{Sarama: batching(SaramaPublisherConfig())})
 	for range 2 {
-		large, small := together(t, c.topic, pub)
+		small, large := together(t, c.topic, pub)
 		if !errors.Is(large, poison.ErrTooLarge) || !poison.IsTooLarge(large) {
 			t.Errorf("large: %v", large)
 		}

@@ -33,7 +33,7 @@ type cluster struct {
 	brokers  []string
 	topic    string
 	group    string
-	admin    sarama.ClusterAdmin
+	admin    admin
 	producer sarama.SyncProducer
 }
 
@@ -43,7 +43,7 @@ func newPartitioned(t testing.TB, partitions int32) *cluster {
 	t.Helper()
 	c := &cluster{TB: t, brokers: services.Kafka(t), topic: "orders-" + rand.Text(), group: "billing-" + rand.Text()}
 	var err error
-	if c.admin, err = sarama.NewClusterAdmin(c.brokers, SaramaPublisherConfig()); err != nil {
+	if c.admin, err = connectAdmin(c.brokers, SaramaPublisherConfig()); err != nil {
 		t.Fatal(err)
 	}
 	c.cleanup(c.admin.Close)
@@ -116,26 +116,29 @@ func numbered(n int) (records []*sarama.ProducerMessage) {
 	return records
 }
 
-// record returns what stands at an offset of a topic, as Kafka has it.
-func (c *cluster) record(topic string, partition int32, offset int64) *sarama.ConsumerMessage {
+// records are all that stand in a topic, as Kafka has them.
+func (c *cluster) records(topic string, partitions int32) (records []*sarama.ConsumerMessage) {
 	c.Helper()
-	consumer, err := sarama.NewConsumer(c.brokers, SaramaSubscriberConfig())
+	consumer, err := sarama.NewConsumerFromClient(c.admin.client)
 	if err != nil {
 		c.Fatal(err)
 	}
 	defer func() { _ = consumer.Close() }()
-	claim, err := consumer.ConsumePartition(topic, partition, offset)
-	if err != nil {
-		c.Fatal(err)
+	for partition := range partitions {
+		end, err := c.admin.client.GetOffset(topic, partition, sarama.OffsetNewest)
+		if err != nil {
+			c.Fatal(err)
+		}
+		claim, err := consumer.ConsumePartition(topic, partition, sarama.OffsetOldest)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for range end {
+			records = append(records, <-claim.Messages())
+		}
+		_ = claim.Close()
 	}
-	defer func() { _ = claim.Close() }()
-	select {
-	case record := <-claim.Messages():
-		return record
-	case <-time.After(patience):
-		c.Fatalf("nothing at offset %d of %s", offset, topic)
-		return nil
-	}
+	return records
 }
 
 // size is the number of offsets in a topic.
@@ -266,7 +269,7 @@ func (c *cluster) run(sub message.Subscriber, pub message.Publisher, attach func
 	}
 	attach(router)
 	if pub == nil {
-		router.AddNoPublisherHandler("billing", c.topic, sub, func(msg *message.Message) error { _, err := handle(msg); return err })
+		router.AddConsumerHandler("billing", c.topic, sub, func(msg *message.Message) error { _, err := handle(msg); return err })
 	} else {
 		router.AddHandler("billing", c.topic, sub, "invoices", pub, handle)
 	}

@@ -61,7 +61,7 @@ func SaramaPublisherConfig() *sarama.Config {
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Idempotent = true
 	config.Producer.Timeout = 5 * time.Second
-	config.Producer.Retry.Max = 2
+	config.Producer.Retry.Max = 3
 	config.Producer.Retry.Backoff = 200 * time.Millisecond
 	config.Producer.Return.Successes = true
 	config.Producer.Return.Errors = true

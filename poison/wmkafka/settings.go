@@ -16,7 +16,7 @@ type settings struct {
 	retentionMs, retentionBytes, cleanupPolicy string
 }
 
-func describeTopic(admin sarama.ClusterAdmin, topic string) (settings, error) {
+func describeTopic(admin admin, topic string) (settings, error) {
 	metadata, err := topicMetadata(admin, topic)
 	if err != nil {
 		return settings{}, err

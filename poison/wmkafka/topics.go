@@ -39,7 +39,7 @@ func (p *Publisher) InitializeTopicsFor(source string, topics ...string) (err er
 	if len(topics) == 0 {
 		return nil
 	}
-	admin, err := sarama.NewClusterAdmin(p.config.Brokers, p.config.Sarama)
+	admin, err := connectAdmin(p.config.Brokers, p.config.Sarama)
 	if err != nil {
 		return fmt.Errorf("wmkafka: topics %q cannot be initialized: %w", topics, err)
 	}
@@ -71,7 +71,7 @@ func roomFor(source string, topics []string) int {
 }
 
 // wantedFor derives from source what its dead-letter topics should be.
-func (p *Publisher) wantedFor(admin sarama.ClusterAdmin, source string, room int) (settings, error) {
+func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, error) {
 	wanted := settings{partitions: 1, replicas: p.config.ReplicationFactor, maxMessageBytes: p.config.MaxMessageBytes}
 	if source != "" {
 		found, err := describeTopic(admin, source)
@@ -102,7 +102,7 @@ func (p *Publisher) wantedFor(admin sarama.ClusterAdmin, source string, room int
 	return wanted, nil
 }
 
-func (p *Publisher) initializeTopic(admin sarama.ClusterAdmin, topic string, wanted settings) error {
+func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) error {
 	found, err := describeTopic(admin, topic)
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = admin.CreateTopic(topic, wanted.detail(), false)
@@ -127,7 +127,7 @@ func (p *Publisher) initializeTopic(admin sarama.ClusterAdmin, topic string, wan
 	return nil
 }
 
-func (p *Publisher) awaitLeaders(admin sarama.ClusterAdmin, topic string, wanted settings) error {
+func (p *Publisher) awaitLeaders(admin admin, topic string, wanted settings) error {
 	for end := time.Now().Add(p.config.TopicTimeout); ; time.Sleep(leaderPoll) {
 		err := leaders(admin, topic, wanted.partitions)
 		if err == nil {
@@ -139,7 +139,7 @@ func (p *Publisher) awaitLeaders(admin sarama.ClusterAdmin, topic string, wanted
 	}
 }
 
-func leaders(admin sarama.ClusterAdmin, topic string, partitions int32) error {
+func leaders(admin admin, topic string, partitions int32) error {
 	metadata, err := topicMetadata(admin, topic)
 	if err != nil {
 		return err
@@ -148,14 +148,33 @@ func leaders(admin sarama.ClusterAdmin, topic string, partitions int32) error {
 		return fmt.Errorf("%d of %d partitions are there", n, partitions)
 	}
 	for _, partition := range metadata.Partitions {
-		if partition.Leader < 0 {
-			return fmt.Errorf("partition %d has no leader", partition.ID)
+		// The metadata names a leader before it knows that it is one.
+		if _, err := admin.client.GetOffset(topic, partition.ID, sarama.OffsetNewest); err != nil {
+			return fmt.Errorf("partition %d has no leader: %w", partition.ID, err)
 		}
 	}
 	return nil
 }
 
-func topicMetadata(admin sarama.ClusterAdmin, topic string) (*sarama.TopicMetadata, error) {
+// admin asks and tells a cluster what topics it has.
+type admin struct {
+	sarama.ClusterAdmin
+	client sarama.Client
+}
+
+func connectAdmin(brokers []string, config *sarama.Config) (admin, error) {
+	client, err := sarama.NewClient(brokers, config)
+	if err != nil {
+		return admin{}, err
+	}
+	clusterAdmin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return admin{}, errors.Join(err, client.Close())
+	}
+	return admin{clusterAdmin, client}, nil // whose Close closes the client too
+}
+
+func topicMetadata(admin admin, topic string) (*sarama.TopicMetadata, error) {
 	all, err := admin.DescribeTopics([]string{topic})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,78 @@
+package crash
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// process is a consumer in a process of its own.
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	ended chan error
+}
+
+// start runs this very program with the flag -consume.
+func start(s Setting) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(self, "-consume"), ended: make(chan error, 1)}
+	p.cmd.Stderr = os.Stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
+		return nil, errors.Join(err, p.kill())
+	}
+	return p, nil
+}
+
+// kill is SIGKILL: nothing is finished, committed or given back.
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill the consumer: %w", err)
+	}
+	<-p.ended
+	_ = p.stdin.Close() // Wait has closed it already
+	return nil
+}
+
+// stop lets the consumer finish what it is at.
+func (p *process) stop() error {
+	_ = p.stdin.Close()
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			return fmt.Errorf("the consumer: %w", err)
+		}
+		return nil
+	case <-time.After(time.Minute):
+		return errors.Join(errors.New("the consumer does not end"), p.kill())
+	}
+}
+
+// alive returns an error when the process ended although nobody asked it to.
+func (p *process) alive() error {
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		return fmt.Errorf("the consumer ended by itself: %w", errors.Join(err, io.ErrUnexpectedEOF))
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,143 @@
+package wmamqp
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// KeyHeaders is the metadata in which a message from AMQP carries what metadata cannot say: the types of its headers,
+// and its properties. It is there only when there is something to carry, and never on the wire: the Marshaler writes
+// typed headers and properties from it. A message that leaves AMQP, into a dead-letter store or another broker, takes it
+// along. Who masks a header's value for such a place drops this value too.
+const KeyHeaders = "x-amqp-headers"
+
+// maxCarried bounds what is believed to be a carried value, in bytes: a header frame of several times the usual size.
+const maxCarried = 1 << 20
+
+const carriedVersion = 1
+
+// carried is what KeyHeaders holds.
+type carried struct {
+	id         uint64        // the hash of the message's id: its properties are not those of another message
+	properties amqp091.Table // as propertiesOf names them
+	headers    amqp091.Table // those that are no strings, by the name they have in metadata
+}
+
+func hashOf(id string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// encode returns the empty string where there is nothing to carry.
+func (c carried) encode() string {
+	if len(c.properties) == 0 && len(c.headers) == 0 {
+		return ""
+	}
+	b := binary.BigEndian.AppendUint64(append(make([]byte, 0, 256), carriedVersion), c.id)
+	b, ok := appendTable(b, c.properties, 0)
+	if ok {
+		b, ok = appendTable(b, c.headers, 0)
+	}
+	if !ok || len(b) > maxCarried {
+		return ""
+	}
+	return base64.RawStdEncoding.EncodeToString(b)
+}
+
+// decodeCarried reads what encode wrote. Anything else, however made, is not ok.
+func decodeCarried(value string) (c carried, ok bool) {
+	if value == "" || len(value) > base64.RawStdEncoding.EncodedLen(maxCarried) {
+		return carried{}, false
+	}
+	raw, err := base64.RawStdEncoding.Strict().DecodeString(value)
+	if err != nil {
+		return carried{}, false
+	}
+	p := parser{rest: raw}
+	if p.uint8() != carriedVersion {
+		return carried{}, false
+	}
+	c.id = p.uint64()
+	c.properties = p.table(0)
+	c.headers = p.table(0)
+	if p.bad || len(p.rest) > 0 || !areProperties(c.properties) {
+		return carried{}, false
+	}
+	return c, true
+}
+
+// The names of properties in a carried value.
+const (
+	contentType, contentEncoding  = "content_type", "content_encoding"
+	correlationID, replyTo        = "correlation_id", "reply_to"
+	messageID, messageType, appID = "message_id", "type", "app_id"
+	priority, timestamp           = "priority", "timestamp"
+)
+
+// propertiesOf are the producer's properties. Not among them: the expiration, because the message's time has passed and
+// a dead letter must not expire; the user, whom the broker believes only of his own connection and else closes the
+// channel; the delivery mode, which is always persistent.
+func propertiesOf(d *amqp091.Delivery) amqp091.Table {
+	var table amqp091.Table
+	set := func(name string, value any) {
+		if table == nil {
+			table = amqp091.Table{}
+		}
+		table[name] = value
+	}
+	for _, p := range [...]struct{ name, value string }{
+		{contentType, d.ContentType}, {contentEncoding, d.ContentEncoding}, {correlationID, d.CorrelationId},
+		{replyTo, d.ReplyTo}, {messageID, d.MessageId}, {messageType, d.Type}, {appID, d.AppId},
+	} {
+		if p.value != "" {
+			set(p.name, p.value)
+		}
+	}
+	if d.Priority != 0 {
+		set(priority, d.Priority)
+	}
+	if !d.Timestamp.IsZero() {
+		set(timestamp, d.Timestamp)
+	}
+	return table
+}
+
+// areProperties tells whether a table holds nothing else, of the right types and lengths.
+func areProperties(table amqp091.Table) bool {
+	for name, value := range table {
+		switch name {
+		case priority:
+			if _, ok := value.(uint8); !ok {
+				return false
+			}
+		case timestamp:
+			if _, ok := value.(time.Time); !ok {
+				return false
+			}
+		case contentType, contentEncoding, correlationID, replyTo, messageID, messageType, appID:
+			if s, ok := value.(string); !ok || len(s) > maxShort {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// writeTo sets the properties of p. They have the right types: areProperties saw to it.
+func (c carried) writeTo(p *amqp091.Publishing) {
+	for name, to := range map[string]*string{
+		contentType: &p.ContentType, contentEncoding: &p.ContentEncoding, correlationID: &p.CorrelationId,
+		replyTo: &p.ReplyTo, messageID: &p.MessageId, messageType: &p.Type, appID: &p.AppId,
+	} {
+		*to, _ = c.properties[name].(string)
+	}
+	p.Priority, _ = c.properties[priority].(uint8)
+	p.Timestamp, _ = c.properties[timestamp].(time.Time)
+}

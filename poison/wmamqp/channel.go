@@ -1,0 +1,185 @@
+package wmamqp
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// channel is one of the publisher's, with confirms. One message at a time is published on it, so that what is returned
+// is that message.
+type channel struct {
+	*amqp091.Channel
+	returns  chan amqp091.Return // room for the one that can come
+	ends     chan *amqp091.Error
+	frameMax int
+}
+
+func openChannel(conn *amqp091.Connection) (*channel, error) {
+	opened, err := conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("wmamqp: open a channel: %w", err)
+	}
+	c := &channel{Channel: opened, frameMax: conn.Config.FrameSize}
+	c.ends = c.NotifyClose(make(chan *amqp091.Error, 1))
+	c.returns = c.NotifyReturn(make(chan amqp091.Return, 1))
+	if err := c.Confirm(false); err != nil {
+		return nil, fmt.Errorf("wmamqp: switch confirms on: %w", errors.Join(err, c.Close()))
+	}
+	return c, nil
+}
+
+// publish sends the message and waits for what the broker says of it. A channel that is not healthy afterwards must not
+// be used again: what it still has to say would be taken for an answer to the next message.
+func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan time.Time, timeout time.Duration) (err error, healthy bool) {
+	confirmation, err := c.PublishWithDeferredConfirm(to.exchange, to.key, true, false, *p)
+	if err != nil {
+		return fmt.Errorf("wmamqp: send to %s: %w", to, err), false
+	}
+	select {
+	case <-confirmation.Done():
+	case <-deadline:
+		return fmt.Errorf("wmamqp: %s: no confirm within %s; the message may have arrived", to, timeout), false
+	}
+	select {
+	case r, open := <-c.returns: // a returned message is confirmed too, after its return
+		if open {
+			return fmt.Errorf("wmamqp: %s returned the message: %d %s: declare the queue, or bind one to the exchange", to, r.ReplyCode, r.ReplyText), true
+		}
+	default:
+	}
+	switch {
+	case confirmation.Acked():
+		return nil, true
+	case c.IsClosed():
+		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to, c.reason()), false
+	default:
+		return fmt.Errorf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to), true
+	}
+}
+
+// reason is why the channel was closed. The client tells before it ends what waits for a confirm.
+func (c *channel) reason() error {
+	if err := <-c.ends; err != nil {
+		return err
+	}
+	return amqp091.ErrClosed
+}
+
+func (a address) String() string {
+	if a.exchange == "" {
+		return fmt.Sprintf("the default exchange with routing key %q", a.key)
+	}
+	return fmt.Sprintf("exchange %q with routing key %q", a.exchange, a.key)
+}
+
+var (
+	errPublisherClosed = errors.New("wmamqp: the publisher is closed")
+	errNoChannel       = errors.New("wmamqp: no channel became free in time: the broker does not answer, or PublisherConfig.Channels is too small")
+)
+
+// take gets one of the publisher's places. It is open, or nil and to be opened.
+func (p *Publisher) take(deadline <-chan time.Time) (*channel, error) {
+	select {
+	case <-p.closing:
+		return nil, errPublisherClosed
+	default:
+	}
+	select {
+	case c := <-p.slots:
+		if c != nil && c.IsClosed() {
+			c = nil
+		}
+		return c, nil
+	case <-p.closing:
+		return nil, errPublisherClosed
+	case <-deadline:
+		return nil, errNoChannel
+	}
+}
+
+// ready opens the channel and declares the exchange, where that is still to be done. The client waits for the broker's
+// answers without a limit, so it does so off the path; the place is taken until it comes back.
+func (p *Publisher) ready(c *channel, exchange string, deadline <-chan time.Time) (*channel, error) {
+	if c != nil && p.isPrepared(exchange) {
+		return c, nil
+	}
+	type result struct {
+		c   *channel
+		err error
+	}
+	results, gone := make(chan result), make(chan struct{})
+	p.away.Go(func() {
+		c, err := p.prepare(c, exchange)
+		if err != nil { // a refused declaration has closed it
+			p.slots <- nil
+		}
+		select {
+		case results <- result{c, err}:
+		case <-gone:
+			if err == nil {
+				p.slots <- c
+			}
+		}
+	})
+	select {
+	case r := <-results:
+		return r.c, r.err
+	case <-deadline:
+		close(gone)
+		return nil, errNoChannel
+	}
+}
+
+func (p *Publisher) prepare(c *channel, exchange string) (*channel, error) {
+	if c == nil {
+		conn, err := p.conn.open()
+		if err != nil {
+			return nil, err
+		}
+		if c, err = openChannel(conn); err != nil {
+			return nil, err
+		}
+	}
+	if !p.isPrepared(exchange) {
+		if err := p.config.AMQP.TopologyBuilder.ExchangeDeclare(c.Channel, exchange, p.config.AMQP); err != nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("wmamqp: declare exchange %q: %w", exchange, err)
+		}
+		p.mu.Lock()
+		p.prepared[exchange] = struct{}{}
+		p.mu.Unlock()
+	}
+	return c, nil
+}
+
+func (p *Publisher) isPrepared(exchange string) bool {
+	if exchange == "" { // the default exchange is always there
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.prepared[exchange]
+	return ok
+}
+
+func (p *Publisher) forget(exchange string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.prepared, exchange)
+}
+
+// discard gives the place of a channel back. Closing takes seconds where the peer does not answer, so it is off the path,
+// and as the place comes back afterwards there are never more of these than places.
+func (p *Publisher) discard(c *channel) {
+	if c.IsClosed() {
+		p.slots <- nil
+		return
+	}
+	p.away.Go(func() {
+		_ = c.Close()
+		p.slots <- nil
+	})
+}

@@ -1,0 +1,194 @@
+package wmamqp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// closeWait is how long each step of closing may take before it is done by force.
+const closeWait = 3 * time.Second
+
+// connection is watermill-amqp's, which dials again when it is lost. Of one of our own we also hold the sockets, so that
+// a peer that does not answer can hold up neither a write nor Close.
+type connection struct {
+	*amqp.ConnectionWrapper
+	sockets *sockets // nil for a connection that was given to us
+}
+
+// connect takes the connection that was given, or dials one of our own.
+func connect(given *amqp.ConnectionWrapper, config amqp.ConnectionConfig, writeTimeout time.Duration, logger watermill.LoggerAdapter) (*connection, error) {
+	if given != nil {
+		return &connection{ConnectionWrapper: given}, nil
+	}
+	own, sockets, err := withSockets(config, writeTimeout)
+	if err != nil {
+		return nil, err
+	}
+	wrapper, err := amqp.NewConnection(own, logger)
+	if err != nil {
+		sockets.shut()
+		return nil, fmt.Errorf("wmamqp: %w", err)
+	}
+	return &connection{ConnectionWrapper: wrapper, sockets: sockets}, nil
+}
+
+var errNotConnected = errors.New("wmamqp: not connected to the broker, which is dialled again")
+
+// open returns an open channel's connection. It reads the wrapper's field, which the wrapper writes without a lock when
+// it has dialled again, so it is asked only for a new channel.
+func (c *connection) open() (*amqp091.Connection, error) {
+	if c.Closed() {
+		return nil, errors.New("wmamqp: the connection is closed")
+	}
+	conn := c.Connection()
+	if conn == nil || conn.IsClosed() {
+		return nil, errNotConnected
+	}
+	return conn, nil
+}
+
+// close ends a connection of our own, by force where the broker does not answer. What was given stays open.
+//
+// The order matters. Once the wrapper is closing it hears no more of its connection, and the client waits without end
+// to tell it of an error; so a connection that does not answer is cut before the wrapper knows.
+func (c *connection) close() error {
+	if c.sockets == nil {
+		return nil
+	}
+	defer c.sockets.shut()
+	c.sockets.refuse()
+	if !c.answers(closeWait) {
+		c.sockets.shut()
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Close() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(closeWait):
+		return fmt.Errorf("wmamqp: the connection did not close within %s", closeWait)
+	}
+}
+
+// answers tells whether the broker answers within the limit. A connection that is closed has no questions.
+func (c *connection) answers(limit time.Duration) bool {
+	conn := c.Connection()
+	if conn == nil || conn.IsClosed() {
+		return true
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if channel, err := conn.Channel(); err == nil {
+			_ = channel.Close()
+		}
+	}()
+	select {
+	case <-answered:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// withSockets returns config with a dialler that keeps account of its sockets.
+func withSockets(config amqp.ConnectionConfig, writeTimeout time.Duration) (amqp.ConnectionConfig, *sockets, error) {
+	uri, err := amqp091.ParseURI(config.AmqpURI)
+	if err != nil {
+		return config, nil, fmt.Errorf("wmamqp: the AMQP URI: %w", err)
+	}
+	own := amqp091.Config{Locale: "en_US"}
+	if config.AmqpConfig != nil {
+		own = *config.AmqpConfig
+	}
+	if config.TLSConfig != nil {
+		if own.TLSClientConfig != nil {
+			return config, nil, errors.New("wmamqp: ConnectionConfig.TLSConfig and AmqpConfig.TLSClientConfig are both set: give one")
+		}
+		own.TLSClientConfig, config.TLSConfig = config.TLSConfig, nil
+	}
+	s := &sockets{dial: own.Dial, writeTimeout: writeTimeout, all: make(map[net.Conn]struct{})}
+	if s.dial == nil {
+		timeout := 10 * time.Second
+		if uri.ConnectionTimeout > 0 {
+			timeout = time.Duration(uri.ConnectionTimeout) * time.Millisecond
+		}
+		s.dial = amqp091.DefaultDial(timeout)
+	}
+	own.Dial = s.Dial
+	config.AmqpConfig = &own
+	return config, s, nil
+}
+
+// sockets are those of one connection: the one in use, and those on their way in or out.
+type sockets struct {
+	dial         func(network, addr string) (net.Conn, error)
+	writeTimeout time.Duration
+
+	mu     sync.Mutex
+	closed bool
+	all    map[net.Conn]struct{}
+}
+
+// Dial is an amqp091.Config.Dial.
+func (s *sockets) Dial(network, addr string) (net.Conn, error) {
+	conn, err := s.dial(network, addr)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	own := &socket{Conn: conn, of: s}
+	s.all[own] = struct{}{}
+	return own, nil
+}
+
+// refuse takes no new sockets.
+func (s *sockets) refuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+// shut closes all sockets and takes no new ones.
+func (s *sockets) shut() {
+	s.refuse()
+	s.mu.Lock()
+	open := s.all
+	s.all = nil
+	s.mu.Unlock()
+	for conn := range open {
+		_ = conn.Close()
+	}
+}
+
+type socket struct {
+	net.Conn
+	of *sockets
+}
+
+// Write gives a peer that reads nothing a limited time: the client's writes have no other.
+func (s *socket) Write(b []byte) (int, error) {
+	if err := s.SetWriteDeadline(time.Now().Add(s.of.writeTimeout)); err != nil {
+		return 0, err
+	}
+	return s.Conn.Write(b)
+}
+
+func (s *socket) Close() error {
+	s.of.mu.Lock()
+	delete(s.of.all, s)
+	s.of.mu.Unlock()
+	return s.Conn.Close()
+}

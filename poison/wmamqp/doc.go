@@ -1,0 +1,61 @@
+// Package wmamqp is all that is particular to RabbitMQ: a marshaler that reads every message, a publisher that knows
+// where its messages went, and a subscriber whose messages know when they are gone. It stands on watermill-amqp and may
+// be mixed with it.
+//
+//	dead, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(uri))
+//	sub, err := wmamqp.NewSubscriber(wmamqp.NewSubscriberConfig(uri))
+//	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead, Origin: wmamqp.Origin})
+//
+// # Marshaler
+//
+// Watermill-amqp's marshaler takes headers that are strings. Any other (a number, the x-death of a dead-letter exchange,
+// the x-delivery-count that a quorum queue adds after one nack) is an error, with which the message is requeued at once,
+// for ever, and what is behind it never delivered. Marshaler makes text of every header and carries its type, and the
+// message's properties, in metadata KeyHeaders; on the way back, into a dead-letter queue and out of it, both are what
+// they were. An application's own marshaler goes into Inner: what it cannot read becomes a dead letter.
+//
+// The headers CC and BCC, which make RabbitMQ route a message to more queues, are written under another name, so that a
+// letter does not arrive where its message did. Neither an expiration is written back, since the message's time has
+// passed and a letter must not expire, nor a user id, since the broker closes the channel on another user's. All headers
+// travel in one frame, 128 KiB by default: Publisher refuses what does not fit before the broker closes the connection,
+// with poison.ErrTooLarge, and poison.Queue then cuts the letter.
+//
+// # Publisher
+//
+// Watermill-amqp's publisher confirms nothing unless told to, and when told to still says nil for a queue that does not
+// exist. Publisher publishes with mandatory and confirms on a few channels, one message at a time each, and returns nil
+// when the message is in a queue. It declares dead-letter queues at start-up, durable, without expiry or bounds, quorum
+// queues unless QueueType says otherwise, and takes one that is there as it is. While the connection is gone Publish
+// fails at once, and watermill-amqp dials again.
+//
+// # Subscriber
+//
+// The context of a watermill-amqp message lives on when its connection is lost, while somebody else has the message
+// already; and Close gives a message back while its handler runs. Subscriber wraps it: the context ends when the channel
+// or connection is lost, at Close, and with the context of Subscribe; the handler then has SettleGrace to return. At
+// Close, what it acks in that time is acked at the broker. A message given back is kept for a while first, longer each
+// time in a row, because RabbitMQ would deliver it again at once. When its queue is deleted it declares it again.
+//
+// # RabbitMQ 4, and time
+//
+// From RabbitMQ 4 on a quorum queue drops a message, or sends it to its dead-letter exchange, when it was given back 20
+// times. The dead-letter queues that Publisher declares there have x-delivery-limit -1. For a source queue set the same,
+// as an argument or a policy (which is also how to mend a queue that exists), or keep enough fallbacks that nothing is
+// given back so often. RabbitMQ 3.10 has no limit by default and refuses -1.
+//
+// A message that is not settled within the broker's consumer_timeout, 30 minutes by default, costs the channel: its
+// context ends and it is delivered again. Messages that were prefetched wait for those before them, so their time
+// counts from the fetch; the default is to fetch one.
+//
+// # What is not promised
+//
+// Order: a message given back goes to its old place where it can, but another consumer may have the next one already.
+// Once only: a confirm or an ack can be lost with the connection, and then the message is there twice, with the same id.
+// A connection whose peer vanished without a word is lost when the client notices: after two to three heartbeats, 10 s
+// each by default; before that no context ends. A handler that does not obey its context runs on after SettleGrace,
+// beside the next delivery. A header type that amqp091 cannot read (an unsigned 16 or 32-bit number, which few clients
+// write) costs the connection before anything of ours sees it. A Delivery that carries x-death is believed by
+// dead-letter exchanges before RabbitMQ 4, which may then see a cycle. Numbers in tables that lie deeper than 256 levels
+// lose their types. Watermill-amqp has a data race of its own when it dials again, and leaks one goroutine when it is
+// closed while it is not connected.
+package wmamqp

@@ -1,0 +1,105 @@
+package wmamqp_test
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// raced is set where the tests are built with -race.
+var raced = false
+
+const childVariable = "SPILLWAY_WMAMQP_CHILD"
+
+// unraced runs the test in a process built without -race, and tells whether this is another one that has nothing more to
+// do: when watermill-amqp dials again, its own reads and writes of the connection race with each other.
+func unraced(t *testing.T) (done bool) {
+	t.Helper()
+	if !raced || os.Getenv(childVariable) != "" {
+		return false
+	}
+	newBroker(t) // or skip
+	program, err := childProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command(program, "-test.run", "^"+t.Name()+"$", "-test.timeout", "5m", "-test.v")
+	child.Env = append(os.Environ(), childVariable+"=1")
+	out, err := child.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return true
+}
+
+var childDir string // removed by TestMain
+
+var childProgram = sync.OnceValues(func() (string, error) {
+	var err error
+	if childDir, err = os.MkdirTemp("", "wmamqp"); err != nil {
+		return "", err
+	}
+	program := filepath.Join(childDir, "wmamqp.test")
+	build := exec.Command("go", "test", "-c", "-o", program, ".")
+	build.Stderr = os.Stderr
+	return program, build.Run()
+})
+
+// proxy stands between a test and the broker, in this process.
+type proxy struct {
+	*toxiproxy.Proxy
+	b   *broker
+	uri string
+}
+
+func (b *broker) proxy() *proxy {
+	b.Helper()
+	at, err := url.Parse(b.uri)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), b.Name(), "127.0.0.1:0", at.Host)
+	if err := p.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(p.Stop)
+	at.Host = p.Listen
+	return &proxy{p, b, at.String()}
+}
+
+// cut closes all connections and takes no new ones; mend takes them again.
+func (p *proxy) cut() { p.Stop() }
+
+func (p *proxy) mend() {
+	p.b.Helper()
+	if err := p.Start(); err != nil {
+		p.b.Fatal(err)
+	}
+}
+
+// halfOpen lets nothing through any more in either direction, without a word to anybody. heal closes what is stuck and
+// lets new connections through.
+func (p *proxy) halfOpen() {
+	p.toxic(`{"name":"up","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)
+	p.toxic(`{"name":"down","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+}
+
+func (p *proxy) heal() {
+	p.b.Helper()
+	p.Toxics.ResetToxics(context.Background())
+}
+
+func (p *proxy) toxic(json string) {
+	p.b.Helper()
+	if _, err := p.Toxics.AddToxicJson(strings.NewReader(json)); err != nil {
+		p.b.Fatal(err)
+	}
+}

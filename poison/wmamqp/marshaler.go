@@ -1,0 +1,196 @@
+package wmamqp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Marshaler is a marshaler of watermill-amqp, for its stock subscriber and publisher too, that reads every message there
+// can be and writes it back as it was. The zero value is ready to use; it is safe for concurrent use.
+//
+// Metadata is text, so a header that is no string becomes readable text there (numbers, booleans, times in RFC 3339,
+// tables and arrays as JSON, bytes as they are or in base64), and KeyHeaders carries its type. Marshal writes it with its
+// type again where the text is unchanged, and as a string where somebody changed it. The producer's properties
+// (content type and encoding, correlation id, reply-to, priority, message id, timestamp, type, app id) are carried too and
+// written back on the same message, which is the one with the same id. Never written are an expiration, a user id, and
+// the x-delivery-count of a quorum queue. Delivery is always persistent.
+//
+// AMQP has no nil body: an empty payload arrives as an empty one.
+type Marshaler struct {
+	// Inner is the marshaler of an application that has one of its own. What it cannot read, by an error or a panic, is
+	// marked with poison.MarkUnreadable, with the body as the payload and the headers as far as text goes, so that a
+	// poison.Queue sets it aside and the messages behind it go on. What it reads and writes is its own business, but
+	// delivery is persistent. Letters are best published without it. Default: none.
+	Inner amqp.Marshaler
+	// IDHeader is the header with the message's id. A message without it has its message id property as its id, and
+	// without both an empty one. Default: watermill-amqp's _watermill_message_uuid.
+	IDHeader string
+}
+
+var _ amqp.Marshaler = Marshaler{}
+
+// errCancelled is what watermill-amqp's subscriber is told when the broker ended its consumer, because the queue was
+// deleted for one: it would take the zero deliveries of the closed channel for messages, without end.
+var errCancelled = errors.New("wmamqp: the broker cancelled the consumer: was its queue deleted?")
+
+// literal is put before the names of metadata that would mean something else as the name of a header, and before
+// names that start so already.
+const literal = "x-spillway-literal-"
+
+const deliveryCount = "x-delivery-count" // which a quorum queue adds from the second delivery on
+
+func (m Marshaler) idHeader() string {
+	if m.IDHeader != "" {
+		return m.IDHeader
+	}
+	return amqp.DefaultMessageUUIDHeaderKey
+}
+
+// special tells whether a header of this name, literal or not, is more than a header: the id, or one of the two in which
+// RabbitMQ looks for further queues to route the message to. A letter must not arrive there.
+func (m Marshaler) special(name string) bool {
+	for {
+		rest, found := strings.CutPrefix(name, literal)
+		if !found {
+			return name == m.idHeader() || name == "CC" || name == "BCC"
+		}
+		name = rest
+	}
+}
+
+// Unmarshal reads a delivery. Its only error is for a delivery that is none: see errCancelled. The payload shares the
+// body's bytes.
+func (m Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
+	if d.Acknowledger == nil && d.DeliveryTag == 0 && d.ConsumerTag == "" && d.Headers == nil && d.Body == nil {
+		return nil, errCancelled
+	}
+	if m.Inner == nil {
+		return m.read(&d), nil
+	}
+	var msg *message.Message
+	err := contain.Call("wmamqp: Marshaler.Inner", func() (err error) {
+		if msg, err = m.Inner.Unmarshal(d); err == nil && msg == nil {
+			err = errors.New("wmamqp: Marshaler.Inner returned neither a message nor an error")
+		}
+		return err
+	})
+	if err != nil {
+		msg = m.read(&d)
+		poison.MarkUnreadable(msg, err)
+		return msg, nil
+	}
+	return msg.Copy(), nil // with ack channels, whatever made it
+}
+
+// read makes a message of anything.
+func (m Marshaler) read(d *amqp091.Delivery) *message.Message {
+	id := text(d.Headers[m.idHeader()])
+	if id == "" {
+		id = d.MessageId
+	}
+	msg := message.NewMessage(id, d.Body)
+	msg.Metadata = make(message.Metadata, len(d.Headers)+1)
+	carry := carried{properties: propertiesOf(d)}
+	for name, value := range d.Headers {
+		readable, isText := value.(string)
+		switch name {
+		case KeyHeaders: // a producer's, of all names: it is carried too
+			isText = false
+		case m.idHeader():
+		default:
+			if !isText {
+				readable = text(value)
+			}
+			name = m.metadataName(name, d.Headers)
+			msg.Metadata[name] = readable
+			name = m.headerName(name)
+		}
+		if !isText {
+			if carry.headers == nil {
+				carry.headers = amqp091.Table{}
+			}
+			carry.headers[name] = value
+		}
+	}
+	if len(carry.headers) > 0 || len(carry.properties) > 0 {
+		carry.id = hashOf(id)
+		msg.Metadata[KeyHeaders] = carry.encode()
+	}
+	return msg
+}
+
+// Marshal writes a message. It refuses names of metadata that are longer than AMQP's 255 bytes, which the client would
+// cut. Whether all of it fits into one frame is for the publisher to find out.
+func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
+	if msg == nil {
+		return amqp091.Publishing{}, errors.New("wmamqp: cannot marshal a nil message")
+	}
+	p, err := amqp091.Publishing{}, error(nil)
+	if m.Inner == nil {
+		p, err = m.write(msg)
+	} else {
+		err = contain.Call("wmamqp: Marshaler.Inner", func() (err error) { p, err = m.Inner.Marshal(msg); return err })
+	}
+	p.DeliveryMode = amqp091.Persistent
+	return p, err
+}
+
+func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
+	p := amqp091.Publishing{Body: msg.Payload, Headers: make(amqp091.Table, len(msg.Metadata)+1)}
+	carry, known := decodeCarried(msg.Metadata[KeyHeaders])
+	if known && carry.id == hashOf(msg.UUID) {
+		carry.writeTo(&p)
+	}
+	for key, value := range msg.Metadata {
+		if key == KeyHeaders && known {
+			continue
+		}
+		name := m.headerName(key)
+		if len(name) > maxShort {
+			return p, fmt.Errorf("wmamqp: the metadata name %.40q… is longer than AMQP's %d bytes", name, maxShort)
+		}
+		p.Headers[name] = value
+		if typed, ok := carry.headers[name]; ok && text(typed) == value {
+			p.Headers[name] = typed
+			if _, isText := typed.(string); name == deliveryCount && !isText {
+				delete(p.Headers, name) // the broker's count of another delivery
+			}
+		}
+	}
+	p.Headers[m.idHeader()] = msg.UUID
+	if typed, ok := carry.headers[m.idHeader()]; ok && text(typed) == msg.UUID {
+		p.Headers[m.idHeader()] = typed
+	}
+	if own, ok := carry.headers[KeyHeaders]; ok {
+		p.Headers[KeyHeaders] = own
+	}
+	return p, nil
+}
+
+// headerName is the name of the header for metadata of this name.
+func (m Marshaler) headerName(key string) string {
+	if m.special(key) {
+		return literal + key
+	}
+	return key
+}
+
+// metadataName is the reverse, but that a producer's CC is metadata of that name too, and takes it first.
+func (m Marshaler) metadataName(name string, all amqp091.Table) string {
+	key, found := strings.CutPrefix(name, literal)
+	if !found || !m.special(key) {
+		return name
+	}
+	if _, taken := all[key]; taken && (key == "CC" || key == "BCC") {
+		return name
+	}
+	return key
+}

@@ -1,0 +1,237 @@
+package wmamqp
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// PublisherConfig configures a Publisher. NewPublisherConfig makes a safe one.
+type PublisherConfig struct {
+	// AMQP says, as for watermill-amqp's publisher, where to connect, to which exchange a topic goes, with which routing
+	// key, and how messages are written. Confirms and mandatory are always on; its pool size is not used. A
+	// DefaultMarshaler is replaced by Marshaler, unless it has a PostprocessPublishing.
+	AMQP amqp.Config
+	// Connection is used in place of one of the publisher's own, and not closed with it. Then a write to a peer that
+	// reads nothing is bounded by the heartbeat alone.
+	Connection *amqp.ConnectionWrapper
+	// Channels is how many messages are published at the same time, each on a channel of its own, opened when it is first
+	// needed. Default: 4.
+	Channels int
+	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
+	// Default: 10 s.
+	ConfirmTimeout time.Duration
+	// QueueType is that of the dead-letter queues that the publisher declares: "quorum" or "classic". A type in
+	// AMQP.Queue.Arguments goes before. Default: quorum.
+	QueueType string
+	// Logger is told what happens to the connection. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+// NewPublisherConfig is for dead letters: the default exchange, routing key and queue named like the topic, quorum queues.
+func NewPublisherConfig(uri string) PublisherConfig {
+	return PublisherConfig{AMQP: amqp.NewDurableQueueConfig(uri)}
+}
+
+func (c *PublisherConfig) setDefaults() {
+	if c.Channels == 0 {
+		c.Channels = 4
+	}
+	if c.ConfirmTimeout == 0 {
+		c.ConfirmTimeout = 10 * time.Second
+	}
+	if c.QueueType == "" {
+		c.QueueType = amqp091.QueueTypeQuorum
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+	if c.AMQP.Queue.GenerateName == nil {
+		c.AMQP.Queue.GenerateName = amqp.GenerateQueueNameTopicName
+	}
+	setAMQPDefaults(&c.AMQP)
+	if d, ok := c.AMQP.Marshaler.(amqp.DefaultMarshaler); ok && d.PostprocessPublishing == nil {
+		c.AMQP.Marshaler = Marshaler{IDHeader: d.MessageUUIDHeaderKey}
+	}
+}
+
+// setAMQPDefaults is for what watermill-amqp's own constructors set, and nobody misses until it is dereferenced.
+func setAMQPDefaults(c *amqp.Config) {
+	if c.Marshaler == nil {
+		c.Marshaler = Marshaler{}
+	}
+	if c.TopologyBuilder == nil {
+		c.TopologyBuilder = &amqp.DefaultTopologyBuilder{}
+	}
+	if c.Connection.Reconnect == nil { // watermill-amqp's own waits up to a minute
+		c.Connection.Reconnect = &amqp.ReconnectConfig{
+			BackoffInitialInterval: 100 * time.Millisecond, BackoffRandomizationFactor: 0.5, BackoffMultiplier: 1.5,
+			BackoffMaxInterval: 5 * time.Second,
+		}
+	}
+}
+
+func (c *PublisherConfig) validate() error {
+	err := c.AMQP.ValidatePublisherWithConnection()
+	if c.Connection == nil {
+		err = c.AMQP.ValidatePublisher()
+	}
+	if err != nil {
+		return fmt.Errorf("wmamqp: PublisherConfig.AMQP: %w", err)
+	}
+	if c.Channels < 0 || c.ConfirmTimeout < 0 {
+		return fmt.Errorf("wmamqp: PublisherConfig.Channels (%d) and ConfirmTimeout (%s) must not be negative", c.Channels, c.ConfirmTimeout)
+	}
+	if c.QueueType != amqp091.QueueTypeQuorum && c.QueueType != amqp091.QueueTypeClassic {
+		return fmt.Errorf("wmamqp: PublisherConfig.QueueType is %q: quorum or classic", c.QueueType)
+	}
+	if c.AMQP.Publish.Transactional {
+		return errors.New("wmamqp: PublisherConfig.AMQP.Publish.Transactional: a channel with confirms takes no transactions; leave it false")
+	}
+	if c.AMQP.Publish.Immediate {
+		return errors.New("wmamqp: PublisherConfig.AMQP.Publish.Immediate: RabbitMQ closes the connection; leave it false")
+	}
+	return nil
+}
+
+// Publisher publishes to RabbitMQ and returns when the broker has confirmed that the message is in a queue. It is safe
+// for concurrent use.
+type Publisher struct {
+	config PublisherConfig
+	conn   *connection
+	slots  chan *channel // Channels of them; nil is one to open
+	away   sync.WaitGroup
+
+	mu       sync.Mutex
+	prepared map[string]struct{} // exchanges declared
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var (
+	_ message.Publisher        = (*Publisher)(nil)
+	_ poison.Initializer       = (*Publisher)(nil)
+	_ poison.SourceInitializer = (*Publisher)(nil)
+)
+
+// NewPublisher connects and returns a Publisher, or an error that names the field of config with which messages could
+// be lost. Close it after the last router that uses it.
+func NewPublisher(config PublisherConfig) (*Publisher, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	conn, err := connect(config.Connection, config.AMQP.Connection, config.ConfirmTimeout, config.Logger)
+	if err != nil {
+		return nil, err
+	}
+	p := &Publisher{
+		config: config, conn: conn, slots: make(chan *channel, config.Channels),
+		prepared: make(map[string]struct{}), closing: make(chan struct{}),
+	}
+	for range config.Channels {
+		p.slots <- nil
+	}
+	return p, nil
+}
+
+// Publish returns nil when the broker has confirmed every message, which it does once a queue has it for good. The error
+// says why the first message that failed did: returned because no queue is bound, refused, too large (it wraps
+// poison.ErrTooLarge), not confirmed in time, or the connection is gone. After the last two the message may have arrived
+// all the same. It returns within ConfirmTimeout for each message, or twice that where the peer stopped reading.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	to := address{exchange: p.config.AMQP.Exchange.GenerateName(topic), key: p.config.AMQP.Publish.GenerateRoutingKey(topic)}
+	if len(to.exchange) > maxShort || len(to.key) > maxShort {
+		return fmt.Errorf("wmamqp: exchange %.40q with routing key %.40q…: AMQP's names have at most %d bytes", to.exchange, to.key, maxShort)
+	}
+	for _, msg := range messages {
+		var publishing amqp091.Publishing
+		err := contain.Call("wmamqp: marshaler", func() (err error) {
+			publishing, err = p.config.AMQP.Marshaler.Marshal(msg)
+			return err
+		})
+		if err == nil {
+			err = p.publish(to, &publishing)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type address struct{ exchange, key string }
+
+func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
+	deadline := time.NewTimer(p.config.ConfirmTimeout)
+	defer deadline.Stop()
+	c, err := p.take(deadline.C)
+	if err != nil {
+		return err
+	}
+	if c, err = p.ready(c, to.exchange, deadline.C); err != nil {
+		return err
+	}
+	if err := checkSize(publishing, c.frameMax); err != nil {
+		p.slots <- c
+		return err
+	}
+	err, healthy := c.publish(to, publishing, deadline.C, p.config.ConfirmTimeout)
+	if healthy {
+		p.slots <- c
+		return err
+	}
+	p.forget(to.exchange) // it may be what is missing
+	p.discard(c)
+	return err
+}
+
+// Close waits for the messages that are being published, and closes the connection if it is the publisher's own. It is
+// bounded by ConfirmTimeout and a few seconds, and may be called again. Publish fails afterwards.
+func (p *Publisher) Close() error {
+	p.closeOnce.Do(func() { p.closeErr = p.close() })
+	return p.closeErr
+}
+
+func (p *Publisher) close() error {
+	close(p.closing)
+	deadline := time.NewTimer(p.config.ConfirmTimeout + time.Second)
+	defer deadline.Stop()
+	var idle []*channel
+collecting:
+	for range p.config.Channels {
+		select {
+		case c := <-p.slots:
+			if c != nil {
+				idle = append(idle, c)
+			}
+		case <-deadline.C:
+			break collecting
+		}
+	}
+	if p.conn.sockets == nil { // a connection of our own takes its channels along
+		for _, c := range idle {
+			p.discard(c)
+		}
+	}
+	err := p.conn.close()
+	gone := make(chan struct{})
+	go func() { p.away.Wait(); close(gone) }()
+	select {
+	case <-gone:
+		return err
+	case <-time.After(closeWait):
+		return errors.Join(err, errors.New("wmamqp: a channel did not close: it ends with its connection"))
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package wmamqp_test
+
+func init() { raced = true }

@@ -1,0 +1,204 @@
+package wmamqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// SubscriberConfig configures a Subscriber. NewSubscriberConfig makes a safe one.
+type SubscriberConfig struct {
+	// AMQP is what watermill-amqp's subscriber takes. A DefaultMarshaler is replaced by Marshaler; any other becomes its
+	// Inner. Consume.NoRequeueOnNack is refused: a message given back would be lost. Consume.Qos defaults to a prefetch
+	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
+	AMQP amqp.Config
+	// Connection is used in place of one of the subscriber's own, and not closed with it.
+	Connection *amqp.ConnectionWrapper
+	// SettleGrace is how long a handler whose message went away is waited for, after its context ended. Default: 1 s.
+	SettleGrace time.Duration
+	// NackWait is how long a message that is given back is kept before the broker has it again: RabbitMQ delivers it at
+	// once, and a quorum queue counts. It doubles with each in a row, up to MaxNackWait. Default: 100 ms and 5 s.
+	NackWait, MaxNackWait time.Duration
+	// Logger is told what happens to the connection. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+// NewSubscriberConfig is for durable queues named like their topics, on the default exchange, a prefetch of 1.
+func NewSubscriberConfig(uri string) SubscriberConfig {
+	return SubscriberConfig{AMQP: amqp.NewDurableQueueConfig(uri)}
+}
+
+func (c *SubscriberConfig) setDefaults() {
+	if c.SettleGrace == 0 {
+		c.SettleGrace = time.Second
+	}
+	if c.NackWait == 0 {
+		c.NackWait = 100 * time.Millisecond
+	}
+	if c.MaxNackWait == 0 {
+		c.MaxNackWait = max(5*time.Second, c.NackWait)
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+	if c.AMQP.Consume.Qos.PrefetchCount == 0 {
+		c.AMQP.Consume.Qos.PrefetchCount = 1
+	}
+	setAMQPDefaults(&c.AMQP)
+	switch m := c.AMQP.Marshaler.(type) {
+	case Marshaler, *Marshaler:
+	case amqp.DefaultMarshaler:
+		c.AMQP.Marshaler = Marshaler{IDHeader: m.MessageUUIDHeaderKey}
+	default:
+		c.AMQP.Marshaler = Marshaler{Inner: m}
+	}
+}
+
+func (c *SubscriberConfig) validate() error {
+	err := c.AMQP.ValidateSubscriberWithConnection()
+	if c.Connection == nil {
+		err = c.AMQP.ValidateSubscriber()
+	}
+	if err != nil {
+		return fmt.Errorf("wmamqp: SubscriberConfig.AMQP: %w", err)
+	}
+	if c.AMQP.Consume.NoRequeueOnNack {
+		return errors.New("wmamqp: SubscriberConfig.AMQP.Consume.NoRequeueOnNack: a message that is given back would be lost; leave it false")
+	}
+	if c.SettleGrace < 0 || c.NackWait < 0 || c.MaxNackWait < c.NackWait {
+		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackWait (%s) must not be negative, nor MaxNackWait (%s) less than NackWait", c.SettleGrace, c.NackWait, c.MaxNackWait)
+	}
+	return nil
+}
+
+// Subscriber is watermill-amqp's subscriber with messages that know when they have gone away: their context ends when
+// their channel or connection is lost, at Close, and when the context of Subscribe ends. It is safe for concurrent use.
+type Subscriber struct {
+	config SubscriberConfig
+	conn   *connection
+
+	mu     sync.Mutex
+	closed bool
+	stops  map[*subscription]context.CancelFunc
+	active sync.WaitGroup
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+// NewSubscriber connects and returns a Subscriber, or an error that names the field of config with which messages could
+// be lost.
+func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	conn, err := connect(config.Connection, config.AMQP.Connection, 10*time.Second, config.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Subscriber{config: config, conn: conn, stops: make(map[*subscription]context.CancelFunc)}, nil
+}
+
+var errSubscriberClosed = errors.New("wmamqp: the subscriber is closed")
+
+// Subscribe consumes the queue of topic, which is declared first. A queue that is there with other arguments is taken as
+// it is. Messages come one after the other, the next when the one before is settled; a connection that is lost is
+// dialled again. The channel is closed after Close and when ctx ends.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if !s.enter() {
+		return nil, errSubscriberClosed
+	}
+	sub, err := s.subscribe(ctx, topic)
+	if err != nil {
+		s.active.Done()
+		return nil, err
+	}
+	s.mu.Lock()
+	s.stops[sub] = sub.stop
+	if s.closed { // meanwhile
+		sub.stop()
+	}
+	s.mu.Unlock()
+	go func() {
+		defer s.active.Done()
+		sub.run()
+		s.mu.Lock()
+		delete(s.stops, sub)
+		s.mu.Unlock()
+		sub.end()
+	}()
+	return sub.out, nil
+}
+
+// enter counts a subscription that Close waits for, unless it has begun.
+func (s *Subscriber) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.active.Add(1)
+	}
+	return !s.closed
+}
+
+// SubscribeInitialize declares the queue of topic.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	inner, _, err := s.inner(&receiver{Marshaler: s.config.AMQP.Marshaler})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = inner.Close() }()
+	return declaring(topic, func() error { return inner.SubscribeInitialize(topic) })
+}
+
+// Backlog tells how many messages are ready in the queue of topic: a redrive.DrainTopicConfig.Backlog. Messages that a
+// consumer holds are not counted. A queue that is not there is an error that names it.
+func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
+	conn, err := s.conn.open()
+	if err != nil {
+		return 0, err
+	}
+	return backlog(ctx, conn, s.config.AMQP.Queue.GenerateName(topic))
+}
+
+// Close takes no more messages, ends the contexts of those in flight, waits for their handlers for SettleGrace, and
+// then gives back what is not settled, so that a message is not delivered again while a handler that obeys its context
+// still runs. What is acked in time is acked at the broker. It is bounded by the grace and a few seconds, and may be
+// called again.
+func (s *Subscriber) Close() error {
+	s.closeOnce.Do(func() { s.closeErr = s.close() })
+	return s.closeErr
+}
+
+func (s *Subscriber) close() error {
+	s.mu.Lock()
+	s.closed = true
+	for _, stop := range s.stops {
+		stop()
+	}
+	s.mu.Unlock()
+	ended := make(chan struct{})
+	go func() { s.active.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(s.config.SettleGrace + closeWait):
+	}
+	err := s.conn.close()
+	select {
+	case <-ended:
+		return err
+	case <-time.After(closeWait):
+		return errors.Join(err, errors.New("wmamqp: a subscription did not end: it ends with its connection"))
+	}
+}

@@ -1,0 +1,159 @@
+package wmamqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// InitializeTopics makes sure that there is a queue for each dead-letter topic, and that the exchange of its topic is
+// bound to it: a durable queue without expiry or bounds. A queue that is there with other arguments is taken as it is.
+// The error names the queue. An argument in AMQP.Queue.Arguments with which letters would expire or be dropped is
+// refused.
+func (p *Publisher) InitializeTopics(topics ...string) error {
+	if err := keepsLetters(p.config.AMQP.Queue.Arguments); err != nil {
+		return err
+	}
+	conn, err := p.conn.open()
+	if err != nil {
+		return err
+	}
+	for _, topic := range topics {
+		if err := p.declareQueue(conn, topic); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// InitializeTopicsFor is InitializeTopics: a dead-letter queue is the same whatever its source.
+func (p *Publisher) InitializeTopicsFor(_ string, topics ...string) error {
+	return p.InitializeTopics(topics...)
+}
+
+func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
+	queue := p.config.AMQP.Queue.GenerateName(topic)
+	exchange := p.config.AMQP.Exchange.GenerateName(topic)
+	if key := p.config.AMQP.Publish.GenerateRoutingKey(topic); exchange == "" && key != queue {
+		return fmt.Errorf("wmamqp: topic %q has queue %q, but the default exchange routes it to queue %q: make Publish.GenerateRoutingKey and Queue.GenerateName agree", topic, queue, key)
+	}
+	if queue == "" || len(queue) > maxShort {
+		return fmt.Errorf("wmamqp: topic %.40q: a queue name of %d bytes: AMQP takes 1 to %d", topic, len(queue), maxShort)
+	}
+	declared := onChannel(conn, func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(queue, true, false, false, false, p.queueArguments(conn))
+		return err
+	})
+	if declared != nil { // it is there with other arguments, or may not be declared by this user
+		err := onChannel(conn, func(c *amqp091.Channel) error {
+			_, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("wmamqp: queue %q can neither be declared nor found: declare it, durable and without expiry, or let this user do so: %w", queue, errors.Join(declared, err))
+		}
+		p.config.Logger.Info("The dead-letter queue is there with other arguments; it is taken as it is", watermill.LogFields{"queue": queue, "refusal": declared.Error()})
+	}
+	if exchange == "" {
+		return nil
+	}
+	return onChannel(conn, func(c *amqp091.Channel) error {
+		if err := p.config.AMQP.TopologyBuilder.ExchangeDeclare(c, exchange, p.config.AMQP); err != nil {
+			return fmt.Errorf("wmamqp: declare exchange %q of topic %q: %w", exchange, topic, err)
+		}
+		key := p.config.AMQP.Publish.GenerateRoutingKey(topic)
+		if bind := p.config.AMQP.QueueBind.GenerateRoutingKey; bind != nil {
+			key = bind(queue)
+		}
+		if err := c.QueueBind(queue, key, exchange, false, p.config.AMQP.QueueBind.Arguments); err != nil {
+			return fmt.Errorf("wmamqp: bind queue %q to exchange %q: %w", queue, exchange, err)
+		}
+		return nil
+	})
+}
+
+// queueArguments are those of the config, with the type of the queue. From RabbitMQ 4 on a quorum queue drops a message
+// that was given back 20 times, so the limit is lifted where the broker knows how: before, -1 is an error.
+func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
+	arguments := amqp091.Table{amqp091.QueueTypeArg: p.config.QueueType}
+	maps.Copy(arguments, p.config.AMQP.Queue.Arguments)
+	_, limited := arguments["x-delivery-limit"]
+	if arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum && !limited && majorVersion(conn.Properties) >= 4 {
+		arguments["x-delivery-limit"] = int32(-1)
+	}
+	return arguments
+}
+
+func majorVersion(server amqp091.Table) int {
+	version, _ := server["version"].(string)
+	major, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(major)
+	return n
+}
+
+func keepsLetters(arguments amqp091.Table) error {
+	for _, name := range []string{amqp091.QueueMessageTTLArg, amqp091.QueueTTLArg, "x-delivery-limit"} {
+		if value, ok := arguments[name]; ok && text(value) != "-1" {
+			return fmt.Errorf("wmamqp: AMQP.Queue.Arguments has %s: dead letters would be dropped; remove it", name)
+		}
+	}
+	_, length := arguments[amqp091.QueueMaxLenArg]
+	_, bytes := arguments[amqp091.QueueMaxLenBytesArg]
+	if overflow := arguments[amqp091.QueueOverflowArg]; (length || bytes) && overflow != amqp091.QueueOverflowRejectPublish {
+		return fmt.Errorf("wmamqp: AMQP.Queue.Arguments bounds the queue: the oldest dead letters would be dropped; remove x-max-length, or add x-overflow=%s", amqp091.QueueOverflowRejectPublish)
+	}
+	return nil
+}
+
+// QuorumQueue returns queue arguments for a quorum queue: those given, and x-queue-type. On RabbitMQ 4 a quorum queue
+// drops a message that was given back 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there,
+// which older brokers refuse, or the same in a policy.
+func QuorumQueue(arguments amqp091.Table) amqp091.Table {
+	quorum := amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
+	maps.Copy(quorum, arguments)
+	quorum[amqp091.QueueTypeArg] = amqp091.QueueTypeQuorum
+	return quorum
+}
+
+// onChannel runs f on a channel of its own: the broker answers what it refuses by closing the channel.
+func onChannel(conn *amqp091.Connection, f func(*amqp091.Channel) error) error {
+	c, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("wmamqp: open a channel: %w", err)
+	}
+	return errors.Join(f(c), c.Close())
+}
+
+// backlog asks how many messages are ready in the queue. The client waits for the answer without a limit, so ctx ends
+// the wait and the connection the question.
+func backlog(ctx context.Context, conn *amqp091.Connection, queue string) (int, error) {
+	type answer struct {
+		n   int
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		var n int
+		err := onChannel(conn, func(c *amqp091.Channel) error {
+			q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
+			n = q.Messages
+			return err
+		})
+		answers <- answer{n, err}
+	}()
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return 0, fmt.Errorf("wmamqp: backlog of queue %q: %w", queue, a.err)
+		}
+		return a.n, nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("wmamqp: backlog of queue %q: %w", queue, ctx.Err())
+	}
+}
