@@ -55,7 +55,7 @@ func ExampleNewSubscriber() {
 		log.Fatal(err)
 	}
 	dlc.Attach(router)
-	router.AddNoPublisherHandler("billing", "orders", sub, func(msg *message.Message) error {
+	router.AddConsumerHandler("billing", "orders", sub, func(msg *message.Message) error {
 		return nil // bill the order
 	})
 	log.Fatal(router.Run(context.Background()))
