@@ -170,6 +170,7 @@ func TestExchange(t *testing.T) {
 	if d := time.Since(begun); d > 3*time.Second {
 		t.Errorf("it took %s to tell", d)
 	}
+	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE") // declared again, nothing bound
 	if err := p.InitializeTopics(topic); err != nil {
 		t.Fatal(err)
 	}

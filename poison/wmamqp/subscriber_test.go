@@ -316,14 +316,16 @@ func TestChannelLostInHandler(t *testing.T) {
 				t.Fatal(err)
 			}
 			var runs, effects atomic.Int32
-			b.run(topic, b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = s }), poison.QueueConfig{Publisher: dead},
+			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler, c.SettleGrace = s, patience })
+			b.run(topic, sub, poison.QueueConfig{Publisher: dead},
 				func(msg *message.Message) error {
 					if runs.Add(1) == 1 {
 						_ = s.channel.Load().Ack(999, false) // an unknown delivery: the broker closes the channel
 						select {
 						case <-msg.Context().Done():
 							return msg.Context().Err()
-						case <-time.After(patience):
+						case <-time.After(patience / 4):
+							t.Error("the context lives on")
 						}
 					}
 					effects.Add(1)

@@ -206,3 +206,29 @@ func TestForgedMark(t *testing.T) {
 	}
 	msg.Ack()
 }
+
+// Promise P3: a nacked message that waits to come again holds up neither a rebalance nor Close.
+func TestRebalanceInNackBackoff(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(1)...)
+	sub := c.subscriber(SubscriberConfig{NackBackoff: time.Hour})
+	c.next(c.subscribe(sub)).Nack()
+	start := time.Now()
+	other := c.subscriber(SubscriberConfig{NackBackoff: time.Hour})
+	messages := c.subscribe(other)
+	c.eventually("both are members", func() bool { return c.members() == 2 })
+	if took := time.Since(start); took > 6*time.Second {
+		t.Errorf("the rebalance took %s", took)
+	}
+	start = time.Now()
+	if err := sub.Close(); err != nil {
+		t.Error(err)
+	}
+	c.next(messages).Nack()
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("Close, the rebalance after it and Close took %s", took)
+	}
+}
