@@ -13,14 +13,14 @@ const module = "github.com/watermill-spillway/spillway"
 // not found its place yet.
 var floors = map[string]int{
 	"internal/bounded": 0, "internal/contain": 0, "internal/wait": 0, "internal/chain": 0, "internal/sqlite": 0, "internal/services": 0, "classify": 0,
-	"internal/schema": 0, "internal/postgres": 0,
-	"poison": 1, "idempotency": 1, "poison/wmkafka": 1, "poison/wmamqp": 1,
+	"internal/schema": 0, "internal/postgres": 0, "internal/keys": 0, "internal/mysql": 0,
+	"poison": 1, "idempotency": 1, "poison/wmkafka": 1, "poison/wmamqp": 1, "poison/wmsql": 1,
 	"middleware":                     2,
 	"redrive":                        3,
 	"":                               4, // the front door
-	"internal/postgres/postgrestest": 5, "conformance": 5, "internal/matrix": 6, "internal/figures/kafka": 5,
+	"internal/postgres/postgrestest": 5, "internal/mysql/mysqltest": 5, "conformance": 5, "internal/matrix": 6, "internal/figures/kafka": 5,
 	"internal/figures": 5, "examples/internal/webhooks": 5, "examples/quickstart": 6, "examples/webhooks": 6,
-	"examples/internal/crash": 5, "examples/kafka": 6,
+	"examples/internal/crash": 5, "examples/kafka": 6, "examples/amqp": 6,
 }
 
 // mayKnow are the packages outside of the standard library that the library itself may import. Database drivers and
@@ -35,6 +35,7 @@ var mayKnow = []string{
 var leaves = map[string][]string{
 	"poison/wmkafka": {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
 	"poison/wmamqp":  {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
+	"poison/wmsql":   {"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"},
 }
 
 // clients are what nobody compiles who does not import its leaf.

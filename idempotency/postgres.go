@@ -6,24 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/postgres"
-	"github.com/watermill-spillway/spillway/internal/schema"
 )
-
-// The key's columns compare by their bytes, whatever the database's collation is: an upgrade of the operating system's
-// collations cannot spoil their index.
-var postgresTable = schema.Table{
-	Name: keysTable.Name,
-	Create: []string{`CREATE TABLE IF NOT EXISTS spillway_keys (
-	consumer   text COLLATE "C" NOT NULL,
-	id         text COLLATE "C" NOT NULL,
-	outputs    bytea,
-	applied_at bigint NOT NULL,
-	PRIMARY KEY (consumer, id)
-)`},
-	Columns: keysTable.Columns,
-	Key:     keysTable.Key,
-}
 
 // PostgresStore is a Store in a PostgreSQL database of version 11 or later, in the table spillway_keys, the first of that
 // name on the search path. Its columns are consumer, id (as they are where a person can read them, else "sha256:" and the
@@ -45,7 +30,7 @@ func (s *PostgresStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *PostgresStore is nil")
 	}
-	if err := postgres.Ensure(ctx, s.db, postgresTable); err != nil {
+	if err := postgres.Ensure(ctx, s.db, keys.Postgres); err != nil {
 		return fmt.Errorf("idempotency: initialize the store: %w", err)
 	}
 	return nil
@@ -56,7 +41,7 @@ func (s *PostgresStore) Claim(ctx context.Context, key Key) (Claim, error) {
 	if s == nil || s.db == nil {
 		return nil, errors.New("postgres: the store has no database")
 	}
-	c := &postgresClaim{consumer: columnText(key.Consumer), id: columnText(key.ID)}
+	c := &postgresClaim{consumer: keys.Column(key.Consumer), id: keys.Column(key.ID)}
 	if err := c.begin(ctx, s.db); err != nil {
 		return nil, err
 	}

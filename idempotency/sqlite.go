@@ -6,24 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/schema"
+	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
-
-// keysTable has row ids on purpose: without them recorded outputs would lie in the index of the keys and make it deep. With
-// outputs of 1 KiB that cost half as much again a message, and saved a tenth without any.
-var keysTable = schema.Table{
-	Name: "spillway_keys",
-	Create: []string{`CREATE TABLE IF NOT EXISTS spillway_keys (
-	consumer   TEXT    NOT NULL,
-	id         TEXT    NOT NULL,
-	outputs    BLOB,
-	applied_at INTEGER NOT NULL,
-	PRIMARY KEY (consumer, id)
-)`},
-	Columns: []string{"consumer", "id", "outputs", "applied_at"},
-	Key:     []string{"consumer", "id"},
-}
 
 // SQLiteStore is a Store in a SQLite database, in the table spillway_keys. Its columns are consumer, id (as they are
 // where a person can read them, else "sha256:" and the hash), outputs (NULL where there were none) and applied_at (Unix
@@ -53,7 +38,7 @@ func (s *SQLiteStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *SQLiteStore is nil")
 	}
-	if err := sqlite.Ensure(ctx, s.db, keysTable); err != nil {
+	if err := sqlite.Ensure(ctx, s.db, keys.SQLite); err != nil {
 		return fmt.Errorf("idempotency: initialize the store: %w", err)
 	}
 	return nil
@@ -73,7 +58,7 @@ func (s *SQLiteStore) Claim(ctx context.Context, key Key) (_ Claim, err error) {
 			s.gate.Unlock()
 		}
 	}()
-	c := &sqliteClaim{store: s, consumer: columnText(key.Consumer), id: columnText(key.ID)}
+	c := &sqliteClaim{store: s, consumer: keys.Column(key.Consumer), id: keys.Column(key.ID)}
 	if err := sqlite.WhileBusy(ctx, func() error { return c.begin(ctx) }); err != nil {
 		return nil, err
 	}

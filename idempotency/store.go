@@ -2,12 +2,7 @@ package idempotency
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Key names one message for one consumer. Two messages with the same key are the same message, delivered twice.
@@ -51,30 +46,4 @@ type Claim interface {
 	// Release rolls back, so that nothing stays: neither key nor writes. After the claim has ended it does nothing and
 	// returns nil. An error that wraps sql.ErrTxDone says that the handler committed the transaction itself.
 	Release() error
-}
-
-const (
-	// maxReadable is the longest key, in bytes, that is stored as it is.
-	maxReadable = 255
-	// hashed begins every key that is stored as its hash, and none that is stored as it is.
-	hashed = "sha256:"
-)
-
-// columnText is the form in which a part of a key stands in a column: what a person can read stays as it is, everything
-// else becomes a hash. No two texts have the same form, since what looks like a hash is hashed too.
-func columnText(s string) string {
-	if len(s) <= maxReadable && !strings.HasPrefix(s, hashed) && readable(s) {
-		return s
-	}
-	sum := sha256.Sum256([]byte(s))
-	return hashed + hex.EncodeToString(sum[:])
-}
-
-func readable(s string) bool {
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return utf8.ValidString(s)
 }

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	left := goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp.(*ConnectionWrapper).handleConnectionClose")
 	goleak.VerifyTestMain(m,
 		// A proxy that cuts a connection may leave what it was piping behind; that is the test's own tool.
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"), left, goleak.Cleanup(func(code int) {
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"), left, goleak.Cleanup(func(code int) {
 			_ = os.RemoveAll(childDir)
 			os.Exit(code)
 		}))
