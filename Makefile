@@ -10,7 +10,7 @@ SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... 
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test check services services-down build format vet staticcheck unit start served embedded allocs conformance bench bench-kafka fuzz
+.PHONY: help demo demo-kafka demo-amqp test check services services-down build format vet staticcheck unit start served embedded allocs conformance bench bench-kafka fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ demo: ## run real GitHub events through the dead letter channel, on an embedded 
 demo-kafka: ## the same on Kafka and PostgreSQL, with the consumer killed in the middle; starts what it needs
 	@$(SERVICES) up kafka postgres
 	@$(GO) run ./examples/kafka
+
+demo-amqp: ## the same on RabbitMQ and PostgreSQL
+	@$(SERVICES) up rabbitmq postgres
+	@$(GO) run ./examples/amqp
 
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
 test: build format vet staticcheck unit served allocs ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers

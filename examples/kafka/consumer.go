@@ -9,16 +9,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/poison/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
 )
-
-const storeEvents = "store-events"
 
 // consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends.
 func consume(ctx context.Context, c *crash.Consumer) (err error) {
@@ -48,34 +43,25 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 	if err != nil {
 		return err
 	}
-	dlc, err := channel(c, deadLetters)
+
+	dlc, err := spillway.New(spillway.Config{
+		Publisher:   deadLetters,
+		Idempotency: c.Keys(),
+		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},
+		Retry:       c.Retry(),
+		Receiver:    c.Receiver(),
+	})
 	if err != nil {
 		return err
 	}
-
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
 	if err != nil {
 		return err
 	}
 	dlc.Attach(router)
-	router.AddPlugin(store.Collect(letters, deadLetterTopicsOf(c.Topic)...))
-	router.AddHandler(storeEvents, c.Topic, deliveries, summariesOf(c.Topic), outputs, c.Faults.Handle)
+	router.AddPlugin(store.Collect(letters, c.DeadLetters()...))
+	router.AddHandler("store-events", c.Topic, deliveries, c.Summaries(), outputs, c.Faults.Handle)
 	return router.Run(ctx)
-}
-
-func channel(c *crash.Consumer, deadLetters message.Publisher) (*spillway.Channel, error) {
-	return spillway.New(spillway.Config{
-		Publisher:   deadLetters,
-		Idempotency: c.Keys(),
-		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},
-		Retry: middleware.RetryConfig{
-			Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
-			OnRetry: func(context.Context, middleware.Attempt, time.Duration) { c.Count(crash.Retry) },
-		},
-		Receiver: idempotency.ReceiverConfig{
-			OnDuplicate: func(context.Context, idempotency.Key) { c.Count(crash.Absorbed) },
-		},
-	})
 }
 
 func subscriber(addresses, group string) (*wmkafka.Subscriber, error) {
@@ -93,13 +79,5 @@ func brokers(addresses string) []string {
 	return list
 }
 
-func summariesOf(topic string) string { return topic + ".summaries" }
-
+// A topic's dead letters are collected by a group of their own, so that neither waits for the other's rebalances.
 func collectorOf(topic string) string { return topic + "-letters" }
-
-func deadLetterTopicsOf(topic string) []string {
-	return []string{
-		poison.DefaultNaming(poison.Source{Topic: topic, Class: classify.ClassPermanent}),
-		poison.DefaultNaming(poison.Source{Topic: topic, Class: classify.ClassInvalid}),
-	}
-}

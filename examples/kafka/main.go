@@ -4,13 +4,9 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"strings"
-	"time"
 
 	"github.com/IBM/sarama"
 
@@ -21,39 +17,25 @@ import (
 )
 
 func main() {
-	plan := crash.Plan{}
-	flag.StringVar(&plan.Input, "input", "", "file of events, a line {\"event\": name, \"payload\": {...}} each (default: 60 that are built in)")
-	flag.Uint64Var(&plan.Seed, "seed", 1, "seed of the faults")
-	flag.IntVar(&plan.KillAt, "kill-at", 0, "kill the consumer when so many events are stored (default: a third of them)")
 	partitions := flag.Int("partitions", 3, "partitions of the topic")
-	consumer := flag.Bool("consume", false, "be the consumer; the example starts itself so")
-	flag.Parse()
-	if *consumer {
-		if err := crash.Consume(os.Stdin, consume); err != nil {
-			fmt.Fprintln(os.Stderr, "kafka: consumer:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	result, err := run(plan, int32(*partitions))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kafka:", err)
-		os.Exit(1)
-	}
-	fmt.Println(result.JSON())
-	if !result.Good() {
-		os.Exit(1)
-	}
+	crash.Main("kafka", consume, func(ctx context.Context, plan *crash.Plan) (webhooks.Result, error) {
+		return run(ctx, plan, *partitions)
+	})
 }
 
-func run(plan crash.Plan, partitions int32) (result webhooks.Result, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
+const maxPartitions = 100 // more would only keep Kafka busy
+
+func run(ctx context.Context, plan *crash.Plan, partitions int) (result webhooks.Result, err error) {
+	if partitions < 1 || partitions > maxPartitions {
+		return result, fmt.Errorf("-partitions %d: give 1 to %d", partitions, maxPartitions)
+	}
+	if err := plan.Ready(); err != nil {
+		return result, err
+	}
 	if plan.Brokers, err = services.Lookup("kafka"); err != nil {
 		return result, err
 	}
-	plan.Topic = "webhooks-" + strings.ToLower(rand.Text()[:12])
-	cleanUp, err := createTopics(brokers(plan.Brokers), plan.Topic, partitions)
+	cleanUp, err := createTopics(&plan.Setting, int32(partitions))
 	if err != nil {
 		return result, err
 	}
@@ -68,11 +50,11 @@ func run(plan crash.Plan, partitions int32) (result webhooks.Result, err error) 
 		return result, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	summaries, err := reader.Subscribe(ctx, summariesOf(plan.Topic))
+	summaries, err := reader.Subscribe(ctx, plan.Summaries())
 	if err != nil {
 		return result, err
 	}
-	backlog, closeBacklog, err := backlogOf(plan.Brokers, plan.Topic)
+	backlog, closeBacklog, err := backlogOf(&plan.Setting)
 	if err != nil {
 		return result, err
 	}
@@ -82,18 +64,18 @@ func run(plan crash.Plan, partitions int32) (result webhooks.Result, err error) 
 
 // backlogOf counts what the two groups of the consumer have not acked: the topic's first, as a letter is published
 // before its delivery is acked.
-func backlogOf(addresses, topic string) (func(context.Context) (int, error), func() error, error) {
-	handled, err := subscriber(addresses, topic)
+func backlogOf(s *crash.Setting) (func(context.Context) (int, error), func() error, error) {
+	handled, err := subscriber(s.Brokers, s.Topic)
 	if err != nil {
 		return nil, nil, err
 	}
-	collected, err := subscriber(addresses, collectorOf(topic))
+	collected, err := subscriber(s.Brokers, collectorOf(s.Topic))
 	if err != nil {
 		return nil, nil, errors.Join(err, handled.Close())
 	}
 	backlog := func(ctx context.Context) (int, error) {
-		sum, err := handled.Backlog(ctx, topic)
-		for _, letters := range deadLetterTopicsOf(topic) {
+		sum, err := handled.Backlog(ctx, s.Topic)
+		for _, letters := range s.DeadLetters() {
 			if err != nil {
 				return 0, err
 			}
@@ -108,26 +90,26 @@ func backlogOf(addresses, topic string) (func(context.Context) (int, error), fun
 
 // createTopics makes what a service has from whoever runs its Kafka: its topics. Those of dead letters the channel makes
 // itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
-func createTopics(addresses []string, topic string, partitions int32) (cleanUp func() error, err error) {
+func createTopics(s *crash.Setting, partitions int32) (cleanUp func() error, err error) {
+	addresses := brokers(s.Brokers)
 	admin, err := sarama.NewClusterAdmin(addresses, wmkafka.SaramaPublisherConfig())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w", s.Brokers, err)
 	}
-	all := append(deadLetterTopicsOf(topic), topic, summariesOf(topic))
 	cleanUp = func() error {
 		var failed error
-		for _, name := range all {
+		for _, name := range s.Topics() {
 			if err := admin.DeleteTopic(name); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 				failed = errors.Join(failed, fmt.Errorf("delete topic %s: %w", name, err))
 			}
 		}
-		for _, group := range []string{topic, collectorOf(topic), topic + "-demo"} {
+		for _, group := range []string{s.Topic, collectorOf(s.Topic), s.Topic + "-demo"} {
 			_ = admin.DeleteConsumerGroup(group) // Kafka forgets it in a week
 		}
 		return errors.Join(failed, admin.Close())
 	}
 	replicas := int16(-1) // the cluster's default
-	for _, name := range []string{topic, summariesOf(topic)} {
+	for _, name := range []string{s.Topic, s.Summaries()} {
 		if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: replicas}, false); err != nil {
 			return nil, errors.Join(fmt.Errorf("create topic %s: %w", name, err), cleanUp())
 		}
@@ -136,7 +118,7 @@ func createTopics(addresses []string, topic string, partitions int32) (cleanUp f
 	if err != nil {
 		return nil, errors.Join(err, cleanUp())
 	}
-	if err := errors.Join(letters.InitializeTopicsFor(topic, deadLetterTopicsOf(topic)...), letters.Close()); err != nil {
+	if err := errors.Join(letters.InitializeTopicsFor(s.Topic, s.DeadLetters()...), letters.Close()); err != nil {
 		return nil, errors.Join(err, cleanUp())
 	}
 	return cleanUp, nil

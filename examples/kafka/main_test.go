@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
@@ -28,11 +32,11 @@ func TestDemo(t *testing.T) {
 	for _, c := range []struct {
 		seed       uint64
 		killAt     int
-		partitions int32
+		partitions int
 	}{{1, 1, 3}, {2, 35, 1}} {
-		plan := crash.Plan{KillAt: c.killAt}
+		plan := crash.Plan{Kills: 1, KillAt: c.killAt}
 		plan.Seed = c.seed
-		result, err := run(plan, c.partitions)
+		result, err := run(context.Background(), &plan, c.partitions)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,8 +49,55 @@ func TestDemo(t *testing.T) {
 				t.Errorf("%+v: %s is %d", c, name, n)
 			}
 		}
-		if len(counts) != 12 || result.Applied+result.AppliedAfterRedrive+result.Remaining != 60 {
+		if len(counts) != 12 || result.Applied+result.DeadLettered != 60 || result.Applied+result.AppliedAfterRedrive+result.Remaining != 60 {
 			t.Errorf("%+v: %s", c, result.JSON())
+		}
+		nothingIsLeft(t, plan.Topic)
+	}
+}
+
+func nothingIsLeft(t *testing.T, topic string) {
+	t.Helper()
+	admin, err := sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		topics, err := admin.ListTopics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for name := range topics {
+			if strings.HasPrefix(name, topic) {
+				left = append(left, name)
+			}
+		}
+		if left == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left behind: %q", left)
+		}
+	}
+}
+
+// What cannot be done is an error that says what to do, before anything is made on Kafka.
+func TestDemoRefuses(t *testing.T) {
+	t.Setenv("SPILLWAY_KAFKA", "127.0.0.1:1")
+	for _, c := range []struct {
+		plan       crash.Plan
+		partitions int
+		want       string
+	}{
+		{crash.Plan{}, 0, "-partitions 0: give 1"},
+		{crash.Plan{}, 1 << 40, "-partitions"},
+		{crash.Plan{Kills: 1, KillAt: 1000}, 1, "-kill-at 1000"},
+		{crash.Plan{}, 1, "SPILLWAY_KAFKA"},
+	} {
+		if _, err := run(context.Background(), &c.plan, c.partitions); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v; want %s", c, err, c.want)
 		}
 	}
 }

@@ -35,6 +35,8 @@
 // or connection is lost, at Close, and with the context of Subscribe; the handler then has SettleGrace to return. At
 // Close, what it acks in that time is acked at the broker. A message given back is kept for a while first, longer each
 // time in a row, because RabbitMQ would deliver it again at once. When its queue is deleted it declares it again.
+// The x-delivery-count of a quorum queue is in DeliveryFromContext, not in metadata: a message that is delivered again
+// is the same, and a letter that arrives twice is one in the dead-letter store.
 //
 // # RabbitMQ 4, and time
 //

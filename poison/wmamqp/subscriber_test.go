@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -59,6 +60,32 @@ func TestForeignHeadersAreDelivered(t *testing.T) {
 			}
 			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
 		})
+	}
+}
+
+// A message that is delivered again is the same to the last byte of its metadata, so that a letter which arrives twice is
+// one in the dead-letter store: a quorum queue's count is the delivery's, not the message's.
+func TestRedeliveryIsTheSameMessage(t *testing.T) {
+	for _, kind := range kinds {
+		for name, headers := range map[string]amqp091.Table{"foreign": everyType(), "bare": nil} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				b := newBroker(t)
+				topic := b.queue(kind)
+				b.send(topic, amqp091.Publishing{Headers: headers, MessageId: "m", ContentType: "text/plain"})
+				messages := b.subscribe(b.subscriber(), topic)
+				first := b.next(messages)
+				before := maps.Clone(first.Metadata)
+				first.Nack()
+				again := b.next(messages)
+				if !maps.Equal(before, again.Metadata) {
+					t.Errorf("first %v\nagain %v", before, again.Metadata)
+				}
+				if d, _ := wmamqp.DeliveryFromContext(again.Context()); kind == "quorum" && d.Count != 1 {
+					t.Errorf("%+v", d)
+				}
+				acks(t, again)
+			})
+		}
 	}
 }
 

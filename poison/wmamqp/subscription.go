@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -38,8 +39,16 @@ type receiver struct {
 	delivery amqp091.Delivery
 }
 
+// Unmarshal keeps the broker's count out of the message: it is the Delivery's, and with it every redelivery would be
+// another message to who compares them, as the dead-letter store does.
 func (r *receiver) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	r.delivery = d
+	if count, found := d.Headers[deliveryCount]; found {
+		if _, isText := count.(string); !isText {
+			d.Headers = maps.Clone(d.Headers)
+			delete(d.Headers, deliveryCount)
+		}
+	}
 	return r.Marshaler.Unmarshal(d)
 }
 

@@ -1,12 +1,16 @@
 package crash
 
 import (
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 	_ "modernc.org/sqlite"             // registers "sqlite"
@@ -14,7 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-// openDatabase opens a PostgreSQL where there is one, else a SQLite. cleanUp leaves nothing of the run behind.
+// openDatabase opens a PostgreSQL where there is one, else a SQLite; one whose address is given has to be there. cleanUp
+// leaves nothing of the run behind.
 func openDatabase(s *Setting) (db *sql.DB, cleanUp func() error, err error) {
 	var remove func() error
 	if address, missing := services.Lookup("postgres"); missing == nil {
@@ -38,12 +43,12 @@ func openDatabase(s *Setting) (db *sql.DB, cleanUp func() error, err error) {
 // inSchema makes a schema of the run's own, so that runs beside one another do not meet.
 func inSchema(address string) (driver, dsn string, remove func() error, err error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		return "", "", nil, errors.New("the address of PostgreSQL is no URL") // the error would show its password
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" { // the error would show its password
+		return "", "", nil, errors.New("the address of PostgreSQL is no URL: let SPILLWAY_POSTGRES be postgres://user:password@host:port/database")
 	}
 	name := "spillway_demo_" + strings.ToLower(rand.Text()[:12])
 	if err := execute(address, `CREATE SCHEMA `+name); err != nil {
-		return "", "", nil, fmt.Errorf("make a schema: %w", err)
+		return "", "", nil, fmt.Errorf("make a schema in PostgreSQL: start it, correct SPILLWAY_POSTGRES, or unset it to do with SQLite: %w", err)
 	}
 	query := u.Query()
 	query.Set("search_path", name)
@@ -56,6 +61,25 @@ func execute(address, statement string) error {
 	if err != nil {
 		return err
 	}
-	_, err = db.Exec(statement)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err = db.ExecContext(ctx, statement)
 	return errors.Join(err, db.Close())
+}
+
+// inFolder is a SQLite database that two processes share, hence the busy time-out.
+func inFolder() (driver, dsn string, remove func() error, err error) {
+	folder, err := os.MkdirTemp("", "spillway-webhooks-")
+	if err != nil {
+		return "", "", nil, err
+	}
+	dsn = "file:" + filepath.Join(folder, "webhooks.db") + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"
+	return "sqlite", dsn, func() error { return os.RemoveAll(folder) }, nil
+}
+
+func (s *Setting) database() string {
+	if s.Driver == "pgx" {
+		return "PostgreSQL"
+	}
+	return "SQLite, as no PostgreSQL answers"
 }

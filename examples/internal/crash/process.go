@@ -42,6 +42,42 @@ func start(s Setting) (*process, error) {
 	return p, nil
 }
 
+// begin starts the consumer of the story.
+func (s *story) begin() (err error) {
+	s.consumer, err = start(s.Setting)
+	return err
+}
+
+// end stops it, if there is one.
+func (s *story) end() error {
+	p := s.consumer
+	s.consumer = nil
+	if p == nil {
+		return nil
+	}
+	return p.stop()
+}
+
+// kill kills it, and one that is at rest is woken for it.
+func (s *story) kill() error {
+	if s.consumer == nil {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	p := s.consumer
+	s.consumer = nil
+	return p.kill()
+}
+
+// alive returns an error when it ended although nobody asked it to.
+func (s *story) alive() error {
+	if s.consumer == nil {
+		return nil
+	}
+	return s.consumer.alive()
+}
+
 // kill is SIGKILL: nothing is finished, committed or given back.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
@@ -66,7 +102,6 @@ func (p *process) stop() error {
 	}
 }
 
-// alive returns an error when the process ended although nobody asked it to.
 func (p *process) alive() error {
 	select {
 	case err := <-p.ended:

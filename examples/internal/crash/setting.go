@@ -11,11 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Setting is what the consuming process is told, in the first line of its standard input: it names a database, and
@@ -28,6 +28,26 @@ type Setting struct {
 	Input   string // file of events
 	Seed    uint64
 	Fixed   bool // the fix is deployed
+}
+
+// Summaries is the topic of the outputs.
+func (s *Setting) Summaries() string { return s.Topic + ".summaries" }
+
+// DeadLetters are the topics where dead letters go.
+func (s *Setting) DeadLetters() []string {
+	return []string{
+		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassPermanent}),
+		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassInvalid}),
+	}
+}
+
+// Topics are all that there are after a run, and to be removed.
+func (s *Setting) Topics() []string {
+	all := []string{s.Topic, s.Summaries()}
+	for _, letters := range s.DeadLetters() {
+		all = append(all, letters, poison.ParkedTopic(letters))
+	}
+	return all
 }
 
 // Consumer is what the consuming process works with.
@@ -73,39 +93,4 @@ func (c *Consumer) Keys() idempotency.Store {
 		return idempotency.Postgres(c.DB)
 	}
 	return idempotency.SQLite(c.DB)
-}
-
-// What the consumer counts. The counts are for the reader: one that is lost to the kill decides nothing.
-const (
-	Retry    = "retry"
-	Absorbed = "absorbed"
-)
-
-const schema = webhooks.Schema + `; CREATE TABLE IF NOT EXISTS happened (what TEXT NOT NULL)`
-
-// Count notes that something happened, where it survives the process.
-func (c *Consumer) Count(what string) {
-	if _, err := c.DB.Exec(`INSERT INTO happened (what) VALUES ($1)`, what); err != nil {
-		fmt.Fprintln(os.Stderr, "count:", err)
-	}
-}
-
-func happened(db *sql.DB, what string) (n int64, err error) {
-	err = db.QueryRow(`SELECT count(*) FROM happened WHERE what = $1`, what).Scan(&n)
-	return n, err
-}
-
-func applied(db *sql.DB) (n int, err error) {
-	err = db.QueryRow(`SELECT count(DISTINCT id) FROM events`).Scan(&n)
-	return n, err
-}
-
-// inFolder is a SQLite database that two processes share, hence the busy time-out.
-func inFolder() (driver, dsn string, remove func() error, err error) {
-	folder, err := os.MkdirTemp("", "spillway-webhooks-")
-	if err != nil {
-		return "", "", nil, err
-	}
-	dsn = "file:" + filepath.Join(folder, "webhooks.db") + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"
-	return "sqlite", dsn, func() error { return os.RemoveAll(folder) }, nil
 }

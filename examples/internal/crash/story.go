@@ -23,34 +23,24 @@ type Broker struct {
 	// Backlog is how many messages nobody has acked, in the topic and in its dead-letter topics. It looks at the topic
 	// first: what leaves the topic in between is then seen where it arrives.
 	Backlog func(context.Context) (int, error)
-}
-
-// Plan says what is published, and when the consumer is killed: when so many events are stored. 0 is a third of them.
-type Plan struct {
-	Setting
-	KillAt int
+	// Holders is how many consumers hold messages that the backlog does not show. Where it shows all, it is nil.
+	Holders func(context.Context) (int, error)
 }
 
 type story struct {
 	Plan
 	Broker
-	db       *sql.DB
-	letters  *redrive.Store
-	tally    *webhooks.Tally
-	consumer *process
+	db         *sql.DB
+	letters    *redrive.Store
+	tally      *webhooks.Tally
+	consumer   *process // nil while there is none
+	quietSince time.Time
 }
 
-// Tell runs the story.
-func Tell(ctx context.Context, plan Plan, broker Broker) (result webhooks.Result, err error) {
-	events, err := webhooks.Load(plan.Input)
-	if err != nil {
-		return result, err
-	}
-	deliveries, _ := webhooks.Prepare(events, plan.Seed)
-	if plan.KillAt == 0 {
-		plan.KillAt = len(events) / 3
-	}
-	s := &story{Plan: plan, Broker: broker, tally: &webhooks.Tally{}}
+// Tell runs the story of a plan that is ready.
+func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Result, err error) {
+	deliveries, _ := webhooks.Prepare(plan.events, plan.Seed)
+	s := &story{Plan: *plan, Broker: broker, tally: &webhooks.Tally{}}
 	db, cleanUp, err := openDatabase(&s.Setting)
 	if err != nil {
 		return result, err
@@ -61,13 +51,10 @@ func Tell(ctx context.Context, plan Plan, broker Broker) (result webhooks.Result
 		return result, err
 	}
 	go s.receive()
-	defer func() { // before the database goes
-		if s.consumer != nil {
-			err = errors.Join(err, s.consumer.stop())
-		}
-	}()
+	defer func() { err = errors.Join(err, s.end()) }() // before the database goes
 
-	fmt.Printf("%d events in %d deliveries to topic %s, faults of seed %d, database %s\n", len(events), len(deliveries), s.Topic, s.Seed, s.Driver)
+	fmt.Printf("%d events in %d deliveries to topic %s, faults of seed %d, effects and letters in %s\n",
+		len(s.events), len(deliveries), s.Topic, s.Seed, s.database())
 	if err := s.Live.Publish(s.Topic, deliveries...); err != nil {
 		return result, err
 	}
@@ -97,26 +84,22 @@ func (s *story) receive() {
 }
 
 // crash lets the consumer store some events, kills it, and starts it again.
-func (s *story) crash(ctx context.Context) (err error) {
-	if s.consumer, err = start(s.Setting); err != nil {
+func (s *story) crash(ctx context.Context) error {
+	if err := s.begin(); err != nil {
 		return err
 	}
-	for {
-		stored, err := applied(s.db)
-		if err := errors.Join(err, ctx.Err(), s.consumer.alive()); err != nil {
+	for kill := 1; kill <= s.Kills; kill++ {
+		stored, err := s.reach(ctx, kill*s.KillAt)
+		if err != nil {
 			return err
 		}
-		if stored < s.KillAt {
-			time.Sleep(2 * time.Millisecond)
-			continue
-		}
-		killed := s.consumer
-		s.consumer = nil
-		if err := killed.kill(); err != nil {
+		if err := s.kill(); err != nil {
 			return err
 		}
 		fmt.Printf("The consumer was killed (SIGKILL) when %d events were stored; it is started again.\n", stored)
-		s.consumer, err = start(s.Setting)
-		return err
+		if err := s.begin(); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -40,7 +40,10 @@ func Progress(ctx context.Context, out *os.File, what string, total int, done fu
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %d of %d when the time was up", what, n, total)
+			if terminal {
+				fmt.Fprintln(out)
+			}
+			return fmt.Errorf("%s: %d of %d, then: %w", what, n, total, context.Cause(ctx))
 		}
 	}
 }

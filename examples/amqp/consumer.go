@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/poison/wmamqp"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends.
+func consume(ctx context.Context, c *crash.Consumer) (err error) {
+	// A handler that stops closes its publisher, so dead letters have one of their own.
+	outputs, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(c.Brokers))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, outputs.Close()) }()
+	deadLetters, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(c.Brokers))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deadLetters.Close()) }()
+	deliveries, err := subscriber(c.Brokers)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deliveries.Close()) }()
+	letters, err := subscriber(c.Brokers)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, letters.Close()) }()
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: c.DB})
+	if err != nil {
+		return err
+	}
+
+	dlc, err := spillway.New(spillway.Config{
+		Publisher:   deadLetters,
+		Idempotency: c.Keys(),
+		Queue:       poison.QueueConfig{Origin: wmamqp.Origin},
+		Retry:       c.Retry(),
+		Receiver:    c.Receiver(),
+	})
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
+	if err != nil {
+		return err
+	}
+	dlc.Attach(router)
+	router.AddPlugin(store.Collect(letters, c.DeadLetters()...))
+	router.AddHandler("store-events", c.Topic, deliveries, c.Summaries(), outputs, c.Faults.Handle)
+	return router.Run(ctx)
+}
+
+func subscriber(uri string) (*wmamqp.Subscriber, error) {
+	config := wmamqp.NewSubscriberConfig(uri)
+	config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil) // of a queue that is to be declared; one that is there is taken as it is
+	return wmamqp.NewSubscriber(config)
+}
