@@ -12,13 +12,19 @@ import (
 	"github.com/watermill-spillway/spillway/internal/bounded"
 )
 
-// ErrNotLetter is returned by Decode for a message that carries no failure, neither ours nor that of Watermill's
-// PoisonQueue.
-var ErrNotLetter = errors.New("poison: not a dead letter: it has neither x-failure-class nor reason_poisoned metadata")
+// ErrNotLetter is returned by Decode for a message that carries no failure, neither ours nor that of another writer of
+// dead letters.
+var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-class metadata, and none of Watermill's PoisonQueue, Spring Kafka or Kafka Connect")
 
-// Decode reads a dead letter, ours or one written by Watermill's PoisonQueue. The values are those of the message and
-// nobody vouches for them: a count or time that cannot be one reads as absent, and texts are bounded. The letter shares
-// the payload's bytes with msg, and nothing else; msg itself is not changed.
+// Decode reads a dead letter, ours or one written by Watermill's PoisonQueue, Spring Kafka or Kafka Connect. The values
+// are those of the message and nobody vouches for them: a count or time that cannot be one reads as absent, and texts are
+// bounded. The letter shares the payload's bytes with msg, and nothing else; msg itself is not changed.
+//
+// The letters of others have no class that is known here. Of Spring Kafka, Failure.Type is its own wrapper and the
+// listener's exception, and Attempts what its retry topics or the container's delivery attempt header count. Of Kafka
+// Connect, Origin.Handler is the connector and Failure.Reason the stage that failed, in lower case; the class that failed
+// and its task end the Description. Where a letter was set aside twice, Origin is the first place as far as it can be
+// believed, and Failure the last failure. Our own keys count before those of others.
 func Decode(msg *message.Message) (Letter, error) {
 	if msg == nil || !IsLetter(msg) {
 		return Letter{}, ErrNotLetter
@@ -36,12 +42,13 @@ func IsLetter(msg *message.Message) bool {
 	if !ok {
 		_, ok = msg.Metadata[keyWatermillReason]
 	}
-	return ok
+	return ok || isForeign(msg.Metadata)
 }
 
 // decode reads what metadata tells, in whatever message, and takes it off. It owns msg.
 func decode(msg *message.Message) Letter {
-	if !carriesOurs(msg.Metadata) { // as good as every message, before its first failure
+	added := writersOf(msg.Metadata)
+	if added == 0 { // as good as every message, before its first failure
 		return Letter{Original: msg}
 	}
 	r := reader(msg.Metadata)
@@ -82,40 +89,51 @@ func decode(msg *message.Message) Letter {
 	}
 	l.Failure.Class, _ = classify.ParseClass(msg.Metadata[KeyFailureClass])
 	if _, ok := msg.Metadata[KeyFailureClass]; !ok {
-		l.readWatermill(r)
+		l.readOthers(r, added)
 	}
 	msg.Metadata = ProducersOwn(msg.Metadata)
 	return l
 }
 
-// ProducersOwn returns metadata without the keys of this package and of Watermill's PoisonQueue: a copy, or metadata
-// itself where there are none of them.
+// ProducersOwn returns metadata without the keys of this package and of the others whose letters Decode reads: a copy, or
+// metadata itself where there are none of them. What Spring Kafka and Kafka Connect add goes only where it makes a letter:
+// a count of attempts alone, as of a message on its way through retry topics, is the producer's.
 func ProducersOwn(metadata message.Metadata) message.Metadata {
-	if !carriesOurs(metadata) {
+	added := writersOf(metadata)
+	if added == 0 {
 		return metadata
 	}
 	own := make(message.Metadata, len(metadata))
 	for key, value := range metadata {
-		if _, ok := ours[key]; !ok {
+		if ours[key]&added == 0 {
 			own[key] = value
 		}
 	}
 	return own
 }
 
-func carriesOurs(metadata message.Metadata) bool {
+// writersOf tells who added to metadata what is to be taken off again.
+func writersOf(metadata message.Metadata) (added writers) {
 	for key := range metadata {
-		if _, ok := ours[key]; ok {
-			return true
+		if w := ours[key]; w&byMark != 0 {
+			added |= w &^ byMark
 		}
 	}
-	return false
+	return added
+}
+
+// readOthers reads a letter without our class. One of Spring Kafka and Kafka Connect both is read as Spring's.
+func (l *Letter) readOthers(r reader, added writers) {
+	if _, ok := r[keyWatermillReason]; ok {
+		l.readWatermill(r)
+	} else if added&bySpring != 0 {
+		l.readSpring(r, repeatedHeaders(r))
+	} else if added&byConnect != 0 {
+		l.readConnect(r, repeatedHeaders(r))
+	}
 }
 
 func (l *Letter) readWatermill(r reader) {
-	if _, ok := r[keyWatermillReason]; !ok {
-		return
-	}
 	l.Failure.Description = r.text(keyWatermillReason)
 	if l.Origin.Topic == "" {
 		l.Origin.Topic = r.identity(keyWatermillTopic)

@@ -30,8 +30,9 @@
 // default: of a long description or stack the head is kept and the cut is marked; what names something is whole or
 // absent. Free text made for people has bytes that are no UTF-8 replaced; an id, key or name keeps them in base64.
 //
-// Decode reads letters, ours and those of Watermill's PoisonQueue. Nobody vouches for what it reads: it bounds counts,
-// times and texts, and who sends a letter anywhere asks an allow-list first, as package redrive does.
+// Decode reads letters, ours and those of Watermill's PoisonQueue, Spring Kafka and Kafka Connect. Nobody vouches for what
+// it reads: it bounds counts, times and texts, and who sends a letter anywhere asks an allow-list first, as package redrive
+// does. The headers of other writers go off the original as our own keys do, so a redriven message comes without them.
 //
 // # What is not promised
 //

@@ -2,6 +2,7 @@ package poison
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,14 +16,24 @@ func FuzzDecode(f *testing.F) {
 	f.Add("a\x00b", []byte{0xff}, KeyAttemptHistory, "2026-01-01T00:00:00Z transient x\n", KeyLastFailedAt, "9999-99-99")
 	f.Add("id", []byte("{}"), "reason_poisoned", "boom", "topic_poisoned", "orders")
 	f.Add("id", []byte("{}"), "mine", "\xfe", KeyFailureClass, "permanent")
+	f.Add("", []byte("{}"), springTopic, "orders", "kafka_dlt-original-offset", "\x00\x00\x00\x00\x00\x00\x00\xc8")
+	f.Add("", []byte("{}"), springException, "java.lang.Error", springAttempts, "\x00\x00\x00\x04")
+	f.Add("", []byte("{}"), springRetryTopic, "orders", springDue, "\x7f\xff\xff\xff\xff\xff\xff\xff")
+	f.Add("", []byte("{}"), springTopic, "orders-dlt", keyKafkaRecord, "AQAZa2Fma2FfZGx0LW9yaWdpbmFsLXRvcGljB29yZGVycxlrYWZrYV9kbHQtb3JpZ2luYWwtdG9waWMLb3JkZXJzLWRsdA")
+	f.Add("", []byte("{}"), connectTopic, "orders", "__connect.errors.partition", "-7")
+	f.Add("", []byte("{}"), springAttempts, strings.Repeat("x", 20<<10), "__connect.errors.stage", "TASK_PUT")
 	f.Fuzz(func(t *testing.T, id string, payload []byte, key1, value1, key2, value2 string) {
 		msg := message.NewMessage(id, payload)
 		msg.Metadata[KeyFailureClass] = "transient"
 		msg.Metadata[key1], msg.Metadata[key2] = value1, value2
+		if isForeign(msg.Metadata) { // what others wrote is read only where we did not
+			delete(msg.Metadata, KeyFailureClass)
+		}
 		l, err := Decode(msg)
 		if err != nil {
-			t.Fatalf("a letter by its class does not decode: %v", err)
+			t.Fatalf("a letter by its class or another's mark does not decode: %v", err)
 		}
+		own := ProducersOwn(msg.Metadata)
 		if l.Failure.Attempts < 0 || l.Redrive.Count < 0 || l.Failure.Attempts > 1_000_000 || l.Redrive.Count > 1_000_000 {
 			t.Fatalf("unbounded counts: %+v", l)
 		}
@@ -32,7 +43,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		added := 0
 		for key, value := range again.Metadata {
-			if _, our := ours[key]; our {
+			if _, producers := own[key]; !producers {
 				added += len(key) + len(value)
 			} else if msg.Metadata[key] != value {
 				t.Fatalf("the producer's %q changed from %q to %q", key, msg.Metadata[key], value)
@@ -41,8 +52,8 @@ func FuzzDecode(f *testing.F) {
 		if added > DefaultMaxAdded {
 			t.Fatalf("%d bytes added", added)
 		}
-		for key := range msg.Metadata {
-			if _, our := ours[key]; !our && again.Metadata[key] != msg.Metadata[key] {
+		for key := range own {
+			if again.Metadata[key] != msg.Metadata[key] {
 				t.Fatalf("the producer's %q is lost", key)
 			}
 		}
@@ -52,6 +63,9 @@ func FuzzDecode(f *testing.F) {
 		second, err := Decode(again)
 		if err != nil {
 			t.Fatalf("what was encoded does not decode: %v", err)
+		}
+		if o := l.Origin; strings.HasPrefix(o.Partition, "-") && msg.Metadata[KeyOriginalPartition] == "" {
+			t.Fatalf("believed %+v", o)
 		}
 		if second.Origin.Topic != l.Origin.Topic || second.Redrive.Count != l.Redrive.Count || second.Failure.Attempts != l.Failure.Attempts {
 			t.Fatalf("not stable:\n%+v\n%+v", l, second)

@@ -52,22 +52,55 @@ const (
 	keyWatermillSubscriber = "subscriber_poisoned"
 )
 
-// ours are the keys that a decoded letter's original does not carry. A producer's other x- keys are its own.
-var ours = func() map[string]struct{} {
-	set := make(map[string]struct{})
-	for _, key := range []string{
+// writers are those who add metadata to a dead letter, as a set.
+type writers uint8
+
+const (
+	byUs writers = 1 << iota // and by Watermill's PoisonQueue
+	bySpring
+	byConnect
+	byMark // such a key alone tells that its writer was there
+)
+
+// ours are the keys that a decoded letter's original does not carry, and whose they are. A producer's other x- keys are
+// its own.
+var ours = func() map[string]writers {
+	set := make(map[string]writers)
+	add := func(w writers, keys ...string) {
+		for _, key := range keys {
+			set[key] |= w
+			set[key+Base64Suffix] |= w
+		}
+	}
+	add(byUs|byMark,
 		KeyOriginalTopic, KeyOriginalPartition, KeyOriginalOffset, KeyOriginalTimestamp, KeyOriginalKey,
 		KeyOriginalMessageID, KeyOriginalHandler, KeyOriginalGroup, KeyOriginalExchange, KeyOriginalRoutingKey,
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
-		KeyRetryStage, KeyRetryDueAt, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID,
-	} {
-		set[key] = struct{}{}
-		set[key+Base64Suffix] = struct{}{}
+		KeyRetryStage, KeyRetryDueAt, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID)
+	for _, prefix := range []string{"kafka_dlt-", "kafka_"} {
+		for _, key := range []string{
+			"original-topic", "original-partition", "original-offset", "original-timestamp", "original-timestamp-type",
+			"exception-fqcn", "exception-cause-fqcn", "exception-message", "exception-stacktrace",
+			"key-exception-fqcn", "key-exception-message", "key-exception-stacktrace",
+		} {
+			add(bySpring, prefix+key)
+		}
 	}
-	set[keyUnreadable] = struct{}{}
-	for _, key := range []string{keyWatermillReason, keyWatermillTopic, keyWatermillHandler, keyWatermillSubscriber} {
-		set[key] = struct{}{}
+	add(bySpring, springGroup, springDelivery, springAttempts, springDue, "retry_topic-original-timestamp")
+	for _, key := range []string{
+		"topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name",
+		"exception.class.name", "exception.message", "exception.stacktrace",
+	} {
+		add(byConnect, "__connect.errors."+key)
+	}
+	for _, key := range foreignMarks {
+		set[key] |= byMark
+	}
+	for _, key := range []string{
+		keyUnreadable, keyWatermillReason, keyWatermillTopic, keyWatermillHandler, keyWatermillSubscriber,
+	} {
+		set[key] = byUs | byMark
 	}
 	return set
 }()

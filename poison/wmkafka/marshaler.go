@@ -58,12 +58,14 @@ func (m Marshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, 
 		clip(record)
 		msg := plainMessage(record)
 		carry(msg, record, false)
+		tellKey(msg, record)
 		return msg, nil
 	}
 	msg := read(m.Inner, record)
 	if poison.UnreadableError(msg) == nil {
 		msg.Metadata = fromWire(msg.Metadata)
 		carry(msg, record, false)
+		tellKey(msg, record)
 	}
 	return msg, nil
 }

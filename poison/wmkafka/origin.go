@@ -1,8 +1,12 @@
 package wmkafka
 
 import (
+	"encoding/base64"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -31,4 +35,19 @@ func Origin(msg *message.Message) poison.Origin {
 		origin.ConsumerGroup = ours.group
 	}
 	return origin
+}
+
+// tellKey gives a letter that others wrote its key in metadata, where ours have it and poison.Decode looks for it: their
+// records have the key of the original. A message that is in its origin topic again is no letter any more.
+func tellKey(msg *message.Message, record *sarama.ConsumerMessage) {
+	const key, binary = poison.KeyOriginalKey, poison.KeyOriginalKey + poison.Base64Suffix
+	if len(record.Key) == 0 || beyondMetadata(record.Key) || !poison.IsLetter(msg) ||
+		has(msg, poison.KeyFailureClass) || has(msg, key) || has(msg, binary) || poison.Read(msg).Origin.Topic == record.Topic {
+		return
+	}
+	if text := string(record.Key); utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {
+		msg.Metadata[key] = text
+	} else {
+		msg.Metadata[binary] = base64.StdEncoding.EncodeToString(record.Key)
+	}
 }

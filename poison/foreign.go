@@ -1,0 +1,146 @@
+package poison
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/bounded"
+)
+
+// The headers of Spring Kafka's DeadLetterPublishingRecoverer, as of 3.3. For retry topics it writes them without "dlt-", but
+// for the consumer group. Numbers are big-endian: 4 bytes a partition, 8 an offset and milliseconds.
+const (
+	springTopic          = "kafka_dlt-original-topic"
+	springException      = "kafka_dlt-exception-fqcn"
+	springRetryTopic     = "kafka_original-topic"
+	springRetryException = "kafka_exception-fqcn"
+	springGroup          = "kafka_dlt-original-consumer-group"
+	springDelivery       = "kafka_deliveryAttempt"         // 4 bytes, where the container was told to write it
+	springAttempts       = "retry_topic-attempts"          // 4 bytes, one in old versions: of the attempt that comes next
+	springDue            = "retry_topic-backoff-timestamp" // as many bytes as it takes: when that one is due
+)
+
+// The headers of Kafka Connect's DeadLetterQueueReporter, as of 3.9. Numbers are decimal text.
+const connectTopic = "__connect.errors.topic"
+
+// foreignMarks are the headers of which any one makes a letter. The others do not: retry topics and listeners write some
+// of them on messages that never failed for good.
+var foreignMarks = [...]string{springTopic, springException, springRetryTopic, springRetryException, connectTopic}
+
+func isForeign(metadata message.Metadata) bool {
+	for _, key := range foreignMarks {
+		if _, ok := metadata[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// readSpring takes the type of Spring's own wrapper for the outer one, and that of the listener's exception for the inner.
+func (l *Letter) readSpring(r reader, repeated headers) {
+	retried, topics := repeated.of(r, springRetryTopic), repeated.of(r, springTopic)
+	hops := append(retried[:len(retried):len(retried)], topics...)
+	if at := firstHop(hops); at >= 0 && l.Origin.Topic == "" {
+		prefix, i, n := "kafka_original-", at, len(retried)
+		if i >= n {
+			prefix, i, n = "kafka_dlt-original-", at-n, len(topics)
+		}
+		l.Origin.Topic = hops[at]
+		l.Origin.Partition = decimal(bigEndian(repeated.nth(r, prefix+"partition", i, n), 4, 4))
+		l.Origin.Offset = decimal(bigEndian(repeated.nth(r, prefix+"offset", i, n), 8, 8))
+		l.Origin.Timestamp = millis(bigEndian(repeated.nth(r, prefix+"timestamp", i, n), 8, 8))
+		if l.Origin.ConsumerGroup == "" {
+			l.Origin.ConsumerGroup = repeated.nth(r, springGroup, at, len(hops))
+		}
+	}
+	for _, prefix := range [...]string{"kafka_dlt-exception-", "kafka_dlt-key-exception-", "kafka_exception-", "kafka_key-exception-"} {
+		outer, inner := r.text(prefix+"fqcn"), r.text(strings.Replace(prefix, "key-", "", 1)+"cause-fqcn")
+		if l.Failure.Type = outer; inner != outer && inner != "" {
+			l.Failure.Type = strings.TrimPrefix(outer+" > "+inner, " > ")
+		}
+		l.Failure.Description = r.text(prefix + "message")
+		l.readJavaStack(r, prefix+"stacktrace")
+		if outer+l.Failure.Description+l.Failure.Stack != "" {
+			break
+		}
+	}
+	if next, ok := attempt(r.identity(springAttempts)); ok {
+		l.Failure.Attempts = bounded.Count(decimal(next-1, true))
+		l.Failure.LastFailedAt = millis(bigEndian(r.identity(springDue), 1, 8)) // nothing waits on its way to the dead letters
+	} else {
+		l.Failure.Attempts = bounded.Count(decimal(bigEndian(r.identity(springDelivery), 4, 4)))
+	}
+}
+
+// readConnect takes the connector for the handler, and the stage that failed for the reason.
+func (l *Letter) readConnect(r reader, repeated headers) {
+	const prefix = "__connect.errors."
+	topics := repeated.of(r, connectTopic)
+	if at, n := firstHop(topics), len(topics); at >= 0 && l.Origin.Topic == "" {
+		l.Origin.Topic = topics[at]
+		l.Origin.Partition = decimal(parse(repeated.nth(r, prefix+"partition", at, n), 32))
+		l.Origin.Offset = decimal(parse(repeated.nth(r, prefix+"offset", at, n), 64))
+		if l.Origin.Handler == "" {
+			l.Origin.Handler = repeated.nth(r, prefix+"connector.name", at, n)
+		}
+	}
+	l.Failure.Reason = strings.ToLower(bounded.Text(r[prefix+"stage"], 128))
+	l.Failure.Type = r.text(prefix + "exception.class.name")
+	l.Failure.Description = strings.TrimSpace(r.text(prefix + "exception.message"))
+	if class, task := r.identity(prefix+"class.name"), decimal(parse(r.identity(prefix+"task.id"), 32)); class != "" {
+		l.Failure.Description = bounded.Text(strings.TrimSpace(l.Failure.Description+" (in "+class+", task "+task+")"), DefaultMaxAdded)
+	}
+	l.readJavaStack(r, prefix+"exception.stacktrace")
+}
+
+// readJavaStack hashes the frames alone: messages stand between them, which differ for the same cause.
+func (l *Letter) readJavaStack(r reader, key string) {
+	l.Failure.Stack = r.text(key)
+	var frames strings.Builder
+	for line := range strings.Lines(r[key][:min(len(r[key]), maxText)]) {
+		if strings.HasPrefix(line, "\tat ") {
+			frames.WriteString(line)
+		}
+	}
+	l.Failure.StackHash = hashStack(frames.String())
+}
+
+func attempt(value string) (n int64, ok bool) {
+	if len(value) == 1 {
+		return bigEndian(value, 1, 1)
+	}
+	return bigEndian(value, 4, 4)
+}
+
+// bigEndian reads a number that Java wrote. A negative one stands for nothing, and is read as that.
+func bigEndian(value string, least, most int) (n int64, ok bool) {
+	if len(value) < least || len(value) > most || value[0] >= 0x80 {
+		return 0, false
+	}
+	for _, b := range []byte(value) {
+		n = n<<8 | int64(b)
+	}
+	return n, true
+}
+
+func parse(value string, bits int) (n int64, ok bool) {
+	n, err := strconv.ParseInt(value, 10, bits)
+	return n, err == nil && n >= 0
+}
+
+func decimal(n int64, ok bool) string {
+	if !ok {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func millis(n int64, ok bool) time.Time {
+	if t := time.UnixMilli(n).UTC(); ok && n > 0 && t.Year() <= 9999 {
+		return t
+	}
+	return time.Time{}
+}
