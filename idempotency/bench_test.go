@@ -13,14 +13,23 @@ import (
 // Feature I2: what the receiver costs beside a handler with a transaction of its own.
 func BenchmarkReceiver(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) {
-		benchmarkReceiver(b, openWithEffects, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) })
+		benchmarkReceiver(b, openWithEffects, effect, `INSERT INTO effects VALUES ($1)`,
+			func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) })
 	})
 	b.Run("PostgreSQL", func(b *testing.B) {
-		benchmarkReceiver(b, openPostgres, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) })
+		benchmarkReceiver(b, openPostgres, effect, `INSERT INTO effects VALUES ($1)`,
+			func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) })
 	})
+	for name, settings := range map[string]string{"MySQL": "interpolateParams=false", "MySQL, interpolateParams": "interpolateParams=true"} {
+		b.Run(name, func(b *testing.B) {
+			open := func(t testing.TB) *sql.DB { return openMySQLWith(t, settings) }
+			benchmarkReceiver(b, open, effectMySQL, `INSERT INTO effects VALUES (?)`,
+				func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) })
+		})
+	}
 }
 
-func benchmarkReceiver(b *testing.B, open func(testing.TB) *sql.DB, store func(*sql.DB) idempotency.Store) {
+func benchmarkReceiver(b *testing.B, open func(testing.TB) *sql.DB, effect message.HandlerFunc, insert string, store func(*sql.DB) idempotency.Store) {
 	b.Run("own transaction", func(b *testing.B) {
 		db := open(b)
 		benchmark(b, func(msg *message.Message) ([]*message.Message, error) {
@@ -29,7 +38,7 @@ func benchmarkReceiver(b *testing.B, open func(testing.TB) *sql.DB, store func(*
 				return nil, err
 			}
 			defer func() { _ = tx.Rollback() }()
-			if _, err := tx.ExecContext(msg.Context(), `INSERT INTO effects VALUES ($1)`, msg.UUID); err != nil {
+			if _, err := tx.ExecContext(msg.Context(), insert, msg.UUID); err != nil {
 				return nil, err
 			}
 			return nil, tx.Commit()

@@ -57,4 +57,14 @@
 // refuses all others and commits nothing, so a handler that means to go on sets a SAVEPOINT before it; one that just goes
 // on gets an error. Rows must be closed before the handler returns: the connection is busy with them. A commit whose
 // answer is lost with the connection is an error, and the next delivery finds out what became of it.
+//
+// # MySQL and MariaDB
+//
+//	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+//
+// All that is said of PostgreSQL's connections, isolation and open rows holds here too. A statement that failed does not
+// end the transaction, unless it failed with a deadlock: that rolls everything back, the key included. A handler that goes
+// on after it gets a permanent error, and what it writes is rolled back as well: while a claim holds the connection,
+// autocommit is off. Statements that commit before they run, such as CREATE TABLE, end the transaction as a COMMIT by the
+// handler does. Tables that the handler writes must be InnoDB's: no other engine takes anything back.
 package idempotency

@@ -84,6 +84,24 @@ func ExamplePostgres() {
 	})
 }
 
+// On MySQL and MariaDB too. A handler returns the error of a statement that failed: a deadlock ended the transaction.
+func ExampleMySQL() {
+	db, err := sql.Open("mysql", "app:secret@tcp(localhost)/shop?interpolateParams=true") // fewer round trips
+	if err != nil {
+		log.Fatal(err)
+	}
+	db.SetMaxOpenConns(20)
+	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.MySQL(db), Consumer: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		tx := idempotency.Tx(msg.Context())
+		_, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30 WHERE id = ?`, msg.Metadata.Get("account"))
+		return nil, err
+	})
+}
+
 // What is written through Tx goes when the handler fails.
 func ExampleTx() {
 	db, cleanUp := accounts()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
 )
 
@@ -47,6 +48,21 @@ func openPostgres(t testing.TB) *sql.DB {
 	return db
 }
 
+// openMySQL opens an empty MySQL database with a table for effects.
+func openMySQL(t testing.TB) *sql.DB {
+	t.Helper()
+	return openMySQLWith(t, "parseTime=true")
+}
+
+func openMySQLWith(t testing.TB, settings string) *sql.DB {
+	t.Helper()
+	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
+	if _, err := db.Exec(`CREATE TABLE effects (id VARBINARY(255) NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
 func newReceiver(t testing.TB, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	t.Helper()
 	if config.Consumer == "" {
@@ -62,6 +78,12 @@ func newReceiver(t testing.TB, config idempotency.ReceiverConfig) *idempotency.R
 // effect is a handler that writes one row in the claim's transaction.
 func effect(msg *message.Message) ([]*message.Message, error) {
 	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES ($1)`, msg.UUID)
+	return nil, err
+}
+
+// effectMySQL is effect with MySQL's placeholders.
+func effectMySQL(msg *message.Message) ([]*message.Message, error) {
+	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES (?)`, msg.UUID)
 	return nil, err
 }
 

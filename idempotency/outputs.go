@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
 // prepare returns copies of the handler's outputs with the ids they are published and recorded under. They are copies
@@ -26,7 +27,8 @@ func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message
 		if id == "" || !r.config.KeepOutputIDs {
 			id = outputID(s.key, i)
 		}
-		prepared[i] = message.NewMessageWithContext(s.leave(m.Context()), id, m.Payload)
+		ctx := chain.CarryTransaction(s.leave(m.Context()), s.msg.Context())
+		prepared[i] = message.NewMessageWithContext(ctx, id, m.Payload)
 		maps.Copy(prepared[i].Metadata, m.Metadata)
 	}
 	return prepared, nil

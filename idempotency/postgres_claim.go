@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -187,26 +186,11 @@ func (c *postgresClaim) throwAway() {
 	c.end()
 }
 
-// guard closes the connection when work panics, as a driver may, so that the key does not stay locked. database/sql then
-// still holds locks of its own, and to call it once more would wait for ever: the connection is closed behind its back.
 func (c *postgresClaim) guard(work func() error) error {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
+	return guarded(c.conn, func() {
 		c.ended = true
-		_ = c.conn.Raw(func(conn any) error {
-			if closer, ok := conn.(driver.Conn); ok {
-				_ = closer.Close()
-			}
-			return nil
-		})
 		if c.cancel != nil {
 			c.cancel()
 		}
-	}()
-	err := work()
-	returned = true
-	return err
+	}, work)
 }

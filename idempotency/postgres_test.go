@@ -308,7 +308,7 @@ func TestPostgresRollbackThenDuplicate(t *testing.T) {
 	if err := c.Tx().Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if first, err := claimOnce(store); err != nil || !first {
+	if first, err := claimOnce(store, same); err != nil || !first {
 		t.Fatal(first, err)
 	}
 	if err := c.Release(); err != nil {
@@ -354,7 +354,7 @@ func TestPostgresInitializeAtOnce(t *testing.T) {
 	atOnce(t, len(stores), func(i int) error { return stores[i].Initialize(context.Background()) })
 	var committed atomic.Int64
 	atOnce(t, len(stores), func(i int) error {
-		first, err := claimOnce(stores[i])
+		first, err := claimOnce(stores[i], same)
 		if first {
 			committed.Add(1)
 		}

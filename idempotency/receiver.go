@@ -47,7 +47,7 @@ func (c *ReceiverConfig) setDefaults() {
 
 func (c *ReceiverConfig) validate() error {
 	if contain.IsNil(c.Store) {
-		return errors.New("idempotency: ReceiverConfig.Store is nil: set it, to SQLite(db) or Postgres(db) for instance")
+		return errors.New("idempotency: ReceiverConfig.Store is nil: set it, to SQLite(db), Postgres(db) or MySQL(db) for instance")
 	}
 	return nil
 }

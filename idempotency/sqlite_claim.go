@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -161,10 +160,4 @@ func (c *sqliteClaim) end() {
 	c.ended = true
 	_ = c.conn.Close() // gives it back to the pool, unless it was discarded
 	c.store.gate.Unlock()
-}
-
-// discard closes the connection itself: SQLite rolls back what was open on it.
-func discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-	_ = conn.Close()
 }

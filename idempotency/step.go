@@ -98,10 +98,20 @@ const endedByHandler = "the handler ended the transaction itself: return nil for
 const endedByDatabase = "a statement failed, the database rolled the transaction back, and the handler went on and returned " +
 	"nil: what it wrote after that was committed on its own. Return the error of a failed statement"
 
+// errUndone says that nothing of the transaction is in the database, and nothing of what the handler wrote after its end.
+var errUndone = errors.New("the transaction was rolled back before the handler returned")
+
+const undone = "the transaction was rolled back, by the database after a deadlock or by a ROLLBACK of the handler's own, and " +
+	"the handler went on and returned nil: nothing that it wrote was kept. Return the error of a failed statement, and " +
+	"leave the rollback to the receiver"
+
 // unfinished is the error of a commit that failed.
 func (r *Receiver) unfinished(key Key, err error) error {
 	if errors.Is(err, errRolledBack) { // another attempt would write the same again
 		return classify.Permanent(failed("commit", key, err), classify.Description(endedByDatabase))
+	}
+	if errors.Is(err, errUndone) { // one that goes on after an error does so every time
+		return classify.Permanent(failed("commit", key, err), classify.Description(undone))
 	}
 	if !errors.Is(err, sql.ErrTxDone) {
 		return failed("commit", key, err)

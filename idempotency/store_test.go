@@ -17,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 )
 
 // Features I1, I2: SQLite keeps the contract of a Store.
@@ -33,6 +34,31 @@ func TestPostgresStore(t *testing.T) {
 		db := openPostgres(t)
 		return idempotency.Postgres(db), db
 	})
+}
+
+// Features I1, I2: MySQL keeps the contract of a Store, however the connections are set.
+func TestMySQLStore(t *testing.T) {
+	for name, settings := range map[string]string{
+		"defaults":                         "parseTime=false",
+		"all switches":                     "parseTime=true&interpolateParams=true&clientFoundRows=true&columnsWithAlias=true",
+		"clientFoundRows, multiStatements": "clientFoundRows=true&multiStatements=true",
+		"ANSI":                             "sql_mode=%27ANSI%27&interpolateParams=true",
+		"NO_BACKSLASH_ESCAPES":             "sql_mode=%27NO_BACKSLASH_ESCAPES%27&interpolateParams=true",
+		"latin1":                           "charset=latin1",
+		"SERIALIZABLE":                     "tx_isolation=%27SERIALIZABLE%27",
+		"short waits":                      "innodb_lock_wait_timeout=1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
+				dsn := mysqltest.Database(t)
+				db := mysqltest.Open(t, dsn)
+				if _, err := db.Exec(`CREATE TABLE effects (id VARBINARY(255) NOT NULL)`); err != nil {
+					t.Fatal(err)
+				}
+				return idempotency.MySQL(mysqltest.Open(t, mysqltest.With(dsn, settings))), db
+			})
+		})
+	}
 }
 
 // testStore is the contract of a Store as tests. Every store must pass it. open returns a store on an empty database with
@@ -231,7 +257,7 @@ func TestSQLiteInitializeAtOnce(t *testing.T) {
 	for _, s := range stores {
 		wg.Go(func() {
 			for {
-				first, err := claimOnce(s)
+				first, err := claimOnce(s, same)
 				if err == nil && first {
 					committed.Add(1)
 				}
@@ -252,9 +278,11 @@ func TestSQLiteInitializeAtOnce(t *testing.T) {
 	}
 }
 
+var same = idempotency.Key{Consumer: "c", ID: "same"}
+
 // claimOnce claims a key, commits it unless it was applied before, and tells whether it did.
-func claimOnce(s idempotency.Store) (first bool, err error) {
-	c, err := s.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "same"})
+func claimOnce(s idempotency.Store, key idempotency.Key) (first bool, err error) {
+	c, err := s.Claim(context.Background(), key)
 	if err != nil {
 		return false, err
 	}

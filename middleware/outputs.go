@@ -89,7 +89,7 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 			if own := poison.ProducersOwn(msg.Metadata); len(own) != len(msg.Metadata) && !poison.IsLetter(c.Original()) {
 				msg.Metadata = own
 			}
-			msg.SetContext(context.WithValue(msg.Context(), tieKey{}, t))
+			msg.SetContext(context.WithValue(chain.CarryTransaction(msg.Context(), c.Ctx), tieKey{}, t))
 		}
 		return out, nil
 	}

@@ -28,11 +28,28 @@ func MarkUnreadable(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
 	}
-	msg.Metadata[keyUnreadable] = unreadableToken() + bounded.Error(err, 1<<10)
+	msg.Metadata[keyUnreadable] = unreadableToken() + markUnreadable + bounded.Error(err, 1<<10)
 }
 
-// UnreadableError returns why the adapter could not read msg, as an invalid error with reason unmarshal_error, or nil
-// for every other message. It is for middlewares that stand outside of a Queue.
+// MarkExhausted marks msg as one that was delivered as often as it may be without anybody settling it, for the reason
+// that err tells: handlers that never came to an end in their time. A Queue sets it aside with reason
+// max_delivery_count_exceeded, before any handler sees it again. What is said of MarkUnreadable holds here too.
+func MarkExhausted(msg *message.Message, err error) {
+	if msg.Metadata == nil {
+		msg.Metadata = message.Metadata{}
+	}
+	msg.Metadata[keyUnreadable] = unreadableToken() + markExhausted + bounded.Error(err, 1<<10)
+}
+
+// The first letter of what stands behind the token.
+const (
+	markUnreadable = "u"
+	markExhausted  = "d"
+)
+
+// UnreadableError returns why the adapter could not read msg, as an invalid error with reason unmarshal_error, or why it
+// does not deliver it to a handler any more, as MarkExhausted says, and nil for every other message. It is for
+// middlewares that stand outside of a Queue.
 func UnreadableError(msg *message.Message) error { return unreadable(msg.Metadata[keyUnreadable]) }
 
 func unreadable(mark string) error {
@@ -43,7 +60,10 @@ func unreadable(mark string) error {
 	if !own {
 		return nil
 	}
-	return classify.Invalid(errors.New(text), classify.Reason(classify.ReasonUnmarshal))
+	if text, exhausted := strings.CutPrefix(text, markExhausted); exhausted {
+		return classify.Permanent(errors.New(text), classify.Reason(classify.ReasonMaxDeliveries))
+	}
+	return classify.Invalid(errors.New(strings.TrimPrefix(text, markUnreadable)), classify.Reason(classify.ReasonUnmarshal))
 }
 
 // readable stands between the queue and what lies inside: nobody is to handle what nobody could read.

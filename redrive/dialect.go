@@ -12,7 +12,7 @@ import (
 )
 
 // dialect is all in which one database differs from another. Statements are written with question marks, and in the SQL
-// that both understand.
+// that all understand.
 type dialect struct {
 	table  schema.Table
 	ensure func(context.Context, *sql.DB, schema.Table) error
@@ -22,46 +22,55 @@ type dialect struct {
 	text func(string) any
 	// insert stores a letter, or notes that one arrived again.
 	insert string
-	// behind is the value of a seq behind all others.
-	behind string
-	// among is the condition on a column to be among the rows of a query, %s, that this transaction then has to itself.
+	// toBack puts the letter of a seq, which this transaction has to itself, behind all others.
+	toBack string
+	// choose comes behind a query of letters to take, where that must run by itself. Empty where it need not.
+	choose string
+	// among is the condition on a column to be among the rows of a query, %s, or the values that choose found. This
+	// transaction then has them to itself.
 	among string
 	// several comes first in a transaction that writes more than one letter. Empty where there is no need.
 	several string
+	// limit asks for the size of the greatest letter, and tooLarge tells whether the error of one was a refusal for its size.
+	// Nil where no size matters.
+	limit    func(context.Context, *sql.DB) (int, error)
+	tooLarge func(err error, size, limit int) bool
 	// write runs work in a transaction, again and again while others are in the way.
 	write func(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error
 	// patience runs a read, again and again while others are in the way.
 	patience func(ctx context.Context, read func() error) error
 }
 
-// detect asks db what it is. PostgreSQL comes first: it logs the questions that it does not understand.
+// detect asks db what it is. version() comes first: PostgreSQL logs the questions that it does not understand.
 func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
 	var version string
 	ask := func(question string) error {
 		return sqlite.WhileBusy(ctx, func() error { return db.QueryRowContext(ctx, question).Scan(&version) })
 	}
 	other := ask(`SELECT version()`)
-	if other == nil {
-		if !strings.HasPrefix(version, "PostgreSQL ") {
-			return nil, fmt.Errorf("the database is %q, and must be SQLite or PostgreSQL", logged(version))
-		}
+	switch {
+	case other == nil && strings.HasPrefix(version, "PostgreSQL "):
 		return &postgresDialect, nil
+	case other == nil && isMySQL(version):
+		return &mysqlDialect, nil
+	case other == nil:
+		return nil, fmt.Errorf("the database is %q, and must be %s", logged(version), known)
 	}
 	if err := ask(`SELECT sqlite_version()`); err != nil {
-		return nil, fmt.Errorf("the database does not say that it is SQLite or PostgreSQL: %w", errors.Join(other, err))
+		return nil, fmt.Errorf("the database does not say that it is %s: %w", known, errors.Join(other, err))
 	}
 	return &sqliteDialect, nil
 }
+
+// known are the databases that a store can be on.
+const known = "SQLite, PostgreSQL, MySQL 8.0 or later, or MariaDB 10.6 or later"
 
 // insertLetter stores a letter, or notes that one arrived again. One that was redriven or discarded already waits again
 // then, behind all others, so that a drain that is running does not meet it twice. Whoever holds a lease loses it: what
 // they are about to mark may be the redrive that failed again just now, if its redrive count was lost on the way.
 // Better a letter too many, which the receiver absorbs, than one too few.
 func insertLetter(behind string) string {
-	return `
-INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload,
-	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	return newLetter + `
 ON CONFLICT (identity) DO UPDATE SET
 	dead_letter_topic = excluded.dead_letter_topic,
 	metadata          = excluded.metadata,
@@ -78,6 +87,12 @@ ON CONFLICT (identity) DO UPDATE SET
 	seq               = CASE WHEN spillway_dead_letters.status IN ('redriven', 'discarded') THEN ` + behind + ` ELSE spillway_dead_letters.seq END,
 	status            = CASE WHEN spillway_dead_letters.status IN ('redriven', 'discarded') THEN 'waiting' ELSE spillway_dead_letters.status END`
 }
+
+// newLetter has the arguments of record.args.
+const newLetter = `
+INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload,
+	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // columns are those that the statements of a store use.
 var columns = []string{

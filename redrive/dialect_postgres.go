@@ -16,7 +16,7 @@ var postgresDialect = dialect{
 	text:   asBytes, // a text may not hold NUL, nor what is not UTF-8
 	// The number that the letter would have as a new one is behind all others that were given out.
 	insert: insertLetter(`excluded.seq`),
-	behind: `DEFAULT`,
+	toBack: `UPDATE spillway_dead_letters SET seq = DEFAULT WHERE seq = ?`,
 	// As an array the query runs once; as a subquery the planner may run it for each row, each time with other rows. Rows
 	// that are locked are being taken, or written, by somebody else.
 	among: `= ANY (ARRAY(%s FOR UPDATE SKIP LOCKED))`,

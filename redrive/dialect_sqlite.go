@@ -14,7 +14,7 @@ var sqliteDialect = dialect{
 	query:    func(statement string) string { return statement },
 	text:     asText, // whatever the bytes are: SQLite does not look at them
 	insert:   insertLetter(sqliteBehind),
-	behind:   sqliteBehind,
+	toBack:   `UPDATE spillway_dead_letters SET seq = ` + sqliteBehind + ` WHERE seq = ?`,
 	among:    `IN (%s)`,
 	write:    writeSQLite,
 	patience: sqlite.WhileBusy,

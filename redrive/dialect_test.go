@@ -15,6 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -129,23 +130,53 @@ func testStore_publishInOppositeOrders(t *testing.T, on database) {
 
 // Promise P1: whatever connections are lost during a drain, every letter comes back.
 func TestDrain_connectionsLost(t *testing.T) {
-	address, out := postgrestest.Schema(t), &outbox{}
-	observer := postgrestest.Open(t, address)
-	store := storeOn(t, observer)
+	t.Run(postgresSchema.name, func(t *testing.T) {
+		address := postgrestest.Schema(t)
+		testDrain_connectionsLost(t, postgrestest.Open(t, address), postgrestest.Open(t, address+"&application_name=spillway-drain"),
+			func(observer *sql.DB) error {
+				_, err := observer.Exec(`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'spillway-drain'`)
+				return err
+			})
+	})
+	t.Run(mysqlDatabase.name, func(t *testing.T) {
+		dsn := mysqltest.Database(t)
+		observer := mysqltest.Open(t, dsn)
+		observer.SetMaxOpenConns(1) // all others are the drain's
+		testDrain_connectionsLost(t, observer, mysqltest.Open(t, dsn), func(observer *sql.DB) error {
+			ids, err := observer.Query(`SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`)
+			if err != nil {
+				return err
+			}
+			var all []int64
+			for ids.Next() {
+				var id int64
+				err = errors.Join(err, ids.Scan(&id))
+				all = append(all, id)
+			}
+			err = errors.Join(err, ids.Err(), ids.Close())
+			for _, id := range all {
+				mysqltest.Kill(t, observer, id)
+			}
+			return err
+		})
+	})
+}
+
+func testDrain_connectionsLost(t *testing.T, observer, drained *sql.DB, kill func(observer *sql.DB) error) {
+	out, store := &outbox{}, storeOn(t, observer)
 	publish(t, store, "orders.dlq", letters(60)...)
 	killed := make(map[string]bool)
 	out.before = func(_ string, msg *message.Message) error {
 		if (msg.UUID == "id-5" || msg.UUID == "id-40") && !killed[msg.UUID] {
 			// All connections of the drain's pool: the mark of this letter and what comes after find none that works.
-			if _, err := observer.Exec(`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-WHERE application_name = 'spillway-drain'`); err != nil {
+			if err := kill(observer); err != nil {
 				t.Error(err)
 			}
 			killed[msg.UUID] = true
 		}
 		return nil
 	}
-	draining := storeOn(t, postgrestest.Open(t, address+"&application_name=spillway-drain"))
+	draining := storeOn(t, drained)
 	eventually(t, "all letters are marked", func() bool {
 		_, _ = draining.Drain(t.Context(), out, redrive.DrainConfig{Allow: []string{"orders"}, Lease: 50 * time.Millisecond})
 		n, err := store.Count(t.Context(), status(redrive.StatusRedriven))
@@ -187,15 +218,23 @@ func (r *oneRow) Next(to []driver.Value) error {
 	return nil
 }
 
-// Feature V9: a database that is neither SQLite nor PostgreSQL is an error that says what it is.
+// Feature V9: a database that is none of those that a store can be on is an error that says what it is.
 func TestStore_otherDatabase(t *testing.T) {
 	for version, want := range map[string]string{
-		"10.11.6-MariaDB": `"10.11.6-MariaDB"`, "CockroachDB CCL v23.1.0": `"CockroachDB CCL v23.1.0"`, "": "unknown function",
+		"10.5.23-MariaDB-log": `"10.5.23-MariaDB-log"`, "5.7.44": `"5.7.44"`, "8.0.11-TiDB-v7.5.0": `"8.0.11-TiDB-v7.5.0"`,
+		"CockroachDB CCL v23.1.0": `"CockroachDB CCL v23.1.0"`, "": "unknown function",
 	} {
 		db := sql.OpenDB(other{version})
 		_, err := redrive.NewStore(redrive.StoreConfig{DB: db})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SQLite or PostgreSQL") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SQLite, PostgreSQL, MySQL 8.0 or later, or MariaDB 10.6 or later") {
 			t.Errorf("%q: %v", version, err)
+		}
+		_ = db.Close()
+	}
+	for _, version := range []string{"8.0.36-0ubuntu0.22.04.1", "8.4.3", "9.1.0", "10.6.18-MariaDB-log", "11.4.2-MariaDB"} {
+		db := sql.OpenDB(other{version})
+		if _, err := redrive.NewStore(redrive.StoreConfig{DB: db}); err == nil || !strings.Contains(err.Error(), "mysql: ") {
+			t.Errorf("%q is not taken for MySQL: %v", version, err)
 		}
 		_ = db.Close()
 	}

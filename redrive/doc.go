@@ -8,7 +8,7 @@
 //
 // # From the store
 //
-// Store keeps dead letters in a table of a SQLite or PostgreSQL database. It is a message.Publisher, so a poison.Queue
+// Store keeps dead letters in a table of a SQLite, PostgreSQL, MySQL or MariaDB database. It is a message.Publisher, so a poison.Queue
 // can publish straight into it, and Collect feeds it from dead-letter topics. List, Groups and Count show what is there,
 // Take and Mark work on single letters, and Drain brings back all that a Filter chooses. A letter is in one of five
 // states:
@@ -26,6 +26,9 @@
 // arrives as a letter of its own, with one redrive more. The same letter arriving again (same consumer, origin topic,
 // id, redrive count and payload) is one row that counts how often it was seen. A letter without an id is never taken for
 // another.
+//
+// On MySQL and MariaDB the server takes no letter that is larger than max_allowed_packet less 64 KiB: it is refused with
+// poison.ErrTooLarge.
 //
 // # From a topic
 //

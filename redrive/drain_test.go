@@ -581,7 +581,7 @@ func testDrain_damagedRow(t *testing.T, on database) {
 		t.Fatal(err)
 	}
 	publish(t, s, "orders.dlq", letters(3)...)
-	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = $1 WHERE seq = 1`, []byte{0xff}); err != nil {
+	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = payload WHERE seq = 1`); err != nil {
 		t.Fatal(err)
 	}
 	report, err := s.Drain(t.Context(), &outbox{}, redrive.DrainConfig{Allow: []string{"orders"}})

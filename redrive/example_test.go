@@ -67,7 +67,7 @@ func ExampleStore() {
 	// Output: 3 permanent no_such_customer - customer 7 is unknown
 }
 
-// On PostgreSQL the store is made in the same way: it asks the database what it is.
+// On PostgreSQL, MySQL and MariaDB the store is made in the same way: it asks the database what it is.
 func ExampleNewStore() {
 	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // the driver is the application's choice
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -51,10 +52,15 @@ var postgresSchema = database{"PostgreSQL", func(t testing.TB) func() *sql.DB {
 	return func() *sql.DB { return postgrestest.Open(t, address) }
 }}
 
+var mysqlDatabase = database{"MySQL", func(t testing.TB) func() *sql.DB {
+	dsn := mysqltest.Database(t)
+	return func() *sql.DB { return mysqltest.Open(t, dsn) }
+}}
+
 // onEach runs a test on all databases that are there.
 func onEach(t *testing.T, test func(*testing.T, database)) {
 	t.Helper()
-	for _, d := range []database{sqliteFile, postgresSchema} {
+	for _, d := range []database{sqliteFile, postgresSchema, mysqlDatabase} {
 		t.Run(d.name, func(t *testing.T) { test(t, d) })
 	}
 }

@@ -16,19 +16,21 @@ const maxWrite = 30 * time.Second
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	// DB is a SQLite database in a file, or a PostgreSQL database, opened with whatever driver: the store asks it which.
-	// For SQLite WAL mode is advisable: without it readers and writers wait for each other. On PostgreSQL the table is
-	// the first of its name on the search path. A connection that waits inside of a transaction of its own, where DB has
-	// only that one, waits in vain.
+	// DB is a SQLite database in a file, or a PostgreSQL, MySQL (8.0.13 or later) or MariaDB (10.6 or later) database, opened
+	// with whatever driver: the store asks it which. For SQLite WAL mode is advisable: without it readers and writers wait
+	// for each other. On PostgreSQL the table is the first of its name on the search path, on MySQL that of the database
+	// which the connections use, and a binary log must not have binlog_format=STATEMENT. A connection that waits inside of a
+	// transaction of its own, where DB has only that one, waits in vain.
 	DB *sql.DB
 }
 
-// Store keeps dead letters in the table spillway_dead_letters of a SQLite or PostgreSQL database, until they are
-// brought back or discarded. It is a message.Publisher and a poison.Initializer, so it can be the Publisher, or a fallback, of a
-// poison.Queue. It is safe for concurrent use, by several processes too, and has no goroutine of its own.
+// Store keeps dead letters in the table spillway_dead_letters of a database, until they are brought back or discarded. It
+// is a message.Publisher and a poison.Initializer, so it can be the Publisher, or a fallback, of a poison.Queue. It is safe
+// for concurrent use, by several processes too, and has no goroutine of its own.
 type Store struct {
 	db      *sql.DB
 	dialect *dialect
+	limit   int // in bytes of a letter, or 0
 	closed  atomic.Bool
 }
 
@@ -36,10 +38,10 @@ type Store struct {
 var ErrClosed = errors.New("redrive: the dead-letter store is closed")
 
 // NewStore returns a Store and makes its table, within 30 seconds. A nil or in-memory database is an error, and so is one
-// that is neither SQLite nor PostgreSQL, and a table of that name that is not a Store's.
+// that is of no kind which StoreConfig.DB names, and a table of that name that is not a Store's.
 func NewStore(config StoreConfig) (*Store, error) {
 	if config.DB == nil {
-		return nil, errors.New("redrive: StoreConfig.DB is nil: give an open SQLite or PostgreSQL database")
+		return nil, errors.New("redrive: StoreConfig.DB is nil: give an open SQLite, PostgreSQL, MySQL or MariaDB database")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
@@ -47,10 +49,14 @@ func NewStore(config StoreConfig) (*Store, error) {
 	if err == nil {
 		err = d.ensure(ctx, config.DB, d.table)
 	}
+	limit := 0
+	if err == nil && d.limit != nil {
+		limit, err = d.limit(ctx, config.DB)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("redrive: StoreConfig.DB: %w", err)
 	}
-	return &Store{db: config.DB, dialect: d}, nil
+	return &Store{db: config.DB, dialect: d, limit: limit}, nil
 }
 
 // write runs work in a transaction. It may run work several times, when other writers are in the way; what a failed run

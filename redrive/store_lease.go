@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -43,10 +44,7 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 		until := now.Add(lease)
 		w := f.where(s.dialect.text)
 		w.and("leased_until <= ?", now.UnixMicro())
-		args := append([]any{s.dialect.text(token), until.UnixMicro()}, w.args...)
-		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = ?, leased_until = ?
-WHERE seq `+fmt.Sprintf(s.dialect.among, `SELECT seq FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`), append(args, n)...)
-		if err != nil {
+		if err := s.lease(ctx, tx, token, until, w, n); err != nil {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, s.dialect.query(`SELECT `+entryColumns+`
@@ -64,6 +62,31 @@ FROM spillway_dead_letters WHERE token = ? AND token <> '' ORDER BY seq`), s.dia
 		return nil, fmt.Errorf("redrive: take dead letters: %w", err)
 	}
 	return taken, nil
+}
+
+// lease gives the token to at most n letters that w chooses.
+func (s *Store) lease(ctx context.Context, tx *sql.Tx, token string, until time.Time, w *where, n int) error {
+	chosen, args := `SELECT seq FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`, append(w.args, n)
+	if s.dialect.choose != "" {
+		rows, err := tx.QueryContext(ctx, s.dialect.query(chosen+s.dialect.choose), args...)
+		if err != nil {
+			return err
+		}
+		args = nil
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			var seq int64
+			err := rows.Scan(&seq)
+			args = append(args, seq)
+			return err
+		})
+		if err != nil || len(args) == 0 {
+			return err
+		}
+		chosen = "?" + strings.Repeat(",?", len(args)-1)
+	}
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = ?, leased_until = ? WHERE seq `+
+		fmt.Sprintf(s.dialect.among, chosen), append([]any{s.dialect.text(token), until.UnixMicro()}, args...)...)
+	return err
 }
 
 // Mark gives a letter that was taken its new status, records t.By, and ends the lease. StatusWaiting puts it back for
@@ -105,8 +128,17 @@ WHERE seq = ? AND token = ? AND token <> ''`, t.Seq, s.dialect.text(t.Token))
 
 // postpone ends the lease and puts the letter behind all others.
 func (s *Store) postpone(ctx context.Context, t Taken) error {
-	return s.underLease(ctx, t, "put back", `UPDATE spillway_dead_letters
-SET token = '', leased_until = 0, seq = `+s.dialect.behind)
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		if err := s.ifHeld(ctx, tx, t, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`); err != nil {
+			return err
+		}
+		_, err := s.exec(ctx, tx, s.dialect.toBack, t.Seq)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("redrive: put back letter %d: %w", t.Seq, err)
+	}
+	return nil
 }
 
 // extend lets the lease last from now on, if it is not lost.
@@ -119,21 +151,26 @@ func (s *Store) extend(ctx context.Context, t *Taken, lease time.Duration) error
 	return err
 }
 
-// underLease runs an update of the one letter, if its token is still the one that was given out.
+// underLease runs an update of the one letter in a transaction of its own.
 func (s *Store) underLease(ctx context.Context, t Taken, what, update string, args ...any) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		result, err := s.exec(ctx, tx, update+` WHERE seq = ? AND token = ? AND token <> ''`, append(args[:len(args):len(args)], t.Seq, s.dialect.text(t.Token))...)
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		if err == nil && n == 0 {
-			return ErrLeaseLost
-		}
-		return err
-	})
+	err := s.write(ctx, func(tx *sql.Tx) error { return s.ifHeld(ctx, tx, t, update, args...) })
 	if err != nil {
 		return fmt.Errorf("redrive: %s letter %d: %w", what, t.Seq, err)
 	}
 	return nil
+}
+
+// ifHeld runs an update of the one letter, if its token is still the one that was given out. The update must change
+// something: MySQL counts no row that stays as it was.
+func (s *Store) ifHeld(ctx context.Context, tx *sql.Tx, t Taken, update string, args ...any) error {
+	result, err := s.exec(ctx, tx, update+` WHERE seq = ? AND token = ? AND token <> ''`,
+		append(args[:len(args):len(args)], t.Seq, s.dialect.text(t.Token))...)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if err == nil && n == 0 {
+		return ErrLeaseLost
+	}
+	return err
 }

@@ -44,7 +44,7 @@ type Marked struct {
 const entryColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id`
 
 // List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them with everything they hold.
-// The next page is after the Seq of the last one. On PostgreSQL a letter that is being stored meanwhile may come to stand
+// The next page is after the Seq of the last one. On PostgreSQL and MySQL a letter that is being stored meanwhile may come to stand
 // within a page that was read already.
 func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
 	if err := f.validate("Filter"); err != nil {

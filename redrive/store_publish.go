@@ -26,12 +26,16 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	records := make([]record, len(messages))
+	records, largest := make([]record, len(messages)), 0
 	for i, msg := range messages {
 		if msg == nil {
 			return fmt.Errorf("redrive: publish to %q: message %d is nil", logged(topic), i)
 		}
 		records[i] = newRecord(topic, msg)
+		largest = max(largest, records[i].size())
+	}
+	if s.limit > 0 && largest > s.limit {
+		return fmt.Errorf("redrive: publish to %q: %w: %d bytes, where the server takes %d", logged(topic), poison.ErrTooLarge, largest, s.limit)
 	}
 	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
 	defer cancel()
@@ -44,6 +48,9 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		}
 		return nil
 	})
+	if err != nil && s.limit > 0 && s.dialect.tooLarge(err, largest, s.limit) {
+		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
+	}
 	if err != nil {
 		return fmt.Errorf("redrive: store %d dead letter(s) of %q: %w", len(messages), logged(topic), err)
 	}

@@ -49,6 +49,12 @@ func (r *record) args(now time.Time, text func(string) any) []any {
 	}
 }
 
+// size is about what the letter's row takes.
+func (r *record) size() int {
+	return len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload) + len(r.letter.Origin.Topic) + len(r.letter.Origin.Handler) +
+		len(r.letter.Failure.Reason) + len(r.letter.Failure.Type) + len(r.letter.Failure.StackHash) + len(r.letter.Failure.Description)
+}
+
 // identify is the same for the same letter arriving again and for no other: consumer, origin, id, redrive count, and
 // the payload and the producer's metadata, because an id that is used twice must not lose a message. Without an id no
 // letter is the same as another.

@@ -1,0 +1,63 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/mysql"
+)
+
+// MySQLStore is a Store in a MySQL database of version 8.0 or later, or a MariaDB one of 10.5 or later, in the table
+// spillway_keys of the database that the connections use. Its columns are consumer, id (as they are where a person can
+// read them, else "sha256:" and the hash), outputs (NULL where there were none) and applied_at (Unix time in
+// milliseconds). Handlers of different keys run at the same time.
+//
+// A claim holds a connection of the *sql.DB until it ends, also while it waits for another claim of its key. Let the pool
+// have one for each message that is handled at the same time (SetMaxOpenConns), and some for handlers that use the
+// *sql.DB beside Tx. The transaction is READ COMMITTED, so that a claim which waited sees what it waited for; a server
+// that writes a binary log must not have binlog_format=STATEMENT, which knows no such transaction. With
+// interpolateParams=true in the data source name a claim costs fewer round trips.
+type MySQLStore struct{ db *sql.DB }
+
+// MySQL returns the store in db, opened with github.com/go-sql-driver/mysql or a driver with errors of the same shape. Its
+// settings do not matter. A nil db is an error when the store is initialized. The store does not close db.
+func MySQL(db *sql.DB) *MySQLStore { return &MySQLStore{db: db} }
+
+// Initialize creates the table spillway_keys, or verifies the one that is there, for which the user needs no right to
+// create tables. The table's engine must be InnoDB, and its columns binary. See Store.
+func (s *MySQLStore) Initialize(ctx context.Context) error {
+	if s == nil {
+		return errors.New("idempotency: the *MySQLStore is nil")
+	}
+	if err := mysql.Ensure(ctx, s.db, keys.MySQL); err != nil {
+		return fmt.Errorf("idempotency: initialize the store: %w", err)
+	}
+	return nil
+}
+
+// Claim enters the key, and waits while another transaction holds the same one, however long innodb_lock_wait_timeout is.
+// When ctx ends first, the server goes on waiting for the rest of that time-out, and then enters nothing. See Store.
+func (s *MySQLStore) Claim(ctx context.Context, key Key) (Claim, error) {
+	if s == nil || s.db == nil {
+		return nil, errors.New("mysql: the store has no database")
+	}
+	c := &mysqlClaim{consumer: []byte(keys.Column(key.Consumer)), id: []byte(keys.Column(key.ID))}
+	if err := c.begin(ctx, s.db); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// same tells whether a claim of the one store would wait for a claim of the other.
+func (s *MySQLStore) same(other Store) bool {
+	o, ok := other.(*MySQLStore)
+	return ok && o.db == s.db
+}
+
+// locks tells whether a claim keeps everybody else out of db: here only where it holds the pool's one connection.
+func (s *MySQLStore) locks(db *sql.DB) bool {
+	return s.db == db && db.Stats().MaxOpenConnections == 1
+}

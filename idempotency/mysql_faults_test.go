@@ -1,0 +1,226 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+)
+
+// faultyMySQL is a driver that does what a test says beside what go-sql-driver does. Each fault happens where it is set,
+// for statements that begin with the text.
+type faultyMySQL struct {
+	driver.Connector
+	onBegin, onCommit, onCommitted func() error
+	before, after                  map[string]func() error
+}
+
+func openFaultyMySQL(t *testing.T, f *faultyMySQL) (db, observer *sql.DB) {
+	t.Helper()
+	dsn := mysqltest.Database(t)
+	config, err := mysql.ParseDSN(mysqltest.With(dsn, "interpolateParams=true")) // one call of the driver a statement
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Connector, err = mysql.NewConnector(config); err != nil {
+		t.Fatal(err)
+	}
+	observer = mysqltest.Open(t, dsn)
+	if err := idempotency.MySQL(observer).Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := observer.Exec(`CREATE TABLE effects (id VARBINARY(255) NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	db = sql.OpenDB(f)
+	t.Cleanup(func() { _ = db.Close() })
+	return db, observer
+}
+
+// mysqlConn is what go-sql-driver's connection can do.
+type mysqlConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.QueryerContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.SessionResetter
+	driver.Validator
+}
+
+func (f *faultyMySQL) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := f.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyMySQLConn{conn.(mysqlConn), f}, nil
+}
+
+type faultyMySQLConn struct {
+	mysqlConn
+	faults *faultyMySQL
+}
+
+func (c *faultyMySQLConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if err := happens(c.faults.onBegin); err != nil {
+		return nil, err
+	}
+	tx, err := c.mysqlConn.BeginTx(ctx, opts)
+	return &faultyMySQLTx{tx, c.faults}, err
+}
+
+func (c *faultyMySQLConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	word, _, _ := strings.Cut(query, " ")
+	if err := happens(c.faults.before[word]); err != nil {
+		return nil, err
+	}
+	result, err := c.mysqlConn.ExecContext(ctx, query, args)
+	if err == nil {
+		err = happens(c.faults.after[word])
+	}
+	return result, err
+}
+
+type faultyMySQLTx struct {
+	driver.Tx
+	faults *faultyMySQL
+}
+
+func (tx *faultyMySQLTx) Commit() error {
+	if err := happens(tx.faults.onCommit); err != nil {
+		return err
+	}
+	if err := tx.Tx.Commit(); err != nil {
+		return err
+	}
+	return happens(tx.faults.onCommitted)
+}
+
+func on(word string, fault func() error) map[string]func() error {
+	return map[string]func() error{word: fault}
+}
+
+// Promise P7: a commit whose answer is lost is an error, not a success that nobody knows of, and the next delivery finds
+// the key and returns what was recorded.
+func TestMySQLCommitAnswerLost(t *testing.T) {
+	lost := errors.New("connection reset by peer")
+	f := &faultyMySQL{onCommitted: func() error { return lost }}
+	db, observer := openFaultyMySQL(t, f)
+	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
+		t.Fatal(err)
+	}
+	f.onCommitted = nil
+	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, observer, 1, 1)
+}
+
+// Feature I2: a commit that the server refuses is an error with its cause, and nothing stays.
+func TestMySQLCommitRefused(t *testing.T) {
+	refused := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"} // as a Galera cluster does
+	f := &faultyMySQL{onCommit: func() error { return refused }}
+	db, observer := openFaultyMySQL(t, f)
+	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, refused) || strings.Contains(err.Error(), "perhaps") {
+		t.Fatal(err)
+	}
+	wantRows(t, observer, 0, 0)
+}
+
+// Promise P7: a driver that panics leaves no key locked, wherever it does.
+func TestMySQLDriverPanics(t *testing.T) {
+	boom := func() error { panic("boom") }
+	for name, f := range map[string]*faultyMySQL{
+		"begin": {onBegin: boom}, "commit": {onCommit: boom},
+		"set": {before: on("SET", boom)}, "insert": {after: on("INSERT", boom)}, "savepoint": {before: on("SAVEPOINT", boom)},
+		"probe": {before: on("RELEASE", boom)}, "update": {before: on("UPDATE", boom)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, observer := openFaultyMySQL(t, f)
+			func() {
+				defer func() {
+					if recover() != "boom" {
+						t.Error("the panic was swallowed")
+					}
+				}()
+				c, err := idempotency.MySQL(db).Claim(context.Background(), same)
+				if err != nil {
+					t.Error(err)
+				}
+				defer func() {
+					if err := c.Release(); err != nil {
+						t.Error(err)
+					}
+				}()
+				_ = c.Commit([]byte("x"))
+			}()
+			*f = faultyMySQL{Connector: f.Connector}
+			for _, store := range []idempotency.Store{idempotency.MySQL(observer), idempotency.MySQL(db)} {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				defer cancel()
+				c, err := store.Claim(ctx, same)
+				if err != nil {
+					t.Fatal("the key is locked: ", err)
+				}
+				if _, done := c.Recorded(); done {
+					t.Error("the key was applied")
+				}
+				if err := c.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// Feature I2: a driver's error on any way in is returned and leaves nothing open.
+func TestMySQLDriverFails(t *testing.T) {
+	bad := errors.New("bad")
+	fail := func() error { return bad }
+	for name, f := range map[string]*faultyMySQL{
+		"begin": {onBegin: fail}, "set": {before: on("SET", fail)}, "insert": {after: on("INSERT", fail)},
+		"savepoint": {before: on("SAVEPOINT", fail)}, "probe": {before: on("RELEASE", fail)}, "update": {before: on("UPDATE", fail)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, observer := openFaultyMySQL(t, f)
+			c, err := idempotency.MySQL(db).Claim(context.Background(), same)
+			if err == nil {
+				err = c.Commit([]byte("x"))
+			}
+			if !errors.Is(err, bad) {
+				t.Fatal(err)
+			}
+			if n := db.Stats().OpenConnections; n != 0 {
+				t.Errorf("%d connections are open", n)
+			}
+			wantRows(t, observer, 0, 0)
+		})
+	}
+}
+
+// Feature I2: a connection that cannot be given back as it was is closed, and the commit stands.
+func TestMySQLConnectionNotRestored(t *testing.T) {
+	f := &faultyMySQL{}
+	db, observer := openFaultyMySQL(t, f)
+	c, err := idempotency.MySQL(db).Claim(context.Background(), same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.before = on("SET", func() error { return errors.New("bad") })
+	if err := c.Commit([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n := db.Stats().OpenConnections; n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+	wantRows(t, observer, 0, 1)
+}

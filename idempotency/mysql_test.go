@@ -1,0 +1,351 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+)
+
+// connection is the server's number of a transaction's connection.
+func connection(t *testing.T, tx *sql.Tx) (id int64) {
+	t.Helper()
+	if err := tx.QueryRow(`SELECT CONNECTION_ID()`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// waitingMySQL is how many claims of this database have waited for their keys for a while.
+func waitingMySQL(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	if err := db.QueryRow(`SELECT COUNT(*) FROM information_schema.PROCESSLIST
+WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO spillway_keys%' AND TIME_MS > 30`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Features I1, I2, promise P7, decision 8: deliveries of one key at once, to two processes, make one effect.
+func TestMySQLConcurrentDuplicates(t *testing.T) {
+	dsn := mysqltest.Database(t)
+	var handlers []message.HandlerFunc
+	var duplicates atomic.Int64
+	var db *sql.DB
+	for range 2 {
+		db = mysqltest.Open(t, dsn)
+		if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id VARBINARY(255) NOT NULL)`); err != nil {
+			t.Fatal(err)
+		}
+		handlers = append(handlers, newReceiver(t, idempotency.ReceiverConfig{
+			Store:       idempotency.MySQL(db),
+			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
+		}).Middleware(effectMySQL))
+	}
+	atOnce(t, 200, func(i int) error { _, err := handlers[i%2](newMessage("same")); return err })
+	wantRows(t, db, 1, 1)
+	if duplicates.Load() != 199 {
+		t.Fatalf("got %d duplicates, want 199", duplicates.Load())
+	}
+	atOnce(t, 200, func(i int) error { _, err := handlers[i%2](newMessage(fmt.Sprint(i / 2))); return err })
+	wantRows(t, db, 101, 101)
+}
+
+// Promise P7: duplicates that wait while one attempt after the other fails take turns; the server calls that a deadlock,
+// and nobody is told.
+func TestMySQLFailuresAmongDuplicates(t *testing.T) {
+	db := openMySQL(t)
+	var runs, failed atomic.Int64
+	boom := errors.New("boom")
+	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)}).Middleware(
+		func(msg *message.Message) ([]*message.Message, error) {
+			if _, err := effectMySQL(msg); err != nil {
+				return nil, err
+			}
+			time.Sleep(20 * time.Millisecond) // the others come to wait
+			if runs.Add(1) <= 5 {
+				return nil, boom
+			}
+			return nil, nil
+		})
+	atOnce(t, 20, func(int) error {
+		_, err := h(newMessage("same"))
+		if err == boom {
+			failed.Add(1)
+			return nil
+		}
+		return err
+	})
+	wantRows(t, db, 1, 1)
+	if runs.Load() != 6 || failed.Load() != 5 {
+		t.Errorf("%d runs, of which %d failed", runs.Load(), failed.Load())
+	}
+}
+
+// Feature I2: handlers of different keys run at the same time, neighbours in the index too and whatever the sessions'
+// isolation is. A duplicate waits for longer than the server lets it, and then finds the key.
+func TestMySQLIsolation(t *testing.T) {
+	for _, isolation := range []string{"REPEATABLE-READ", "SERIALIZABLE"} {
+		t.Run(isolation, func(t *testing.T) {
+			dsn := mysqltest.Database(t)
+			db := mysqltest.Open(t, mysqltest.With(dsn, "innodb_lock_wait_timeout=1&tx_isolation=%27"+isolation+"%27"))
+			store := idempotency.MySQL(db)
+			if err := store.Initialize(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			first, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "2"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = first.Release() }()
+			var effective string
+			if err := first.Tx().QueryRow(`SELECT trx_isolation_level FROM information_schema.INNODB_TRX
+WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || effective != "READ COMMITTED" {
+				t.Errorf("the isolation is %s, %v", effective, err)
+			}
+			for _, id := range []string{"1", "3", "20"} { // do not wait
+				neighbour, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: id})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := neighbour.Commit(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found := inBackground(func() bool {
+				c, err := store.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "2"})
+				if err != nil {
+					t.Error(err)
+					return false
+				}
+				outputs, done := c.Recorded()
+				return done && string(outputs) == "x" && c.Release() == nil
+			})
+			time.Sleep(1500 * time.Millisecond) // the server has ended the wait once
+			eventually(t, "the duplicate waits again", func() bool { return waitingMySQL(t, db) == 1 })
+			if err := first.Commit([]byte("x")); err != nil {
+				t.Error(err)
+			}
+			if !<-found {
+				t.Error("the duplicate did not find the key")
+			}
+		})
+	}
+}
+
+// Promises P3, P4: the wait for another's key ends with the context and leaves nothing behind, once the server's own wait
+// has ended.
+func TestMySQLWaitEndsWithContext(t *testing.T) {
+	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), "innodb_lock_wait_timeout=3"))
+	store := idempotency.MySQL(db)
+	if err := store.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	key := idempotency.Key{Consumer: "c", ID: "1"}
+	holder, err := store.Claim(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Release() }()
+	for want, end := range map[error]func() (context.Context, context.CancelFunc){
+		context.Canceled: func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) },
+		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), time.Second)
+		},
+	} {
+		ctx, cancel := end()
+		failed := make(chan error)
+		go func() {
+			_, err := store.Claim(ctx, key)
+			failed <- err
+		}()
+		eventually(t, "the duplicate waits", func() bool { return waitingMySQL(t, db) == 1 })
+		if want == context.Canceled {
+			cancel()
+		}
+		if err := <-failed; !errors.Is(err, want) {
+			t.Error(err)
+		}
+		cancel()
+		eventually(t, "the server's wait ends", func() bool { return waitingMySQL(t, db) == 0 })
+	}
+	if n := db.Stats().InUse; n != 1 {
+		t.Errorf("%d connections are in use", n)
+	}
+	if err := holder.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := claimOnce(store, key); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := store.Claim(ended, key); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Promises P1, P7: a connection that is lost while the handler runs, or before the commit, leaves nothing behind; the
+// error is no success, and the next delivery is applied.
+func TestMySQLConnectionLost(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		outputs []*message.Message
+		goesOn  bool // the handler writes after the connection is lost
+		err     error
+	}{
+		{"in the handler", nil, true, nil},
+		{"before the commit", nil, false, nil},
+		{"before the commit, with outputs", []*message.Message{message.NewMessage("", nil)}, false, nil},
+		{"before the rollback", nil, false, errors.New("boom")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			db := openMySQL(t)
+			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+			out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				if _, err := effectMySQL(msg); err != nil {
+					return nil, err
+				}
+				mysqltest.Kill(t, db, connection(t, idempotency.Tx(msg.Context())))
+				if c.goesOn {
+					return effectMySQL(msg)
+				}
+				return c.outputs, c.err
+			})(newMessage("m1"))
+			if out != nil || err == nil || errors.Is(err, sql.ErrTxDone) || c.err != nil && err != c.err {
+				t.Fatal(out, err)
+			}
+			wantRows(t, db, 0, 0)
+			if _, err := r.Middleware(effectMySQL)(newMessage("m1")); err != nil {
+				t.Fatal(err)
+			}
+			wantRows(t, db, 1, 1)
+			if n := db.Stats().InUse; n != 0 {
+				t.Errorf("%d connections are in use", n)
+			}
+		})
+	}
+}
+
+// Feature I1: many processes may initialize at once.
+func TestMySQLInitializeAtOnce(t *testing.T) {
+	dsn := mysqltest.Database(t)
+	var stores []*idempotency.MySQLStore
+	for range 10 {
+		db := mysqltest.Open(t, dsn)
+		if err := db.Ping(); err != nil { // so that all start together
+			t.Fatal(err)
+		}
+		stores = append(stores, idempotency.MySQL(db))
+	}
+	atOnce(t, len(stores), func(i int) error { return stores[i].Initialize(context.Background()) })
+	var committed atomic.Int64
+	atOnce(t, len(stores), func(i int) error {
+		first, err := claimOnce(stores[i], same)
+		if first {
+			committed.Add(1)
+		}
+		return err
+	})
+	if n := committed.Load(); n != 1 {
+		t.Fatalf("%d claims committed the key, want 1", n)
+	}
+}
+
+// Feature I1: no database, a closed one, and tables that could not keep the promises.
+func TestMySQLRefuses(t *testing.T) {
+	if _, err := idempotency.MySQL(nil).Claim(t.Context(), idempotency.Key{}); err == nil {
+		t.Error("a claim without a database")
+	}
+	var none *idempotency.MySQLStore
+	for name, store := range map[string]idempotency.Store{"nil db": idempotency.MySQL(nil), "nil store": none} {
+		if _, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: store}); err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for definition, want := range map[string]string{
+		`(consumer VARBINARY(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT)`:                                           "primary key",
+		`(consumer VARBINARY(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id)) ENGINE=MyISAM`: "MyISAM",
+		`(consumer VARCHAR(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id))`:                 "consumer",
+		`(consumer VARBINARY(255), id VARBINARY(64), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id))`:                "VARBINARY(255) or longer",
+	} {
+		db := openMySQL(t)
+		if _, err := db.Exec(`CREATE TABLE spillway_keys ` + definition); err != nil {
+			t.Fatal(err)
+		}
+		if err := idempotency.MySQL(db).Initialize(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", definition, err)
+		}
+	}
+	db := openMySQL(t)
+	_ = db.Close()
+	if _, err := idempotency.MySQL(db).Claim(t.Context(), idempotency.Key{}); err == nil {
+		t.Error("a claim on a closed database")
+	}
+}
+
+// Feature I1: the same middleware attached twice passes through; another key on the same store is an error.
+func TestMySQLNested(t *testing.T) {
+	db := openMySQL(t)
+	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	twin := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	if _, err := r.Middleware(twin.Middleware(effectMySQL))(newMessage("m1")); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, db, 1, 1)
+	other := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db), Consumer: "shipping"})
+	if _, err := r.Middleware(other.Middleware(effectMySQL))(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
+		t.Fatal(err)
+	}
+	wantRows(t, db, 1, 1)
+}
+
+// Decision 8: a claim keeps other writers out of its database only where it holds the pool's one connection.
+func TestMySQLLocks(t *testing.T) {
+	db, another := openMySQL(t), openMySQL(t)
+	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	for most, want := range map[int]bool{0: false, 1: true, 2: false} {
+		db.SetMaxOpenConns(most)
+		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			claim := chain.ClaimOf(msg.Context())
+			if claim.Locks(db) != want || claim.Locks(another) {
+				t.Errorf("with %d connections: %v, %v", most, claim.Locks(db), claim.Locks(another))
+			}
+			return nil, nil
+		})(newMessage(fmt.Sprint(most)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Promise P4: a claim that waits for a connection of a pool that is used up ends with its context.
+func TestMySQLPoolUsedUp(t *testing.T) {
+	db := openMySQL(t)
+	db.SetMaxOpenConns(1)
+	store := idempotency.MySQL(db)
+	if err := store.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Release() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := store.Claim(ctx, idempotency.Key{Consumer: "c", ID: "2"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,108 @@
+package redrive
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/schema"
+)
+
+// mysqlDialect is for MySQL and MariaDB. A transaction that was in another's way runs again: the server notices that at
+// once, so it needs no lock in front of those that write more than one letter.
+var mysqlDialect = dialect{
+	table:    mysqlLetters,
+	ensure:   mysql.Ensure,
+	query:    func(statement string) string { return statement },
+	text:     asBytes, // so that no character set of the connection touches it
+	insert:   newLetter + mysqlAgain,
+	toBack:   mysqlToBack,
+	choose:   ` FOR UPDATE SKIP LOCKED`,
+	among:    `IN (%s)`, // a subquery of UPDATE may not have a LIMIT
+	limit:    mysqlLimit,
+	tooLarge: mysqlTooLarge,
+	write:    mysql.Write,
+	patience: func(_ context.Context, read func() error) error { return read() }, // readers wait for nobody
+}
+
+// mysqlAgain is what insertLetter says of a conflict. MySQL assigns from left to right, and reads what it has assigned
+// already: seq comes before status, which it looks at. VALUES(seq) is the number that the letter would have as a new one.
+const mysqlAgain = `
+ON DUPLICATE KEY UPDATE
+	dead_letter_topic = VALUES(dead_letter_topic),
+	metadata          = VALUES(metadata),
+	class             = VALUES(class),
+	reason            = VALUES(reason),
+	type              = VALUES(type),
+	stack_hash        = VALUES(stack_hash),
+	description       = VALUES(description),
+	first_failed_at   = VALUES(first_failed_at),
+	last_failed_at    = VALUES(last_failed_at),
+	seen              = seen + 1,
+	token             = '',
+	leased_until      = 0,
+	seq               = CASE WHEN status IN ('redriven', 'discarded') THEN VALUES(seq) ELSE seq END,
+	status            = CASE WHEN status IN ('redriven', 'discarded') THEN 'waiting' ELSE status END`
+
+// mysqlToBack lets the letter conflict with itself, for a number that nobody else was given: one that UPDATE makes up
+// would be given out again by MariaDB, and the letter that got it would overwrite this one.
+const mysqlToBack = `
+INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, origin_topic, handler, class, reason, type,
+	stack_hash, description, first_failed_at, last_failed_at, stored_at)
+SELECT identity, '', '', '', '', '', '', '', '', '', '', 0, 0, 0 FROM spillway_dead_letters WHERE seq = ?
+ON DUPLICATE KEY UPDATE seq = VALUES(seq)`
+
+var numberedVersion = regexp.MustCompile(`^(\d+)\.(\d+)\.`)
+
+// isMySQL tells whether a version is that of a server which knows SKIP LOCKED, and not of another that speaks as MySQL.
+func isMySQL(version string) bool {
+	parts := numberedVersion.FindStringSubmatch(version)
+	if parts == nil || strings.Contains(version, "TiDB") {
+		return false
+	}
+	major, _ := strconv.Atoi(parts[1])
+	minor, _ := strconv.Atoi(parts[2])
+	if strings.Contains(version, "MariaDB") {
+		return major > 10 || major == 10 && minor >= 6
+	}
+	return major >= 8
+}
+
+// mysqlLetters is as sqliteLetters is, in bytes alone: text has a collation, under which others are the same. Numbers are
+// given out before their rows are committed, so a letter can appear behind one with a greater seq.
+var mysqlLetters = schema.Table{
+	Name:    sqliteLetters.Name,
+	Key:     sqliteLetters.Key,
+	Columns: columns,
+	Create: []string{`
+CREATE TABLE IF NOT EXISTS spillway_dead_letters (
+	seq               BIGINT         NOT NULL AUTO_INCREMENT PRIMARY KEY,
+	identity          VARBINARY(64)  NOT NULL UNIQUE,
+	dead_letter_topic LONGBLOB       NOT NULL,
+	id                LONGBLOB       NOT NULL,
+	metadata          LONGBLOB       NOT NULL,
+	payload           LONGBLOB,
+	origin_topic      LONGBLOB       NOT NULL,
+	handler           LONGBLOB       NOT NULL,
+	class             VARBINARY(32)  NOT NULL,
+	reason            LONGBLOB       NOT NULL,
+	type              LONGBLOB       NOT NULL,
+	stack_hash        LONGBLOB       NOT NULL,
+	description       LONGBLOB       NOT NULL,
+	first_failed_at   BIGINT         NOT NULL,
+	last_failed_at    BIGINT         NOT NULL,
+	status            VARBINARY(32)  NOT NULL DEFAULT 'waiting',
+	seen              BIGINT         NOT NULL DEFAULT 1,
+	stored_at         BIGINT         NOT NULL,
+	token             VARBINARY(64)  NOT NULL DEFAULT '',
+	leased_until      BIGINT         NOT NULL DEFAULT 0,
+	marked_at         BIGINT         NOT NULL DEFAULT 0,
+	marked_by         LONGBLOB       NOT NULL DEFAULT (''),
+	marked_why        VARBINARY(255) NOT NULL DEFAULT '',
+	redrive_id        VARBINARY(255) NOT NULL DEFAULT '',
+	INDEX spillway_dead_letters_status (status, seq),
+	INDEX spillway_dead_letters_token (token)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`},
+}
