@@ -3,10 +3,10 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
@@ -33,48 +33,23 @@ func TestAMQPClassic(t *testing.T) { runAMQP(t, "amqp-classic", nil) }
 func TestAMQPQuorum(t *testing.T) { runAMQP(t, "amqp-quorum", wmamqp.QuorumQueue(nil)) }
 
 func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
-	uri := services.AMQP(t)
-	config := func() amqp.Config {
-		config := amqp.NewDurableQueueConfig(uri)
-		config.Queue.Arguments = arguments
-		return config
-	}
-	conn, err := amqp091.Dial(uri)
+	b := amqpBroker{services.AMQP(t), arguments}
+	at, err := url.Parse(b.uri)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	subscriber := func(t testing.TB) *wmamqp.Subscriber {
-		c := wmamqp.SubscriberConfig{AMQP: config()}
-		c.AMQP.Marshaler = pickyAMQP{}
-		sub, err := wmamqp.NewSubscriber(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sub
+	through := func(address string) string {
+		to := *at
+		to.Host = address
+		return to.String()
 	}
-	queueType := "classic"
-	if arguments != nil {
-		queueType = "quorum"
-	}
-	b := amqpBroker{conn, arguments}
 	conformance.Run(t, conformance.Target{
-		Name: name,
-		Publisher: func(t testing.TB) message.Publisher {
-			pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: config(), QueueType: queueType})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pub
-		},
-		Subscriber: func(t testing.TB, _ string) message.Subscriber { return subscriber(t) },
+		Name:       name,
+		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.uri, 0) },
+		Subscriber: func(t testing.TB, _ string) message.Subscriber { return b.subscriber(t, b.uri) },
 		Origin:     wmamqp.Origin,
 		Backlog: func(t testing.TB, _ string) func(context.Context, string) (int, error) {
-			sub := subscriber(t)
+			sub := b.subscriber(t, b.uri)
 			t.Cleanup(func() { _ = sub.Close() })
 			return sub.Backlog
 		},
@@ -83,31 +58,16 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 		Origins:     []string{poison.KeyOriginalRoutingKey, poison.KeyOriginalGroup},
 		BrokersOwn:  []string{"x-delivery-count", wmamqp.KeyHeaders}, // of quorum queues, and its type
 		Hostile:     b.hostile(),
+
+		DeleteTopic: b.deleteQueue,
+		ReadOnly:    b.readOnly,
+		Restart:     func(t testing.TB) { services.Restart(t, "rabbitmq") },
+		Address:     at.Host,
+		Through: func(t testing.TB, address string) message.Publisher {
+			return b.publisher(t, through(address), 2*time.Second)
+		},
+		SubscriberThrough: func(t testing.TB, _, address string) message.Subscriber { return b.subscriber(t, through(address)) },
 	})
-}
-
-type amqpBroker struct {
-	conn      *amqp091.Connection
-	arguments amqp091.Table
-}
-
-func (b amqpBroker) channel(t testing.TB) *amqp091.Channel {
-	t.Helper()
-	channel, err := b.conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = channel.Close() })
-	return channel
-}
-
-func (b amqpBroker) createQueue(t testing.TB, topic string) {
-	t.Helper()
-	channel := b.channel(t)
-	if _, err := channel.QueueDeclare(topic, true, false, false, false, b.arguments); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = channel.QueueDelete(topic, false, false, false) })
 }
 
 // hostile are messages that stop watermill-amqp's own marshaler for good.
@@ -117,9 +77,7 @@ func (b amqpBroker) hostile() []conformance.Hostile {
 			publishing := publishing
 			publishing.Body = []byte(`{"n":1}`)
 			publishing.MessageId = "hostile"
-			if err := b.channel(t).PublishWithContext(context.Background(), "", topic, true, false, publishing); err != nil {
-				t.Fatal(err)
-			}
+			b.send(t, topic, publishing)
 		}
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -139,11 +97,7 @@ func (b amqpBroker) hostile() []conformance.Hostile {
 			ContentType: "application/json", ContentEncoding: "identity", CorrelationId: "c", ReplyTo: "r", Priority: 3, Timestamp: at, Type: "t", AppId: "a",
 		})},
 		{Name: "a message the marshaler refuses", Publish: func(t testing.TB, topic string) {
-			err := b.channel(t).PublishWithContext(context.Background(), "", topic, true, false,
-				amqp091.Publishing{MessageId: "hostile", Body: []byte(conformance.Unreadable)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.send(t, topic, amqp091.Publishing{MessageId: "hostile", Body: []byte(conformance.Unreadable)})
 		}, Check: func(t testing.TB, msg *message.Message) {
 			if string(msg.Payload) != conformance.Unreadable {
 				t.Errorf("set aside with payload %q", msg.Payload)

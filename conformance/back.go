@@ -31,6 +31,33 @@ func (b *bench) setAside(n int) (mended *atomic.Bool, ids []string) {
 	return mended, ids
 }
 
+// drain brings back what is in a dead-letter topic.
+func (b *bench) drain(topic string, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
+	b.Helper()
+	group := "drain-" + topic
+	sub := b.target.Subscriber(b.T, group)
+	defer func() {
+		if err := sub.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	config := redrive.DrainTopicConfig{Subscriber: sub, Topic: topic, IdleAfter: 3 * time.Second}
+	config.Publisher, config.Park, config.Allow, config.By = b.live, b.dead, []string{b.topic}, "conformance"
+	if b.target.Backlog != nil {
+		config.Backlog = b.target.Backlog(b.T, group)
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	report, err := redrive.Drain(ctx, config)
+	if err != nil {
+		b.Fatalf("drain %q: %v (%+v)", topic, err, report)
+	}
+	return report
+}
+
 // Feature V1: a drain brings all letters back to their topic; a redrive handler on a router brings each back as it comes.
 func (b *bench) redriven() {
 	mended, ids := b.setAside(3)

@@ -21,7 +21,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // patience is how long a condition is waited for. Brokers rebalance and reconnect meanwhile.
@@ -35,6 +34,7 @@ type bench struct {
 	topic  string // the live topic
 	outs   string // what the handler's outputs go to
 	group  string // of the live handler
+	path   string // of the database
 	db     *sql.DB
 	dead   message.Publisher // of dead letters; it outlives routers
 	live   message.Publisher // of producers and redrives
@@ -43,24 +43,34 @@ type bench struct {
 	discarded atomic.Int32
 	attempts  atomic.Int32 // failed handler invocations
 	duplicate atomic.Int32 // messages that the receiver absorbed
+
+	processes []*process // that consume in the bench's place, where it is for faults
 }
 
 const handlerName = "billing"
 
 func newBench(t *testing.T, target Target) *bench {
 	t.Helper()
-	name := "conformance-" + strings.ToLower(rand.Text()[:10])
-	b := &bench{T: t, target: target, topic: name, outs: name + ".out", group: name}
-	b.db = openEffects(t, filepath.Join(t.TempDir(), "effects.db"))
+	b := newBareBench(t, target)
 	b.create(b.topic, b.outs)
 	b.dead, b.live = b.publisher(), b.publisher()
 	return b
 }
 
-// openEffects opens a database with the effects table. Several processes may do so.
+// newBareBench is one without topics and publishers.
+func newBareBench(t *testing.T, target Target) *bench {
+	t.Helper()
+	name := "conformance-" + strings.ToLower(rand.Text()[:10])
+	b := &bench{T: t, target: target, topic: name, outs: name + ".out", group: name}
+	b.path = filepath.Join(t.TempDir(), "effects.db")
+	b.db = openEffects(t, b.path)
+	return b
+}
+
+// openEffects opens a database with the effects table. Several processes may do so; who writes holds the others up.
 func openEffects(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,31 +287,4 @@ func (b *bench) untilApplied(ids ...string) {
 		}
 		return true
 	})
-}
-
-// drain brings back what is in a dead-letter topic.
-func (b *bench) drain(topic string, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
-	b.Helper()
-	group := "drain-" + topic
-	sub := b.target.Subscriber(b.T, group)
-	defer func() {
-		if err := sub.Close(); err != nil {
-			b.Error(err)
-		}
-	}()
-	config := redrive.DrainTopicConfig{Subscriber: sub, Topic: topic, IdleAfter: 3 * time.Second}
-	config.Publisher, config.Park, config.Allow, config.By = b.live, b.dead, []string{b.topic}, "conformance"
-	if b.target.Backlog != nil {
-		config.Backlog = b.target.Backlog(b.T, group)
-	}
-	for _, f := range change {
-		f(&config)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	report, err := redrive.Drain(ctx, config)
-	if err != nil {
-		b.Fatalf("drain %q: %v (%+v)", topic, err, report)
-	}
-	return report
 }

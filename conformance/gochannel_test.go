@@ -14,13 +14,21 @@ func TestMain(m *testing.M) {
 	// A router whose Run fails at start-up leaves this goroutine of its own behind.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"),
 		// The one goroutine of sarama's metrics lives as long as the process.
-		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+		// What watermill-amqp leaves behind when it is closed while it is not connected.
+		goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp.(*ConnectionWrapper).handleConnectionClose"),
+		// The circuit breaker of sarama's producer sleeps out its ten seconds.
+		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"),
+		// A proxy that cuts a connection may leave what it was piping behind.
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }
 
 // staysOpen is a gochannel that a router cannot close: its one instance is every publisher and every subscriber.
 type staysOpen struct{ *gochannel.GoChannel }
 
 func (staysOpen) Close() error { return nil }
+
+const oneProcess = "lives in one process, and dies with it"
 
 // The suite on Watermill's in-memory pub/sub.
 func TestGoChannel(t *testing.T) {
@@ -39,6 +47,8 @@ func TestGoChannel(t *testing.T) {
 			"D8": "hands over messages, reads no bytes",
 			"V3": "gives every new subscriber all letters again",
 			"H3": "has no client but Watermill",
+			"F1": oneProcess, "F2": oneProcess, "F3": oneProcess, "F4": oneProcess,
+			"F5": oneProcess, "F6": oneProcess, "F7": oneProcess, "F8": oneProcess,
 		},
 	})
 }

@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -28,65 +29,62 @@ func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, erro
 
 // The suite on Kafka.
 func TestKafka(t *testing.T) {
-	brokers := services.Kafka(t)
-	admin, err := sarama.NewClusterAdmin(brokers, wmkafka.SaramaPublisherConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := admin.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	subscriber := func(t testing.TB, group string) *wmkafka.Subscriber {
-		sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: group, Unmarshaler: picky{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sub
-	}
+	b := kafkaBroker(services.Kafka(t))
 	conformance.Run(t, conformance.Target{
-		Name: "kafka",
-		Publisher: func(t testing.TB) message.Publisher {
-			pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pub
-		},
-		Subscriber: func(t testing.TB, group string) message.Subscriber { return subscriber(t, group) },
+		Name:       "kafka",
+		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, wmkafka.SaramaPublisherConfig()) },
+		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, saramaConfig()) },
 		Origin:     wmkafka.Origin,
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {
-			sub := subscriber(t, group)
+			sub := b.subscriber(t, group, saramaConfig())
 			t.Cleanup(func() { _ = sub.Close() })
 			return sub.Backlog
 		},
-		CreateTopic: func(t testing.TB, topic string) { createTopic(t, admin, topic) },
+		CreateTopic: func(t testing.TB, topic string) { b.createTopic(t, topic, sarama.TopicDetail{NumPartitions: 1}) },
 		BadTopic:    "no topic of Kafka!",
 		Origins: []string{
 			poison.KeyOriginalPartition, poison.KeyOriginalOffset, poison.KeyOriginalTimestamp, poison.KeyOriginalGroup,
 		},
 		MaxMessage: 1 << 20,
-		Hostile:    hostileRecords(brokers),
+		Hostile:    hostileRecords(b),
+
+		CreateShared: func(t testing.TB, topic string) { b.createTopic(t, topic, sarama.TopicDetail{NumPartitions: 2}) },
+		DeleteTopic:  b.deleteTopic,
+		ReadOnly:     b.readOnly,
+		Restart:      func(t testing.TB) { services.Restart(t, "kafka") },
+		Address:      b[0],
+		Through: func(t testing.TB, address string) message.Publisher {
+			config := wmkafka.SaramaPublisherConfig()
+			config.Net.DialTimeout, config.Net.ReadTimeout, config.Net.WriteTimeout = time.Second, 2*time.Second, time.Second
+			config.Producer.Timeout = time.Second
+			return b.publisher(t, through(config, address))
+		},
+		SubscriberThrough: func(t testing.TB, group, address string) message.Subscriber {
+			return b.subscriber(t, group, through(saramaConfig(), address))
+		},
 	})
 }
 
-func createTopic(t testing.TB, admin sarama.ClusterAdmin, topic string) {
-	t.Helper()
-	err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false)
-	if err != nil && !errors.Is(err, sarama.ErrTopicAlreadyExists) {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = admin.DeleteTopic(topic) })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		found, err := admin.DescribeTopics([]string{topic})
-		if err == nil && len(found) == 1 && found[0].Err == sarama.ErrNoError && len(found[0].Partitions) == 1 && found[0].Partitions[0].Err == sarama.ErrNoError {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("topic %q has no leader: %v", topic, err)
-		}
-	}
+// saramaConfig lets a member that was killed go after 6 s, and one that holds up a rebalance hold it up: with the default
+// of 8 s the others would only be rid of it.
+func saramaConfig() *sarama.Config {
+	config := wmkafka.SaramaSubscriberConfig()
+	config.Consumer.Group.Session.Timeout = 6 * time.Second
+	config.Consumer.Group.Rebalance.Timeout = 30 * time.Second
+	config.Net.ReadTimeout = 35 * time.Second
+	return config
+}
+
+// through has all connections go to one address, whatever addresses the brokers give.
+func through(config *sarama.Config, address string) *sarama.Config {
+	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, onlyTo(address)
+	return config
+}
+
+type onlyTo string
+
+func (address onlyTo) Dial(network, _ string) (net.Conn, error) {
+	return net.DialTimeout(network, string(address), time.Second)
 }
 
 func hostileRecords(brokers []string) []conformance.Hostile {

@@ -14,25 +14,41 @@ type feature struct {
 	run   func(*bench)
 }
 
-// Run puts a pub/sub through the suite, a subtest for each feature.
+// Run puts a pub/sub through the suite, a subtest for each feature. For faults it starts processes in which the calling
+// test runs again, and Run is a consumer.
 func Run(t *testing.T, target Target) {
+	if child := os.Getenv(ChildVariable); child != "" {
+		if child == childName(t, target) {
+			consume(t, target)
+		}
+		return
+	}
+	target.command = childCommand(t, target)
 	known := map[string]bool{}
+	var together sync.WaitGroup
+	var last []func() // records those that run together, in order
 	for _, f := range features() {
 		known[f.id] = true
 		reason, pinned := target.Pins[f.id]
 		if f.run == nil {
 			reason, pinned = unbuilt[f.id], true
 		}
-		if pinned {
-			record(t, target, f, "pinned", reason)
+		result := "pinned"
+		if alone, fault := faults[f.id]; fault && !alone {
+			if !pinned {
+				together.Go(func() { result = f.on(t, target) })
+			}
+			last = append(last, func() { record(t, target, f, result, reason) })
 			continue
 		}
-		passed := t.Run(f.id, func(t *testing.T) { f.run(newBench(t, target)) })
-		result := "fail"
-		if passed {
-			result = "pass"
+		if !pinned {
+			result = f.on(t, target)
 		}
-		record(t, target, f, result, "")
+		record(t, target, f, result, reason)
+	}
+	together.Wait()
+	for _, f := range last {
+		f()
 	}
 	for id := range target.Pins {
 		if !known[id] {
@@ -41,12 +57,33 @@ func Run(t *testing.T, target Target) {
 	}
 }
 
+// on runs the feature and returns its result, or nothing where -run left it out.
+func (f feature) on(t *testing.T, target Target) (result string) {
+	passed := t.Run(f.id, func(t *testing.T) {
+		result = "pass"
+		defer func() {
+			if t.Skipped() {
+				result = "skipped"
+			}
+		}()
+		if _, fault := faults[f.id]; fault {
+			f.run(newBareBench(t, target))
+			return
+		}
+		f.run(newBench(t, target))
+	})
+	if !passed {
+		return "fail"
+	}
+	return result
+}
+
 // Line is one cell of the matrix, as it is written to the file that SPILLWAY_CONFORMANCE_OUT names.
 type Line struct {
 	PubSub  string `json:"pubsub"`
 	Feature string `json:"feature"`
 	Title   string `json:"title"`
-	Result  string `json:"result"` // pass, fail or pinned
+	Result  string `json:"result"` // pass, fail, skipped or pinned
 	Reason  string `json:"reason,omitempty"`
 }
 
@@ -60,7 +97,7 @@ func record(t *testing.T, target Target, f feature, result, reason string) {
 		t.Logf("%s %s: pinned: %s", f.id, f.title, reason)
 	}
 	path := os.Getenv(OutVariable)
-	if path == "" {
+	if path == "" || result == "" {
 		return
 	}
 	recording.Lock()

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"os/exec"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -38,9 +39,29 @@ type Target struct {
 	// Hostile are messages of the broker's own that are hard to bear.
 	Hostile []Hostile
 
+	// CreateShared is CreateTopic for a topic that two members of a group consume at the same time. Where it is nil,
+	// CreateTopic's are.
+	CreateShared func(t testing.TB, topic string)
+	// DeleteTopic removes a topic, used or not, and returns when it is gone. One that is not there is no error.
+	DeleteTopic func(t testing.TB, topic string)
+	// ReadOnly makes a topic that accepts nothing, until writable is called.
+	ReadOnly func(t testing.TB, topic string) (writable func())
+	// Restart stops the broker in order, starts it, and returns when it answers. A broker that cannot be restarted here
+	// may skip the test.
+	Restart func(t testing.TB)
+	// Address is the broker's, host:port, for a proxy to stand in front of.
+	Address string
+	// Through is Publisher with time-outs of seconds, every connection of which goes to address, whatever the broker says
+	// of itself. The suite closes it.
+	Through func(t testing.TB, address string) message.Publisher
+	// SubscriberThrough is Subscriber with all connections to address.
+	SubscriberThrough func(t testing.TB, group, address string) message.Subscriber
+
 	// Pins names the features, by id, that the pub/sub does not offer, with the reason. They are not run, and stand in the
 	// matrix with it.
 	Pins map[string]string
+
+	command func() (*exec.Cmd, error) // of a consuming process
 }
 
 // Unreadable is a payload that the subscriber's unmarshaler must refuse.

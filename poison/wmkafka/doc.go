@@ -34,8 +34,8 @@
 // # What is not promised
 //
 // One letter per message: offsets are committed once a second and when a session ends in order. A process that is killed
-// repeats up to a second of acked messages, among them some that were set aside: then there is a second letter with the
-// same id. So there is when a session is lost while a letter is being published.
+// repeats a second or a few of acked messages, among them some that were set aside: then there is a second letter with
+// the same id. So there is when a session is lost while a letter is being published.
 //
 // Knowing at once: a connection that falls silent is noticed within some 20 s, a broker gives a member's partitions away
 // after 10 s. In between another instance may handle the same message; the idempotent receiver makes the effect one.

@@ -1,0 +1,163 @@
+package conformance
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// account is drawn up when a row's processes have ended: every message is counted by id, in the effects table, among the
+// dead letters and in what is left in the source. Nothing is nowhere, nothing took effect twice, and, since all faults
+// are mended by then, nothing is left: what can succeed has taken effect, and what cannot is set aside.
+func (b *bench) account(ids ...string) {
+	b.Helper()
+	effects := b.effects()
+	for id, n := range effects {
+		if n > 1 {
+			b.Errorf("%q took effect %d times", id, n)
+		}
+	}
+	good, bad := sortOut(ids)
+	letters := b.gather("account", b.dlq(), func(letters []*message.Message) bool { return hasAll(letters, bad) })
+	astray := slices.DeleteFunc(slices.Clone(good), func(id string) bool { return effects[id] > 0 })
+	for _, id := range bad {
+		if effects[id] > 0 {
+			b.Errorf("%q took effect, and cannot have", id)
+		}
+		if !has(letters, id) {
+			astray = append(astray, id)
+		}
+	}
+	b.whereAre(astray, letters)
+	b.untilNothingLeft()
+	b.wantOutputs(good)
+}
+
+// sortOut tells the messages that can succeed from those that cannot.
+func sortOut(ids []string) (good, bad []string) {
+	for _, id := range ids {
+		if strings.HasPrefix(id, badPrefix) {
+			bad = append(bad, id)
+		} else {
+			good = append(good, id)
+		}
+	}
+	return good, bad
+}
+
+// whereAre fails for each id that is not where it belongs, and says whether it is lost.
+func (b *bench) whereAre(ids []string, letters []*message.Message) {
+	b.Helper()
+	if len(ids) == 0 {
+		return
+	}
+	never := func([]*message.Message) bool { return false }
+	for _, topic := range []string{b.dlq(), b.invalid()} {
+		letters = append(letters, b.gather("account", topic, never)...)
+	}
+	left := b.gather(b.group, b.topic, never)
+	for _, id := range ids {
+		switch {
+		case has(letters, id):
+			b.Errorf("%q is a dead letter, and can succeed", id)
+		case has(left, id):
+			b.Errorf("%q is still in the source", id)
+		default:
+			b.Errorf("%q is lost: neither took effect, nor a dead letter, nor in the source", id)
+		}
+	}
+}
+
+// untilNothingLeft waits until the broker knows that the source's messages are acked.
+func (b *bench) untilNothingLeft() {
+	b.Helper()
+	if b.target.Backlog == nil {
+		return
+	}
+	backlog := b.target.Backlog(b.T, b.group)
+	var last error
+	var left int
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		left, last = backlog(ctx, b.topic)
+		cancel()
+		if last == nil && left == 0 {
+			return
+		}
+	}
+	b.Errorf("%d messages are left in the source: %v", left, last)
+}
+
+// wantOutputs checks that every message that took effect has its output, and that however often that was published it has
+// one id.
+func (b *bench) wantOutputs(of []string) {
+	b.Helper()
+	if len(of) == 0 {
+		return
+	}
+	known := map[string]string{}
+	outputs := b.gather("account", b.outs, func(outputs []*message.Message) bool { return distinct(outputs) == len(of) })
+	for _, out := range outputs {
+		id := strings.TrimPrefix(string(out.Payload), outputOf)
+		if other, ok := known[id]; ok && other != out.UUID {
+			b.Errorf("the output of %q was published as %q and as %q", id, other, out.UUID)
+		}
+		known[id] = out.UUID
+	}
+	want, got := slices.Sorted(slices.Values(of)), slices.Sorted(maps.Keys(known))
+	if !slices.Equal(want, got) {
+		b.Errorf("outputs of %q instead of %q", got, want)
+	}
+}
+
+// silence is how long a topic gives nothing when it has nothing more to give.
+const silence = 8 * time.Second
+
+// gather takes out of a topic what is there, until it is enough and nothing follows, or nothing comes for a while.
+func (b *bench) gather(group, topic string, enough func([]*message.Message) bool) (messages []*message.Message) {
+	b.Helper()
+	if enough(nil) {
+		return nil
+	}
+	sub := b.target.Subscriber(b.T, group)
+	defer func() {
+		if err := sub.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	incoming, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		b.Errorf("subscribe to %q: %v", topic, err)
+		return nil
+	}
+	for {
+		limit := silence
+		if enough(messages) {
+			limit = time.Second // for what is published again
+		}
+		select {
+		case msg, open := <-incoming:
+			if !open {
+				return messages
+			}
+			messages = append(messages, msg)
+			msg.Ack()
+		case <-time.After(limit):
+			return messages
+		}
+	}
+}
+
+func has(messages []*message.Message, id string) bool {
+	return slices.ContainsFunc(messages, func(msg *message.Message) bool { return msg.UUID == id })
+}
+
+func hasAll(messages []*message.Message, ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool { return !has(messages, id) })
+}

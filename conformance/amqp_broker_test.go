@@ -1,0 +1,137 @@
+package conformance_test
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/poison/wmamqp"
+)
+
+// amqpBroker is RabbitMQ as the suite's target sees it, with queues of one type.
+type amqpBroker struct {
+	uri       string
+	arguments amqp091.Table
+}
+
+func (b amqpBroker) config(uri string) amqp.Config {
+	config := amqp.NewDurableQueueConfig(uri)
+	config.Queue.Arguments = b.arguments
+	return config
+}
+
+func (b amqpBroker) publisher(t testing.TB, uri string, confirmTimeout time.Duration) *wmamqp.Publisher {
+	t.Helper()
+	queueType := amqp091.QueueTypeClassic
+	if b.arguments != nil {
+		queueType = amqp091.QueueTypeQuorum
+	}
+	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: b.config(uri), QueueType: queueType, ConfirmTimeout: confirmTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pub
+}
+
+func (b amqpBroker) subscriber(t testing.TB, uri string) *wmamqp.Subscriber {
+	t.Helper()
+	config := wmamqp.SubscriberConfig{AMQP: b.config(uri)}
+	config.AMQP.Marshaler = pickyAMQP{}
+	sub, err := wmamqp.NewSubscriber(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sub
+}
+
+// do does something on a connection of its own, because the broker may have been restarted.
+func (b amqpBroker) do(t testing.TB, f func(*amqp091.Channel) error) {
+	t.Helper()
+	conn, err := amqp091.Dial(b.uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	channel, err := conn.Channel()
+	if err == nil {
+		err = f(channel)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b amqpBroker) createQueue(t testing.TB, topic string) { b.declare(t, topic, nil) }
+
+func (b amqpBroker) declare(t testing.TB, topic string, more amqp091.Table) {
+	t.Helper()
+	arguments := maps.Clone(more)
+	if arguments == nil {
+		arguments = amqp091.Table{}
+	}
+	maps.Copy(arguments, b.arguments)
+	b.do(t, func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(topic, true, false, false, false, arguments)
+		return err
+	})
+	t.Cleanup(func() { b.deleteQueue(t, topic) })
+}
+
+func (b amqpBroker) deleteQueue(t testing.TB, topic string) {
+	t.Helper()
+	b.do(t, func(c *amqp091.Channel) error {
+		_, err := c.QueueDelete(topic, false, false, false)
+		return err
+	})
+}
+
+// send publishes as a foreign program would.
+func (b amqpBroker) send(t testing.TB, topic string, publishing amqp091.Publishing) {
+	t.Helper()
+	b.do(t, func(c *amqp091.Channel) error {
+		return c.PublishWithContext(context.Background(), "", topic, true, false, publishing)
+	})
+}
+
+// readOnly makes a queue that is full and refuses what comes then. A policy would need RabbitMQ's own tools.
+func (b amqpBroker) readOnly(t testing.TB, topic string) (writable func()) {
+	t.Helper()
+	const filler, room = "filler", 10
+	b.declare(t, topic, amqp091.Table{amqp091.QueueMaxLenArg: room, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish})
+	full := 0
+	b.do(t, func(c *amqp091.Channel) error {
+		if err := c.Confirm(false); err != nil {
+			return err
+		}
+		for refused := 0; refused < 3; { // a quorum queue refuses a little late
+			confirm, err := c.PublishWithDeferredConfirmWithContext(context.Background(), "", topic, true, false, amqp091.Publishing{Type: filler})
+			if err != nil {
+				return err
+			}
+			if confirm.Wait() {
+				full++
+			} else {
+				refused++
+			}
+		}
+		return nil
+	})
+	return func() {
+		b.do(t, func(c *amqp091.Channel) error {
+			for range full {
+				d, _, err := c.Get(topic, true)
+				if err != nil {
+					return err
+				}
+				if d.Type != filler {
+					t.Errorf("a letter came into the full queue")
+				}
+			}
+			return nil
+		})
+	}
+}

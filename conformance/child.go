@@ -1,0 +1,63 @@
+package conformance
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+)
+
+// ChildVariable is set in the environment of the processes that the suite starts: the same test, in which Run is a
+// consumer instead of the suite. It names the test and the target.
+const ChildVariable = "SPILLWAY_CONFORMANCE_CHILD"
+
+func childName(t *testing.T, target Target) string { return t.Name() + " " + target.Name }
+
+// setting is what a consuming process is told, in the first line of its standard input.
+type setting struct {
+	Database              string
+	Topic, Outputs, Group string
+	// Halt names the step, by the message's id, at which to stop and wait for "go".
+	Halt map[string]string
+	// Down is a file. While it is there, messages that wait for the downstream fail.
+	Down string
+	// Wait is the time between two attempts.
+	Wait time.Duration
+	// DeadThrough and SourceThrough are addresses to connect to in the broker's place.
+	DeadThrough, SourceThrough string
+}
+
+// The steps of a message between receipt and ack.
+const (
+	stepReceived  = "received"  // before anything of ours
+	stepHandling  = "handling"  // in the handler, before its write
+	stepWritten   = "written"   // in the handler, after it
+	stepCommitted = "committed" // the receiver has committed, the outputs are not published
+	stepOutput    = "output"    // they are
+	stepLetter    = "letter"    // before the dead letter is published
+	stepPlaced    = "placed"    // after it
+)
+
+// consume runs a protected router until standard input ends, which it also does with the parent.
+func consume(t *testing.T, target Target) {
+	in := bufio.NewReader(os.Stdin)
+	c := &consumer{going: make(chan struct{})}
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &c.setting)
+	}
+	if err != nil {
+		t.Fatalf("read the setting: %v", err)
+	}
+	c.bench = &bench{T: t, target: target, topic: c.Topic, outs: c.Outputs, group: c.Group, db: openEffects(t, c.Database)}
+	stop := c.run()
+	c.tell("up")
+	// A line says "go", and so does the end.
+	_, err = in.ReadBytes('\n')
+	close(c.going)
+	for err == nil {
+		_, err = in.ReadBytes('\n')
+	}
+	stop()
+}

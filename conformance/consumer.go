@@ -1,0 +1,178 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// consumer is the process that consumes.
+type consumer struct {
+	*bench
+	setting
+	going chan struct{} // closed when nothing halts any more
+}
+
+// tell writes an event for the parent.
+func (c *consumer) tell(event ...any) {
+	_, _ = os.Stdout.WriteString(eventPrefix + fmt.Sprintln(event...))
+}
+
+// eventPrefix tells events from what the test writes.
+const eventPrefix = "event: "
+
+// halt stops the message here if it was asked to. It does not heed the context, as many a handler, but tells of its end.
+func (c *consumer) halt(ctx context.Context, step, id string) {
+	if c.Halt[id] != step {
+		return
+	}
+	c.tell("at", step, id)
+	select {
+	case <-c.going:
+	case <-ctx.Done():
+		c.tell("gone", id)
+		<-c.going
+	}
+}
+
+func (c *consumer) run() (stop func()) {
+	router := c.router()
+	router.AddMiddleware(c.outermost)
+	c.channel(c.configure).Attach(router)
+	router.AddHandler(handlerName, c.topic, c.source(), c.outs, announcing{c.target.Publisher(c.T), c.published}, c.handle)
+	return c.bench.run(router)
+}
+
+func (c *consumer) source() message.Subscriber {
+	if c.SourceThrough != "" {
+		return c.target.SubscriberThrough(c.T, c.group, c.SourceThrough)
+	}
+	return c.target.Subscriber(c.T, c.group)
+}
+
+func (c *consumer) configure(config *spillway.Config) {
+	if c.DeadThrough != "" {
+		c.dead = c.target.Through(c.T, c.DeadThrough)
+	} else {
+		c.dead = c.target.Publisher(c.T)
+	}
+	c.Cleanup(func() {
+		if err := c.dead.Close(); err != nil {
+			c.Logf("close the publisher of dead letters: %v", err) // its connection may be gone
+		}
+	})
+	config.Publisher = refusing{c.dead, func(_ string, msg *message.Message) error {
+		c.halt(msg.Context(), stepLetter, msg.UUID)
+		return nil
+	}}
+	// An output waits for its broker's return as long as that may take here.
+	config.Outputs = middleware.OutputsConfig{Attempts: 30, Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
+	if c.Wait > 0 {
+		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}
+	}
+	config.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) {
+		if a.Err != nil {
+			c.tell("failed", a.Number)
+		}
+	}
+	config.Queue.Hooks = poison.Hooks{
+		OnDeadLetter: func(ctx context.Context, l poison.Letter) {
+			c.tell("placed", l.Original.UUID)
+			c.halt(ctx, stepPlaced, l.Original.UUID)
+		},
+		OnPublishError: func(_ context.Context, l poison.Letter, _ error) { c.tell("refused", l.Original.UUID) },
+	}
+}
+
+// outermost stands around everything of ours.
+func (c *consumer) outermost(next message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		id, ctx := msg.UUID, msg.Context()
+		c.tell("received", id)
+		go func() {
+			select {
+			case <-msg.Acked():
+				c.tell("acked", id)
+			case <-msg.Nacked():
+			}
+			c.tell("settled", id)
+		}()
+		c.halt(ctx, stepReceived, id)
+		out, err := next(msg)
+		if err == nil {
+			c.halt(ctx, stepCommitted, id)
+		}
+		return out, err
+	}
+}
+
+var errDown = errors.New("the downstream is down")
+
+// What becomes of a message is in its id.
+const (
+	badPrefix     = "bad"     // fails for good
+	waitingPrefix = "waiting" // fails while the downstream is down
+	leavingPrefix = "leaving" // fails when its context ends, and waits for that
+)
+
+func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
+	id := msg.UUID
+	c.halt(msg.Context(), stepHandling, id)
+	switch {
+	case strings.HasPrefix(id, badPrefix):
+		return nil, classify.Permanent(errNever)
+	case strings.HasPrefix(id, waitingPrefix) && c.down():
+		return nil, classify.Transient(errDown)
+	case strings.HasPrefix(id, leavingPrefix):
+		c.tell("waits", id)
+		select {
+		case <-c.going:
+		case <-msg.Context().Done():
+			c.tell("gone", id)
+			return nil, msg.Context().Err()
+		}
+	}
+	if err := c.apply(msg); err != nil {
+		return nil, err
+	}
+	c.halt(msg.Context(), stepWritten, id)
+	return []*message.Message{message.NewMessage("", []byte(outputOf+id))}, nil
+}
+
+func (c *consumer) down() bool {
+	_, err := os.Stat(c.Down)
+	return err == nil
+}
+
+// outputOf begins the payload of an output; the id of its source follows.
+const outputOf = "of "
+
+func (c *consumer) published(output *message.Message) {
+	c.halt(output.Context(), stepOutput, strings.TrimPrefix(string(output.Payload), outputOf))
+}
+
+// announcing is a publisher that tells what it has published.
+type announcing struct {
+	message.Publisher
+	published func(*message.Message)
+}
+
+func (p announcing) Publish(topic string, messages ...*message.Message) error {
+	if err := p.Publisher.Publish(topic, messages...); err != nil {
+		return err
+	}
+	for _, msg := range messages {
+		p.published(msg)
+	}
+	return nil
+}

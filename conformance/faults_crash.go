@@ -1,0 +1,43 @@
+package conformance
+
+import "time"
+
+// Promises P1, P7: a consumer is killed with SIGKILL between receipt and ack. The next one finishes what it had begun.
+func (b *bench) killedAtEachStep() {
+	variants := map[string]func(*bench){}
+	for _, step := range []string{stepReceived, stepHandling, stepWritten, stepCommitted, stepOutput} {
+		variants[step] = func(b *bench) { b.killedAt(step, "good-2") }
+	}
+	for _, step := range []string{stepLetter, stepPlaced} {
+		variants[step] = func(b *bench) { b.killedAt(step, "bad-2") }
+	}
+	b.together(variants)
+}
+
+// commitTime is longer than a client keeps an ack to itself, on Kafka up to two seconds: one that came too early has
+// reached the broker by then.
+const commitTime = 3 * time.Second
+
+func (b *bench) killedAt(step, id string) {
+	b.begin()
+	p := b.consumer(func(s *setting) { s.Halt = map[string]string{id: step} })
+	b.send("good-1", id, "good-3")
+	p.until("at", step, id)
+	time.Sleep(commitTime)
+	p.kill()
+	b.consumer()
+	b.finish("good-1", id, "good-3")
+}
+
+// Promises P1, P3, P7: the broker is restarted while a message is handled and not acked, and others wait.
+func (b *bench) brokerRestarted() {
+	b.need("Restart", b.target.Restart != nil)
+	b.begin()
+	p := b.consumer(func(s *setting) { s.Halt = map[string]string{"good-2": stepCommitted} })
+	b.send("good-1", "good-2", "bad-3", "good-4")
+	p.until("at", stepCommitted, "good-2")
+	b.target.Restart(b.T)
+	p.proceed()
+	b.send("good-5", "bad-6")
+	b.finish("good-1", "good-2", "bad-3", "good-4", "good-5", "bad-6")
+}

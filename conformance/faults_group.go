@@ -1,0 +1,74 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Promise P3: another instance joins the group while a message waits for its next attempt. It gets messages at once,
+// nothing is set aside, and no attempt is counted for it.
+func (b *bench) joinedInBackoff() {
+	b.shared().begin()
+	down := filepath.Join(b.TempDir(), "down")
+	if err := os.WriteFile(down, nil, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	patient := func(s *setting) { s.Down, s.Wait = down, 15*time.Second }
+	first := b.consumer(patient)
+	b.send("waiting")
+	first.until("failed", 1)
+	ids := b.trickle(b.consumer(patient))
+	if err := os.Remove(down); err != nil {
+		b.Fatal(err)
+	}
+	b.finish(append(ids, "waiting")...)
+	b.wantNoLetters()
+	for _, p := range b.processes {
+		if p.said("failed", 2) {
+			b.Error("the attempt was counted")
+		}
+	}
+}
+
+// Promises P3, P7: another instance joins the group while a handler is busy for 20 s and does not look at its context. It
+// gets messages long before that, and the effect of the busy one stays one.
+func (b *bench) joinedWhileBusy() {
+	const busy = 20 * time.Second
+	b.shared().begin()
+	first := b.consumer(func(s *setting) { s.Halt = map[string]string{"busy": stepHandling} })
+	b.send("busy")
+	first.until("at", stepHandling, "busy")
+	begun := time.Now()
+	ids := b.trickle(b.consumer())
+	b.Logf("the other instance got messages %s after the handler began", time.Since(begun))
+	time.Sleep(busy - time.Since(begun))
+	first.proceed()
+	b.finish(append(ids, "busy")...)
+	b.wantNoLetters()
+}
+
+// Promises P3, P7: the connection to the source is lost in the middle of a handler, which finishes all the same, or gives
+// up when its context ends. Neither is a failure of the message.
+func (b *bench) connectionLost() {
+	b.need("SubscriberThrough and Address", b.target.SubscriberThrough != nil && b.target.Address != "")
+	b.together(map[string]func(*bench){
+		"it finishes": func(b *bench) { b.cutUnder("good-2", "at handling good-2") },
+		"it gives up": func(b *bench) { b.cutUnder("leaving-2", "waits leaving-2") },
+	})
+}
+
+func (b *bench) cutUnder(id, handling string) {
+	b.begin()
+	proxy := b.proxy()
+	p := b.consumer(func(s *setting) { s.SourceThrough, s.Halt = proxy.Listen, map[string]string{"good-2": stepHandling} })
+	b.send("good-1", id, "good-3")
+	p.until(handling)
+	proxy.cut()
+	p.until("gone", id)
+	time.Sleep(commitTime) // nobody waits so long for the handler
+	proxy.mend()
+	p.proceed()
+	b.finish("good-1", id, "good-3")
+	b.wantNoLetters()
+}

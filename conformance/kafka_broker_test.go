@@ -1,0 +1,102 @@
+package conformance_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/poison/wmkafka"
+)
+
+// kafkaBroker is Kafka as the suite's target sees it: its addresses.
+type kafkaBroker []string
+
+func (b kafkaBroker) publisher(t testing.TB, config *sarama.Config) *wmkafka.Publisher {
+	t.Helper()
+	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: b, Sarama: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pub
+}
+
+func (b kafkaBroker) subscriber(t testing.TB, group string, config *sarama.Config) *wmkafka.Subscriber {
+	t.Helper()
+	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: b, ConsumerGroup: group, Unmarshaler: picky{}, Sarama: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sub
+}
+
+// admin does something with a connection of its own, because the broker may have been restarted.
+func (b kafkaBroker) admin(t testing.TB, do func(sarama.ClusterAdmin) error) {
+	t.Helper()
+	admin, err := sarama.NewClusterAdmin(b, wmkafka.SaramaPublisherConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(do(admin), admin.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b kafkaBroker) createTopic(t testing.TB, topic string, detail sarama.TopicDetail) {
+	t.Helper()
+	detail.ReplicationFactor = 1
+	b.admin(t, func(admin sarama.ClusterAdmin) error {
+		err := admin.CreateTopic(topic, &detail, false)
+		if errors.Is(err, sarama.ErrTopicAlreadyExists) {
+			return nil
+		}
+		return err
+	})
+	t.Cleanup(func() { b.deleteTopic(t, topic) })
+	b.untilTopic(t, topic, func(found *sarama.TopicMetadata) bool {
+		return found.Err == sarama.ErrNoError && len(found.Partitions) > 0 && found.Partitions[0].Err == sarama.ErrNoError
+	})
+}
+
+func (b kafkaBroker) deleteTopic(t testing.TB, topic string) {
+	t.Helper()
+	b.admin(t, func(admin sarama.ClusterAdmin) error {
+		err := admin.DeleteTopic(topic)
+		if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+			return nil
+		}
+		return err
+	})
+	b.untilTopic(t, topic, func(found *sarama.TopicMetadata) bool { return found.Err == sarama.ErrUnknownTopicOrPartition })
+}
+
+func (b kafkaBroker) untilTopic(t testing.TB, topic string, is func(*sarama.TopicMetadata) bool) {
+	t.Helper()
+	b.admin(t, func(admin sarama.ClusterAdmin) error {
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			found, err := admin.DescribeTopics([]string{topic})
+			if err == nil && len(found) == 1 && is(found[0]) {
+				return nil
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("topic %q is not as it should be: %v %v", topic, found, err)
+				return err
+			}
+		}
+	})
+}
+
+// readOnly makes a topic that is compacted, and so refuses what has no key, as all that the suite sends. Too few replicas
+// would not do: Kafka counts no more of them than the topic may have.
+func (b kafkaBroker) readOnly(t testing.TB, topic string) (writable func()) {
+	t.Helper()
+	const setting = "cleanup.policy"
+	refusing, accepting := "compact", "delete"
+	b.createTopic(t, topic, sarama.TopicDetail{NumPartitions: 1, ConfigEntries: map[string]*string{setting: &refusing}})
+	return func() {
+		b.admin(t, func(admin sarama.ClusterAdmin) error {
+			return admin.AlterConfig(sarama.TopicResource, topic, map[string]*string{setting: &accepting}, false)
+		})
+	}
+}
