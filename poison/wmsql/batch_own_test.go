@@ -1,0 +1,123 @@
+package wmsql_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison/wmsql"
+)
+
+// A handler that acks its message itself is waited for: what it writes after that commits with the ack when it returns
+// nil, and is undone when it returns an error, whose letter then stands by itself.
+func TestBatchOwnAck(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids := []string{"a", "nil", "error", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "nil" || msg.UUID == "error" {
+				msg.Ack()
+				time.Sleep(20 * time.Millisecond)
+			}
+			outs, err := b.whole(msg)
+			if msg.UUID == "error" {
+				err = classify.Permanent(errors.New("failed"))
+			}
+			return outs, err
+		})
+		b.until("the letter is there", func() bool { return len(b.letters()) == 1 })
+		b.until("the outputs are there", func() bool { return len(b.outputs()) == 3 })
+		b.account(ids, "error")
+	})
+}
+
+// One that is tried again at once after it acked and failed is in a transaction of its own by then, whole as well.
+func TestBatchOwnAckRetried(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		var ids []string
+		for i := range 40 {
+			ids = append(ids, fmt.Sprintf("m-%d", i))
+		}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if seen.add(msg.UUID) == 1 {
+				msg.Ack()
+				return nil, errors.New("failed")
+			}
+			if err := b.write(msg, "one"); err != nil {
+				return nil, err
+			}
+			time.Sleep(2 * time.Millisecond)
+			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, b.write(msg, "two")
+		}, func(c *spillway.Config) {
+			c.Retry.Backoff = middleware.Backoff{Initial: time.Nanosecond, Max: time.Nanosecond, Jitter: middleware.NoJitter}
+		})
+		b.until("all are tried again", func() bool { return len(b.outputs()) == len(ids) })
+		b.account(ids)
+	})
+}
+
+// One that nacks it itself and goes on leaves nothing, however the batch before it commits meanwhile.
+func TestBatchOwnNack(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		ids := []string{"a", "nil", "b", "error", "c", "hangs", "d"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.SettleGrace = 200 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+			if n := seen.add(msg.UUID); len(msg.UUID) == 1 || n > 3 {
+				return b.whole(msg)
+			}
+			err := b.write(msg, "half")
+			msg.Nack()
+			begun := time.Now()
+			for err == nil && time.Since(begun) < 30*time.Millisecond || msg.UUID == "hangs" && time.Since(begun) < 400*time.Millisecond {
+				err = b.write(msg, "half")
+			}
+			if msg.UUID == "error" {
+				err = errors.New("failed")
+			}
+			return []*message.Message{message.NewMessage("", []byte("half"))}, err
+		})
+		b.account(ids)
+	})
+}
+
+// What a goroutine of the handler's says when the handler has returned is refused, or stands by itself.
+func TestBatchLeftBehind(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids, beside := []string{"a", "b"}, b.beside()
+		returned, late := make(chan struct{}), make(chan error, 2)
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "a" {
+				tx, ctx := txOf(msg.Context()), msg.Context()
+				go func() {
+					<-returned
+					late <- insert(tx, "a", "late")
+					late <- b.pub.Publish(beside.outs, message.NewMessageWithContext(ctx, "", []byte("late")))
+				}()
+				return b.whole(msg)
+			}
+			close(returned)
+			if err := <-late; !errors.Is(err, sql.ErrTxDone) {
+				t.Errorf("a late write: %v", err)
+			}
+			if err := <-late; err != nil {
+				t.Errorf("a late output: %v", err)
+			}
+			return b.whole(msg)
+		})
+		b.account(ids)
+		if got := beside.outputs(); got["late"] != 1 {
+			t.Errorf("late outputs %v", got)
+		}
+	})
+}

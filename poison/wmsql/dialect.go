@@ -1,0 +1,152 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// dialect is all in which one database differs from another.
+type dialect struct {
+	name string
+	// isolation is that of the subscriber's transactions on tables of watermill-sql's own schema.
+	isolation sql.IsolationLevel
+	// aborts says that after a failed statement the database refuses all others, up to a rollback to a savepoint.
+	aborts bool
+	// ends tells whether with this error the whole transaction has ended, and whether others are the reason.
+	ends func(error) (ended, others bool)
+	// noSavepoint tells whether an error says that there is no such savepoint: its transaction has ended.
+	noSavepoint func(error) bool
+	// raced tells whether the making of a table failed because somebody else was making it.
+	raced func(error) bool
+	// endless says that the driver's Commit and Rollback have no bound in time. They are mere statements there.
+	endless bool
+	// gaps says that messages become visible out of order.
+	gaps bool
+	// answered tells whether an error is the server's answer.
+	answered func(error) bool
+	// maxName is the longest name of a table, in bytes.
+	maxName int
+	// maxStatement is the longest statement with its arguments, in bytes; 0 where there is no such bound. A server closes
+	// the connection on which a longer one comes, and the transaction ends with it, on every attempt anew.
+	maxStatement int
+
+	// The keys of idempotent receivers.
+	ensureKeys                            func(context.Context, *sql.DB) error
+	enterKey, selectKey, findKey, setKeep string
+	keys                                  func(*sql.DB) idempotency.Store
+
+	schema  func(payloadType string, batch int) wsql.SchemaAdapter
+	offsets wsql.OffsetsAdapter
+	// binary is the type of a payload that may be any bytes.
+	binary string
+	// source knows the tables of watermill-sql's default adapters, or is not ok with others.
+	source func(wsql.SchemaAdapter, wsql.OffsetsAdapter) (source, bool)
+}
+
+// stranger tells whether an adapter is watermill-sql's own for another database.
+func (d *dialect) stranger(adapter any) bool {
+	_, postgres := valueOf[wsql.DefaultPostgreSQLSchema](adapter)
+	_, also := valueOf[wsql.DefaultPostgreSQLOffsetsAdapter](adapter)
+	_, mysql := valueOf[wsql.DefaultMySQLSchema](adapter)
+	_, too := valueOf[wsql.DefaultMySQLOffsetsAdapter](adapter)
+	return (postgres || also) && d.name != postgresDialect.name || (mysql || too) && d.name != mysqlDialect.name
+}
+
+// statementOverhead is room for what a statement has beside its text and its long arguments.
+const statementOverhead = 16 << 10
+
+// checkSize refuses a statement for which the server would close the connection.
+func (d *dialect) checkSize(size int) error {
+	if d.maxStatement > 0 && size+statementOverhead > d.maxStatement {
+		return fmt.Errorf("wmsql: a statement of %d bytes, and the server's max_allowed_packet is %d: %w", size, d.maxStatement, poison.ErrTooLarge)
+	}
+	return nil
+}
+
+// lengthOf is the length of an argument, where that may be much.
+func lengthOf(arg any) int {
+	switch value := arg.(type) {
+	case []byte:
+		return len(value)
+	case string:
+		return len(value)
+	}
+	return 0
+}
+
+// source is what we can say better about watermill-sql's own tables than its adapters can.
+type source interface {
+	// register makes sure that there is a row of the group to lock.
+	register(topic, group string) wsql.Query
+	// registered counts the rows of the group, and does not wait for a lock.
+	registered(topic, group string) wsql.Query
+	// lock waits for the group's row, and returns how far the group is.
+	lock(ctx context.Context, db *sql.DB, topic, group string) (position, error)
+	// next selects what comes behind a position, n messages at the most.
+	next(topic string, from position, n int) wsql.Query
+	// between reads the rows between two numbers, and does not wait for a lock. Only where there are gaps.
+	between(topic string, first, behind int64) wsql.Query
+	// behind counts what comes behind the group's position.
+	behind(topic, group string) wsql.Query
+}
+
+// position is how far a group is, or where a message stands.
+type position struct {
+	transaction, offset int64
+}
+
+// detect asks db what it is.
+func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
+	var version string
+	if err := db.QueryRowContext(ctx, `SELECT version()`).Scan(&version); err != nil {
+		return nil, fmt.Errorf("wmsql: ask the database for its version: %w", err)
+	}
+	if strings.HasPrefix(version, "PostgreSQL ") {
+		return &postgresDialect, nil
+	}
+	if regexp.MustCompile(`^\d+\.`).MatchString(version) {
+		d := mysqlDialect
+		if err := db.QueryRowContext(ctx, `SELECT @@max_allowed_packet`).Scan(&d.maxStatement); err != nil {
+			return nil, fmt.Errorf("wmsql: ask the database for its max_allowed_packet: %w", err)
+		}
+		return &d, nil
+	}
+	return nil, fmt.Errorf("wmsql: the database is %.60q, and must be PostgreSQL, MySQL or MariaDB", version)
+}
+
+// unfit are the characters that watermill-sql refuses in topics, because it puts them into the names of tables.
+var unfit = regexp.MustCompile(`[^A-Za-z0-9\-$:._]`)
+
+// fit tells whether a topic can be a table, and not, its name cut short by the database, the table of another topic.
+func (d *dialect) fit(topic string, adapters ...any) error {
+	if topic == "" {
+		return errors.New("wmsql: the topic has no name")
+	}
+	if unfit.MatchString(topic) {
+		return fmt.Errorf("wmsql: topic %.100q cannot be a table: allowed are letters of ASCII, digits and - $ : . _", topic)
+	}
+	for _, adapter := range adapters {
+		table := ""
+		switch a := adapter.(type) { // those that embed watermill-sql's too
+		case interface{ MessagesTable(string) string }:
+			table = a.MessagesTable(topic)
+		case interface{ MessagesOffsetsTable(string) string }:
+			table = a.MessagesOffsetsTable(topic)
+		}
+		name := table[strings.LastIndexAny(strings.TrimRight(table, "\"`"), "\"`")+1:]
+		if name = strings.Trim(name, "\"`"); len(name) > d.maxName {
+			return fmt.Errorf("wmsql: topic %.100q needs the table %.200q, whose name is longer than the %d bytes of %s: two topics could "+
+				"share one table; choose a shorter topic", topic, name, d.maxName, d.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+// Package wmsql is what Spillway knows about tables as topics, on PostgreSQL, MySQL and MariaDB: a subscriber and a
+// publisher with which everything about a message is in one transaction. It stands on watermill-sql, on the same tables,
+// and can take the place of its subscriber and be taken back.
+//
+//	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "billing"})
+//	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+//	dlc, err := spillway.New(spillway.Config{
+//		Publisher:   pub,
+//		Idempotency: wmsql.Join(sub),
+//		Queue:       poison.QueueConfig{Origin: wmsql.Origin},
+//	})
+//
+//	func handle(msg *message.Message) ([]*message.Message, error) {
+//		tx := idempotency.Tx(msg.Context())
+//		_, err := tx.ExecContext(msg.Context(), `UPDATE account ...`)
+//		return []*message.Message{booked}, err
+//	}
+//
+// The handler's writes, the key by which a duplicate is known, the messages it produces, its dead letter and the
+// acknowledgement commit together or not at all.
+//
+// # The transaction
+//
+// A subscription consumes a few messages in one transaction: Batch of them, 10 by default, or as many as begin within
+// BatchTime, 5 ms. Each attempt at each message has a savepoint, and idempotency.Tx returns a *sql.Tx of that savepoint. So
+// a statement that fails spoils its attempt alone. What becomes of a message, and of those before it in the transaction:
+//
+//	the message                              it                            those before it
+//	is acked                                 commits with the others       commit
+//	is nacked                                is undone, comes again        commit at once
+//	overruns AckDeadline and SettleGrace     is undone, comes again        are undone, come again
+//	is handled while the Subscriber closes   has SettleGrace, then undone  commit if it settles, else are undone
+//	meets a deadlock, a serialization error  is undone, comes again        are undone, come again
+//	or a lost connection                     without counting
+//	interrupts a statement by its context    is undone, comes again        are undone, come again
+//
+// What is undone leaves nothing in the database, and late statements get an error that wraps sql.ErrTxDone. After a
+// transaction that was rolled back, messages have one each for a while, so that one that always fails in this way holds
+// up nobody but itself; and delivered MaxDeliveries times it is set aside with reason max_delivery_count_exceeded. A
+// message that waits to come again holds no transaction. A handler that acks its message itself is waited for, and a
+// letter or output that comes of it later is published by itself.
+//
+// A COMMIT whose answer is lost with the connection happened or did not: the table of positions knows, and the next
+// transaction begins there.
+//
+// # Who joins
+//
+// The store of Join and a Publisher on the same *sql.DB join, by the context of the message. What a handler writes
+// through the *sql.DB itself does not. With watermill-sql's own subscriber the kit works in transactions of its own
+// (idempotency.Postgres, idempotency.MySQL), and Join refuses it: at its ack deadline, and when it is closed, it commits
+// what a running handler has half done. Handlers that use its TxFromContext must use idempotency.Tx here: the key of that
+// value is not exported.
+//
+// # Reading
+//
+// PostgreSQL: READ COMMITTED, and a comparison of rows which the index answers at any backlog. A message is visible when
+// every transaction that began before its own has ended; so a transaction that stays open anywhere in the database, a
+// handler's too, delays the messages of all topics, as with watermill-sql.
+//
+// MySQL and MariaDB: READ COMMITTED. Numbers become visible out of order, and watermill-sql's subscriber passes over
+// those that come late, for good. Here a number that is missing is waited for, GapWait once, and for as long as anybody
+// has an uncommitted row in the gap. What remains is a server that gives a number out and takes longer than GapWait to
+// enter its row: that row would be passed over. Compare SELECT count(*) of the table with what was handled, or the rows at
+// and below offset_acked with the keys, to see it.
+//
+// What a schema adapter cannot read (metadata such as {"n":1}) becomes a message with the payload's bytes, and the
+// metadata's as KeyMetadata, that poison.Queue sets aside; watermill-sql's subscriber would stand still. So handlers need
+// a queue around them.
+//
+// # Writing
+//
+// The tables that a Publisher makes take payloads of any bytes. Ids beyond 36 characters, and ids and values of metadata
+// that are no text, are carried aside and put back by the Subscriber. A name that the database would cut short is refused:
+// two topics would share one table.
+//
+// # What is not promised
+//
+// Order: a message that is set aside and comes back comes behind the others. Effects outside of the transaction, such as
+// calls to other services: they happen at least once, and a message may be handled again because of another in its
+// batch (Batch 1 avoids that). A statement that commits implicitly, such as DDL on MySQL, commits what was done before it,
+// with the key, so that the effect is still one, but not the acknowledgement. A handler that does not heed its context
+// runs on beside the next delivery, without access to the database. Rows are never deleted.
+package wmsql

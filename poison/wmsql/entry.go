@@ -1,0 +1,126 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// entry is a row of the table of messages.
+type entry struct {
+	row wsql.Row
+	at  position
+}
+
+// read locks the group's position and reads what comes behind it. Where that may not be taken yet, wait says how long to
+// wait for it.
+func (s *subscription) read(ctx context.Context, t *transaction) (entries []entry, wait time.Duration, err error) {
+	query := wsql.Query{}
+	var from position
+	if s.source != nil {
+		if from, err = s.source.lock(ctx, t.db, s.topic, s.config.ConsumerGroup); err != nil {
+			return nil, 0, fmt.Errorf("wmsql: lock the position: %w", err)
+		}
+		query = s.source.next(s.topic, from, s.config.Batch)
+	} else {
+		query = s.config.Schema.SelectQuery(s.topic, s.config.ConsumerGroup, s.config.Offsets)
+	}
+	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("wmsql: select messages: %w", err)
+	}
+	defer func() { _ = rows.Close() }() // which may come twice
+	for rows.Next() {
+		e, err := s.entry(rows)
+		if err != nil {
+			return nil, 0, err
+		}
+		entries = append(entries, e)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, 0, fmt.Errorf("wmsql: select messages: %w", err)
+	}
+	if s.source != nil && s.dialect.gaps {
+		entries, wait = s.beforeGap(ctx, t, entries, from)
+	}
+	return entries, wait, nil
+}
+
+// entry reads one row. What the adapter cannot read becomes a message with the payload's bytes that poison.Queue sets
+// aside: the columns are read by their names.
+func (s *subscription) entry(rows *sql.Rows) (entry, error) {
+	var row wsql.Row
+	err := contain.Call("the schema adapter", func() (err error) {
+		row, err = s.config.Schema.UnmarshalMessage(rows)
+		return err
+	})
+	if err == nil && row.Msg == nil {
+		err = fmt.Errorf("the schema adapter %T returned no message", s.config.Schema)
+	}
+	if err != nil {
+		if row, err = raw(rows, err); err != nil {
+			return entry{}, fmt.Errorf("wmsql: read a row of %q: %w", s.topic, err)
+		}
+	}
+	if row.Msg.Metadata == nil { // of a column that says null; whoever sets metadata would panic
+		row.Msg.Metadata = message.Metadata{}
+	}
+	restoreCarried(row.Msg)
+	e := entry{row: row, at: position{offset: row.Offset}}
+	e.at.transaction, _ = row.ExtraData["transaction_id"].(int64)
+	return e, nil
+}
+
+// KeyMetadata is metadata in which a message that could not be read carries what its metadata column holds.
+const KeyMetadata = "x-sql-metadata"
+
+// raw reads a row without understanding it.
+func raw(rows *sql.Rows, unreadable error) (wsql.Row, error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return wsql.Row{}, err
+	}
+	row := wsql.Row{ExtraData: map[string]any{}}
+	var offset, transaction sql.NullInt64
+	var metadata []byte
+	to := make([]any, len(columns))
+	for i, column := range columns {
+		switch column {
+		case "offset":
+			to[i] = &offset
+		case "transaction_id":
+			to[i] = &transaction
+		case "uuid":
+			to[i] = &row.UUID
+		case "payload":
+			to[i] = &row.Payload
+		case "metadata":
+			to[i] = &metadata
+		default:
+			to[i] = new(any)
+		}
+	}
+	if err := rows.Scan(to...); err != nil {
+		return wsql.Row{}, fmt.Errorf("%w: %w", unreadable, err)
+	}
+	if !offset.Valid {
+		return wsql.Row{}, fmt.Errorf("%w, and there is no column \"offset\"", unreadable)
+	}
+	row.Offset = offset.Int64
+	if transaction.Valid {
+		row.ExtraData["transaction_id"] = transaction.Int64
+	}
+	row.Msg = message.NewMessage(string(row.UUID), row.Payload)
+	row.Metadata = metadata
+	row.Msg.Metadata.Set(KeyMetadata, string(metadata))
+	poison.MarkUnreadable(row.Msg, unreadable)
+	return row, nil
+}

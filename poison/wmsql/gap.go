@@ -1,0 +1,52 @@
+package wmsql
+
+import (
+	"context"
+	"time"
+)
+
+// gap is a number that is missing in front of the next message, and since when. MySQL gives a number to a row before the
+// row can be seen, and the row of another publisher with the next number may be seen first. A position that moved past
+// it would lose the message. A number that nobody ever uses, of a publisher that rolled back, stays missing. So a gap is
+// waited for once, and for longer only while somebody has a row in it that is not committed.
+type gap struct {
+	seen  int64 // the highest number seen by then
+	since time.Time
+}
+
+// beforeGap returns the messages up to the first gap. Where one comes first it returns none, and how long to wait.
+func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []entry, from position) ([]entry, time.Duration) {
+	expected := from.offset + 1
+	for i := range entries {
+		offset := entries[i].at.offset
+		if offset != expected && (!s.waitedFor(offset, entries[len(entries)-1].at.offset) || s.pending(ctx, t, expected, offset)) {
+			if over, _ := t.fate(); i > 0 && over == nil {
+				return entries[:i], 0
+			}
+			return nil, max(s.config.GapWait, time.Millisecond)
+		}
+		expected = offset + 1
+	}
+	return entries, 0
+}
+
+// pending tells whether somebody has a row between two numbers that is not committed: who reads with a lock meets it. An
+// error ends the transaction, in which nothing has happened yet, and is as good as a yes.
+func (s *subscription) pending(ctx context.Context, t *transaction, first, behind int64) bool {
+	query := s.source.between(s.topic, first, behind)
+	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
+	if err != nil {
+		return true
+	}
+	found := rows.Next() // committed just now
+	return rows.Close() != nil || rows.Err() != nil || found
+}
+
+// waitedFor tells whether the gap before a number was seen long enough ago to be passed over.
+func (s *subscription) waitedFor(number, highest int64) bool {
+	if number <= s.gap.seen {
+		return time.Since(s.gap.since) >= s.config.GapWait
+	}
+	s.gap = gap{seen: highest, since: time.Now()}
+	return false
+}

@@ -1,0 +1,41 @@
+package wmsql
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Origin tells where a table had a message: topic, offset, consumer group, id. It is what poison.QueueConfig.Origin wants.
+// Of a message of watermill-sql's own subscriber only the topic of its handler and the id are known.
+func Origin(msg *message.Message) poison.Origin {
+	if msg == nil {
+		return poison.Origin{}
+	}
+	origin := poison.Origin{MessageID: msg.UUID, Topic: message.SubscribeTopicFromCtx(msg.Context())}
+	if d := deliveryOf(msg.Context()); d != nil {
+		origin.Topic, origin.ConsumerGroup = d.topic, d.group
+		origin.Offset = strconv.FormatInt(d.at.offset, 10)
+	}
+	return origin
+}
+
+// Backlog returns how many messages of topic the consumer group has not acknowledged: what
+// redrive.DrainTopicConfig.Backlog asks for. It needs watermill-sql's own adapters; with others it is an error.
+func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err error) {
+	if err := s.fit(topic); err != nil {
+		return 0, err
+	}
+	if s.source == nil {
+		return 0, fmt.Errorf("wmsql: backlog of %q: the adapters %T and %T are not watermill-sql's own", topic, s.config.Schema, s.config.Offsets)
+	}
+	query := s.source.behind(topic, s.config.ConsumerGroup)
+	if err := s.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("wmsql: backlog of %q for group %q: %w", topic, s.config.ConsumerGroup, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,112 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/postgres"
+)
+
+var postgresDialect = dialect{
+	name: "PostgreSQL",
+	// Watermill's REPEATABLE READ makes a key that was committed meanwhile an error, on every attempt anew.
+	isolation: sql.LevelReadCommitted,
+	aborts:    true,
+	ends: func(err error) (ended, others bool) {
+		switch state := postgres.State(err); state {
+		case "40001", "40P01":
+			return true, true
+		case postgres.NoTransaction: // the handler ended it, in SQL
+			return true, false
+		default: // 57P01 to 57P05: the server shuts down or ends the session; 08: the connection failed
+			lost := strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P")
+			return lost, lost
+		}
+	},
+	noSavepoint: func(err error) bool {
+		state := postgres.State(err)
+		return state == "3B001" || state == postgres.NoTransaction
+	},
+	raced: func(err error) bool { // unique_violation in the catalog, duplicate_table, duplicate_object
+		return slices.Contains([]string{"23505", "42P07", "42710"}, postgres.State(err))
+	},
+	answered: func(err error) bool { return postgres.State(err) != "" },
+	maxName:  63,
+	ensureKeys: func(ctx context.Context, db *sql.DB) error {
+		return postgres.Ensure(ctx, db, keys.Postgres)
+	},
+	enterKey:  `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+	selectKey: `SELECT outputs FROM spillway_keys WHERE consumer = $1 AND id = $2`,
+	findKey:   `SELECT count(*) FROM spillway_keys WHERE consumer = $1 AND id = $2 AND applied_at = $3`,
+	setKeep:   `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3`,
+	keys:      func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) },
+	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
+		return wsql.DefaultPostgreSQLSchema{
+			GeneratePayloadType: func(string) string { return payloadType }, SubscribeBatchSize: batch,
+		}
+	},
+	offsets: wsql.DefaultPostgreSQLOffsetsAdapter{},
+	binary:  "BYTEA",
+	source: func(s wsql.SchemaAdapter, o wsql.OffsetsAdapter) (source, bool) {
+		schema, ok := valueOf[wsql.DefaultPostgreSQLSchema](s)
+		offsets, also := valueOf[wsql.DefaultPostgreSQLOffsetsAdapter](o)
+		return postgresSource{schema, offsets}, ok && also
+	},
+}
+
+// valueOf knows an adapter whether it was given as a value or a pointer. Another type may embed it, and change anything.
+func valueOf[T any](adapter any) (value T, ok bool) {
+	if p, is := adapter.(*T); is && p != nil {
+		return *p, true
+	}
+	value, ok = adapter.(T)
+	return value, ok
+}
+
+type postgresSource struct {
+	schema  wsql.DefaultPostgreSQLSchema
+	offsets wsql.DefaultPostgreSQLOffsetsAdapter
+}
+
+func (s postgresSource) register(topic, group string) wsql.Query {
+	return s.offsets.BeforeSubscribingQueries(topic, group)[0]
+}
+
+func (s postgresSource) registered(topic, group string) wsql.Query {
+	return wsql.Query{Query: `SELECT count(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = $1`, Args: []any{group}}
+}
+
+func (s postgresSource) lock(ctx context.Context, db *sql.DB, topic, group string) (at position, err error) {
+	query := s.offsets.NextOffsetQuery(topic, group)
+	var offset sql.NullInt64
+	err = db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&offset, &at.transaction)
+	if errors.Is(err, sql.ErrNoRows) {
+		return at, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
+	}
+	at.offset = offset.Int64
+	return at, err
+}
+
+// next compares rows, which the index of the table answers at any backlog. A message is visible only when all
+// transactions that began before its own have ended, so that none comes in behind.
+func (s postgresSource) next(topic string, from position, n int) wsql.Query {
+	return wsql.Query{Query: `SELECT "offset", transaction_id, uuid, payload, metadata FROM ` + s.schema.MessagesTable(topic) + `
+WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY transaction_id, "offset" LIMIT $3::bigint`, Args: []any{from.transaction, from.offset, n}}
+}
+
+func (s postgresSource) between(string, int64, int64) wsql.Query { return wsql.Query{} }
+
+func (s postgresSource) behind(topic, group string) wsql.Query {
+	return wsql.Query{Query: `SELECT count(*) FROM ` + s.schema.MessagesTable(topic) + ` WHERE (transaction_id, "offset") > (
+	COALESCE((SELECT last_processed_transaction_id FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = $1), '0'),
+	COALESCE((SELECT offset_acked FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = $1), 0))`, Args: []any{group}}
+}

@@ -1,0 +1,118 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// SubscribeInitialize creates the tables of topic, unless they exist.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return s.initialize(ctx, topic)
+}
+
+func (s *Subscriber) initialize(ctx context.Context, topic string) error {
+	if err := s.fit(topic); err != nil {
+		return err
+	}
+	queries := append(s.config.Schema.SchemaInitializingQueries(topic), s.config.Offsets.SchemaInitializingQueries(topic)...)
+	if err := create(ctx, s.dialect, s.config.DB, queries); err != nil {
+		return fmt.Errorf("wmsql: create the tables of %q: %w", topic, err)
+	}
+	return nil
+}
+
+// create creates tables. In PostgreSQL CREATE TABLE IF NOT EXISTS looks first and creates then, so that of two at once
+// one fails; of two topics too, whose sequences have one name when it is cut short.
+func create(ctx context.Context, d *dialect, db *sql.DB, queries []wsql.Query) error {
+	for try := 1; ; try++ {
+		err := execute(ctx, db, queries)
+		if err == nil || !d.raced(err) || try == 10 || !wait.For(ctx, rand.N(20*time.Millisecond)) {
+			return err
+		}
+	}
+}
+
+func (s *Subscriber) fit(topic string) error {
+	return s.dialect.fit(topic, s.config.Schema, s.config.Offsets)
+}
+
+// prepare makes sure that there is a topic to consume, and that the group has a row that its consumers can lock.
+func (s *Subscriber) prepare(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.fit(topic); err != nil {
+		return err
+	}
+	if s.config.InitializeSchema {
+		if err := s.initialize(ctx, topic); err != nil {
+			return err
+		}
+	}
+	if s.source != nil {
+		if err := s.exists(ctx, topic); err != nil {
+			return fmt.Errorf("wmsql: topic %q has no table that can be read; create it, or set SubscriberConfig.InitializeSchema: %w", topic, err)
+		}
+	}
+	if err := s.register(ctx, topic); err != nil {
+		return fmt.Errorf("wmsql: register consumer group %q of %q: %w", s.config.ConsumerGroup, topic, err)
+	}
+	return nil
+}
+
+// register looks first: on MySQL an INSERT IGNORE of a row that is there waits for whoever has it locked, which a consumer
+// of the group has for as long as a handler takes.
+func (s *Subscriber) register(ctx context.Context, topic string) error {
+	group := s.config.ConsumerGroup
+	if s.source == nil {
+		return execute(ctx, s.config.DB, s.config.Offsets.BeforeSubscribingQueries(topic, group))
+	}
+	if known, err := s.known(ctx, topic); known || err != nil {
+		return err
+	}
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := execute(brief, s.config.DB, []wsql.Query{s.source.register(topic, group)})
+	if err != nil { // somebody may have been faster
+		if known, _ := s.known(ctx, topic); known {
+			return nil
+		}
+	}
+	return err
+}
+
+// known tells whether the group has its row.
+func (s *Subscriber) known(ctx context.Context, topic string) (bool, error) {
+	var n int
+	query := s.source.registered(topic, s.config.ConsumerGroup)
+	err := s.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+	return n > 0, err
+}
+
+func (s *Subscriber) exists(ctx context.Context, topic string) error {
+	query := s.source.next(topic, position{}, 0)
+	rows, err := s.config.DB.QueryContext(ctx, query.Query, query.Args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	rows.Next()
+	return rows.Err()
+}
+
+func execute(ctx context.Context, db *sql.DB, queries []wsql.Query) error {
+	for _, query := range queries {
+		if _, err := db.ExecContext(ctx, query.Query, query.Args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// PublisherConfig configures a Publisher. Only DB is required.
+type PublisherConfig struct {
+	// DB is a PostgreSQL, MySQL or MariaDB.
+	DB *sql.DB
+	// Schema knows the table of messages. Default: Schema for DB, whose payloads may be any bytes.
+	Schema wsql.SchemaAdapter
+	// InitializeSchema creates the table of a topic, where there is none, before the first message is published there. On
+	// MySQL and MariaDB that is never done inside of a message's transaction, which it would commit.
+	InitializeSchema bool
+	// Timeout bounds a publish that is in no message's transaction. Default: 30 s.
+	Timeout time.Duration
+	// Logger is told what was created. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+// Publisher writes messages into tables, those of watermill-sql. A message whose context is that of one which a Subscriber
+// on the same DB delivered is written in that one's transaction: outputs and dead letters are visible when their source
+// is acknowledged, and never otherwise. It is safe for concurrent use.
+type Publisher struct {
+	config  PublisherConfig
+	dialect *dialect
+	closed  atomic.Bool
+	ready   sync.Map // topics whose tables are there
+}
+
+// NewPublisher asks the database what it is and returns a Publisher, or an error that names the field of config which is
+// wrong.
+func NewPublisher(config PublisherConfig) (*Publisher, error) {
+	set(&config.Timeout, 30*time.Second)
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	if config.DB == nil {
+		return nil, errors.New("wmsql: PublisherConfig.DB is nil: give the database to publish to")
+	}
+	if config.Schema != nil && contain.IsNil(config.Schema) {
+		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema is a nil %T: leave the field out, or give an adapter", config.Schema)
+	}
+	if config.Timeout < 0 {
+		return nil, fmt.Errorf("wmsql: PublisherConfig.Timeout (%s) must not be negative", config.Timeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	dialect, err := detect(ctx, config.DB)
+	if err != nil {
+		return nil, err
+	}
+	if dialect.stranger(config.Schema) {
+		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema (%T) is not for %s, which DB is", config.Schema, dialect.name)
+	}
+	if config.Schema == nil {
+		config.Schema = dialect.schema(dialect.binary, 0)
+	}
+	return &Publisher{config: config, dialect: dialect}, nil
+}
+
+// Publish writes messages, all of those that stand in one transaction at once. It returns nil when they are committed, or
+// in the transaction of the message they come from. An error there undoes what Publish did and nothing else. The
+// transaction of a message that is not being handled any more is an error that wraps sql.ErrTxDone.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	if err := p.dialect.fit(topic, p.config.Schema); err != nil {
+		return err
+	}
+	for len(messages) > 0 {
+		d := p.deliveryOf(messages[0])
+		n := 1
+		for n < len(messages) && p.deliveryOf(messages[n]) == d {
+			n++
+		}
+		if err := p.publish(d, topic, messages[:n]); err != nil {
+			return fmt.Errorf("wmsql: publish to %q: %w", topic, err)
+		}
+		messages = messages[n:]
+	}
+	return nil
+}
+
+func (p *Publisher) deliveryOf(msg *message.Message) *delivery {
+	if d := deliveryOf(msg.Context()); d != nil && d.db == p.config.DB {
+		return d
+	}
+	return nil
+}
+
+func (p *Publisher) publish(d *delivery, topic string, messages []*message.Message) error {
+	carried := make([]*message.Message, len(messages))
+	for i, msg := range messages {
+		var err error
+		if carried[i], err = carry(msg); err != nil {
+			return err
+		}
+	}
+	query, err := p.config.Schema.InsertQuery(topic, carried)
+	if err != nil {
+		return err
+	}
+	size := len(query.Query)
+	for _, arg := range query.Args {
+		size += lengthOf(arg)
+	}
+	if err := p.dialect.checkSize(size); err != nil {
+		return err
+	}
+	if p.config.InitializeSchema {
+		if err := p.initializeOnce(topic); err != nil {
+			return err
+		}
+	}
+	if d != nil {
+		if err := d.publish(query); !errors.Is(err, errSettled) {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
+	defer cancel()
+	_, err = p.config.DB.ExecContext(ctx, query.Query, query.Args...)
+	return err
+}
+
+// publish writes in the message's transaction, behind a savepoint: what fails must not fail the rest.
+func (d *delivery) publish(query wsql.Query) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(); err != nil {
+		return err
+	}
+	tx, _, err := d.begin()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(context.Background(), query.Query, query.Args...); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// Close makes every later Publish return ErrClosed. It does not close DB.
+func (p *Publisher) Close() error {
+	p.closed.Store(true)
+	return nil
+}
+
+// InitializeTopics creates the tables of topics, where there are none, with room for payloads of any bytes. It is what
+// poison.Queue asks for at start-up.
+func (p *Publisher) InitializeTopics(topics ...string) error {
+	for _, topic := range topics {
+		if err := p.initializeOnce(topic); err != nil {
+			return fmt.Errorf("wmsql: create the table of %q: %w", topic, err)
+		}
+	}
+	return nil
+}
+
+func (p *Publisher) initializeOnce(topic string) error {
+	if _, ok := p.ready.Load(topic); ok {
+		return nil
+	}
+	if err := p.dialect.fit(topic, p.config.Schema); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
+	defer cancel()
+	if err := create(ctx, p.dialect, p.config.DB, p.config.Schema.SchemaInitializingQueries(topic)); err != nil {
+		return err
+	}
+	p.ready.Store(topic, nil)
+	p.config.Logger.Info("The table of a topic is there", watermill.LogFields{"topic": topic})
+	return nil
+}

@@ -1,0 +1,206 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// ErrClosed is returned by a Subscriber or Publisher after Close.
+var ErrClosed = errors.New("wmsql: closed")
+
+// SubscriberConfig configures a Subscriber. Only DB is required.
+type SubscriberConfig struct {
+	// DB is a PostgreSQL, MySQL or MariaDB. Each subscription holds one of its connections most of the time.
+	DB *sql.DB
+	// ConsumerGroup is the group whose position is kept. Each group gets every message; the consumers of one group take
+	// turns. Default: the group without a name, as with watermill-sql.
+	ConsumerGroup string
+	// Schema knows the table of messages. Default: Schema for DB. One that is not watermill-sql's own keeps its own query
+	// and isolation level, with what they cost.
+	Schema wsql.SchemaAdapter
+	// Offsets knows the table of positions. Default: watermill-sql's for DB.
+	Offsets wsql.OffsetsAdapter
+	// InitializeSchema creates the tables of a topic, where there are none, when it is subscribed to.
+	InitializeSchema bool
+
+	// Batch is how many messages are consumed in one transaction at the most. With 1 nothing is ever rolled back because of
+	// another message. Default: 10.
+	Batch int
+	// BatchTime is after how long a transaction takes no further message. Default: 5 ms.
+	BatchTime time.Duration
+	// AckDeadline is how long a handler has for a message. Then its context ends, and SettleGrace later the transaction is
+	// rolled back under it. Default: 30 s. A negative one is none: a handler that hangs then stops its group.
+	AckDeadline time.Duration
+	// MaxDeliveries is how often a message is delivered whose handler overruns AckDeadline, or interrupts the transaction,
+	// before poison.Queue is asked to set it aside. This process alone counts. Default: 5.
+	MaxDeliveries int
+	// SettleGrace is how long a handler has to settle its message after the message's context ended. Default: 1 s.
+	SettleGrace time.Duration
+	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
+	// message, up to MaxNackBackoff. No transaction is held meanwhile. Default: 100 ms.
+	NackBackoff time.Duration
+	// MaxNackBackoff is the longest such wait, and the longest between tries of a database that fails. Default: 5 s.
+	MaxNackBackoff time.Duration
+	// PollInterval is how long to wait when there was no message. Default: 100 ms.
+	PollInterval time.Duration
+	// GapWait is for MySQL and MariaDB, where the messages of concurrent publishers become visible out of order: how long
+	// to wait for a number that is missing before it is passed over. Default: 50 ms.
+	GapWait time.Duration
+	// Logger is told what happens to the subscription. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+func (c *SubscriberConfig) setDefaults() {
+	set(&c.Batch, 10)
+	set(&c.BatchTime, 5*time.Millisecond)
+	set(&c.AckDeadline, 30*time.Second)
+	set(&c.MaxDeliveries, 5)
+	set(&c.SettleGrace, time.Second)
+	set(&c.NackBackoff, 100*time.Millisecond)
+	set(&c.MaxNackBackoff, max(5*time.Second, c.NackBackoff))
+	set(&c.PollInterval, 100*time.Millisecond)
+	set(&c.GapWait, 50*time.Millisecond)
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *SubscriberConfig) validate() error {
+	switch {
+	case c.DB == nil:
+		return errors.New("wmsql: SubscriberConfig.DB is nil: give the database that the messages are in")
+	case c.Schema != nil && contain.IsNil(c.Schema), c.Offsets != nil && contain.IsNil(c.Offsets):
+		return fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is a nil pointer: leave the field out, or give an adapter", c.Schema, c.Offsets)
+	case len(c.ConsumerGroup) > 255:
+		return fmt.Errorf("wmsql: SubscriberConfig.ConsumerGroup is %d bytes long, and the table of positions takes 255", len(c.ConsumerGroup))
+	case c.Batch < 1 || c.MaxDeliveries < 1:
+		return fmt.Errorf("wmsql: SubscriberConfig.Batch (%d) and MaxDeliveries (%d) must be at least 1", c.Batch, c.MaxDeliveries)
+	case min(c.BatchTime, c.SettleGrace, c.NackBackoff, c.PollInterval, c.GapWait) < 0 || c.MaxNackBackoff < c.NackBackoff:
+		return fmt.Errorf("wmsql: SubscriberConfig.BatchTime (%s), SettleGrace (%s), NackBackoff (%s), PollInterval (%s) and GapWait (%s) must not "+
+			"be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.BatchTime, c.SettleGrace, c.NackBackoff, c.PollInterval, c.GapWait, c.MaxNackBackoff)
+	}
+	return nil
+}
+
+// Subscriber consumes topics that are tables, those of watermill-sql. What a message brings about in the database, through
+// Join and a Publisher, commits with its acknowledgement or not at all. It is safe for concurrent use.
+type Subscriber struct {
+	config  SubscriberConfig
+	dialect *dialect
+	source  source // nil for adapters that are not watermill-sql's own
+	joined  *JoinedStore
+
+	lock    sync.Mutex
+	closed  bool
+	stops   map[*subscription]context.CancelFunc
+	running sync.WaitGroup
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+// startTimeout bounds what constructors ask of the database.
+const startTimeout = 30 * time.Second
+
+// NewSubscriber asks the database what it is and returns a Subscriber, or an error that names the field of config which
+// is wrong.
+func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	dialect, err := detect(ctx, config.DB)
+	if err != nil {
+		return nil, err
+	}
+	if dialect.stranger(config.Schema) || dialect.stranger(config.Offsets) {
+		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is not for %s, which DB is", config.Schema, config.Offsets, dialect.name)
+	}
+	if config.Schema == nil {
+		config.Schema = dialect.schema(dialect.binary, config.Batch)
+	}
+	if config.Offsets == nil {
+		config.Offsets = dialect.offsets
+	}
+	s := &Subscriber{config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
+	s.joined = &JoinedStore{sub: s, own: dialect.keys(config.DB)}
+	if source, ok := dialect.source(config.Schema, config.Offsets); ok {
+		s.source = source
+	} else {
+		config.Logger.Info("The adapters are not watermill-sql's own for this database; their own queries are used, at their own cost",
+			watermill.LogFields{"schema": fmt.Sprintf("%T", config.Schema), "offsets": fmt.Sprintf("%T", config.Offsets), "database": dialect.name})
+	}
+	return s, nil
+}
+
+// Subscribe delivers the messages of topic, one at a time, until ctx ends or the Subscriber is closed; then the channel is
+// closed. Every call is a consumer of the group of its own, with a connection of its own. A topic whose table is missing
+// is an error that says so.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := s.prepare(ctx, topic); err != nil {
+		return nil, err
+	}
+	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
+	// context is cancelled instead.
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	detach := context.AfterFunc(ctx, cancel)
+	sub := newSubscription(s, topic)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.closed {
+		detach()
+		cancel()
+		return nil, ErrClosed
+	}
+	s.stops[sub] = cancel
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		defer detach()
+		defer s.forget(sub)
+		sub.run(own)
+	}()
+	return sub.out, nil
+}
+
+func (s *Subscriber) forget(sub *subscription) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.stops[sub]()
+	delete(s.stops, sub)
+}
+
+// Close ends all subscriptions and returns when they have ended. A handler that is busy has SettleGrace to settle its
+// message; what it acks in that time is committed. After that the transaction is rolled back under it, with the messages
+// that were acked in it before, and its late statements are refused. Close does not close DB.
+func (s *Subscriber) Close() error {
+	s.lock.Lock()
+	s.closed = true
+	for _, stop := range s.stops {
+		stop()
+	}
+	s.lock.Unlock()
+	s.running.Wait()
+	return nil
+}

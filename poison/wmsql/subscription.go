@@ -1,0 +1,196 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// subscription is one consumer of a group. It runs transaction after transaction.
+type subscription struct {
+	*Subscriber
+	topic  string
+	out    chan *message.Message
+	logger watermill.LoggerAdapter
+
+	alone  int // how many messages still get a transaction each, after one was rolled back
+	errors int // in a row
+	nacks  count
+	cuts   count
+	gap    gap
+
+	session session
+}
+
+// count counts what happens to one message in a row.
+type count struct {
+	at position
+	n  int
+}
+
+func (c *count) add(at position) int {
+	if c.at != at {
+		*c = count{at: at}
+	}
+	c.n++
+	return c.n
+}
+
+func (c *count) of(at position) int {
+	if c.at != at {
+		return 0
+	}
+	return c.n
+}
+
+func newSubscription(s *Subscriber, topic string) *subscription {
+	return &subscription{
+		Subscriber: s, topic: topic, out: make(chan *message.Message),
+		logger: s.config.Logger.With(watermill.LogFields{"topic": topic, "consumer_group": s.config.ConsumerGroup}),
+	}
+}
+
+// run consumes until ctx ends.
+func (s *subscription) run(ctx context.Context) {
+	defer close(s.out)
+	defer s.session.release()
+	for {
+		pause, err := s.transact(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			s.errors = 0
+		} else {
+			s.errors++
+			pause = s.backoff(s.errors)
+			s.logger.Error("The transaction is rolled back; its messages come again", err, watermill.LogFields{"wait": pause})
+		}
+		if pause > 0 && !wait.For(ctx, pause) {
+			return
+		}
+	}
+}
+
+// backoff doubles from NackBackoff to MaxNackBackoff.
+func (s *subscription) backoff(times int) time.Duration {
+	pause := s.config.NackBackoff
+	for ; times > 1 && pause < s.config.MaxNackBackoff; times-- {
+		pause *= 2
+	}
+	return min(pause, s.config.MaxNackBackoff)
+}
+
+// transact runs one transaction and returns how long to wait after it.
+func (s *subscription) transact(ctx context.Context) (pause time.Duration, err error) {
+	isolation := s.dialect.isolation
+	if s.source == nil {
+		isolation = s.config.Schema.SubscribeIsolationLevel()
+	}
+	life, end := s.outlive(ctx)
+	defer end()
+	used := s.session.use(ctx, s.config.DB, func(conn driver.Conn, prepared map[string]driver.Stmt) error {
+		t, failed := begin(life, s.dialect, isolation, conn, prepared)
+		if failed != nil {
+			err = fmt.Errorf("wmsql: %w", failed)
+			return driver.ErrBadConn
+		}
+		err = contain.Call("wmsql: an adapter", func() (err error) {
+			pause, err = s.batch(ctx, t)
+			return err
+		})
+		return t.close()
+	})
+	if used != nil && !errors.Is(used, driver.ErrBadConn) {
+		err = errors.Join(err, used)
+	}
+	if err == nil && pause >= s.config.PollInterval { // idle: let others have the connection
+		s.session.release()
+	}
+	return pause, err
+}
+
+// outlive returns a context for transactions, which have time to end when ctx has: SettleGrace for the handler, another
+// for a claim of a handler that settles its message itself, and a third for the database. A database that does not answer
+// must not hold up Close.
+func (s *subscription) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		last := time.AfterFunc(3*s.config.SettleGrace, cancel)
+		context.AfterFunc(life, func() { last.Stop() })
+	})
+	return life, func() { stop(); cancel() }
+}
+
+// batch consumes a few messages in t and commits it, or leaves it to be rolled back.
+func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Duration, err error) {
+	begun := time.Now()
+	entries, wait, err := s.read(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	if len(entries) == 0 {
+		if wait == 0 {
+			wait = s.config.PollInterval
+		}
+		return wait, nil
+	}
+	var last *entry
+	for i := range entries {
+		if i > 0 && (i >= s.config.Batch || s.alone > 0 || time.Since(begun) > s.config.BatchTime) {
+			break
+		}
+		e := &entries[i]
+		if err := s.consumed(ctx, t, e); err != nil {
+			return 0, fmt.Errorf("wmsql: the adapter's query before a message: %w", err)
+		}
+		switch outcome := s.deliver(ctx, t, e); outcome {
+		case acked:
+			last = e
+			continue
+		case nacked:
+			pause = s.backoff(s.nacks.add(e.at))
+		case rolledBack:
+			s.alone = s.config.Batch
+			over, uncounted := t.fate()
+			if !uncounted {
+				s.cuts.add(e.at)
+			}
+			return 0, over
+		case gone:
+		}
+		break
+	}
+	if last == nil {
+		return pause, nil
+	}
+	if err := s.acknowledge(t, last); err != nil {
+		s.alone = s.config.Batch
+		if over, uncounted := t.fate(); over != nil && !uncounted { // of several in a batch the last is not the one, but then it is not the same twice
+			s.cuts.add(last.at)
+		}
+		return 0, err
+	}
+	s.alone = max(s.alone-1, 0)
+	return pause, nil
+}
+
+// acknowledge moves the group's position behind the last message and commits everything.
+func (s *subscription) acknowledge(t *transaction, last *entry) error {
+	if err := t.intact(); err != nil {
+		return fmt.Errorf("wmsql: acknowledge: %w", err)
+	}
+	query := s.config.Offsets.AckMessageQuery(s.topic, last.row, s.config.ConsumerGroup)
+	if _, err := t.db.ExecContext(context.Background(), query.Query, query.Args...); err != nil {
+		return fmt.Errorf("wmsql: acknowledge: %w", err)
+	}
+	return t.commit()
+}
