@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -17,20 +18,21 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-const (
-	rounds      = 7
-	happy       = 40_000 // messages of a round that all succeed
-	deadLetters = 1_500  // messages of a round that all fail
-)
+// plan says how much is measured.
+type plan struct {
+	rounds      int
+	happy       int // messages of a round that all succeed
+	deadLetters int // messages of a round that all fail
+}
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(plan{rounds: 7, happy: 40_000, deadLetters: 1_500}, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
 		os.Exit(1)
 	}
 }
 
-func run() (err error) {
+func run(p plan, to io.Writer) (err error) {
 	brokers, err := services.Lookup("kafka")
 	if err != nil {
 		return err
@@ -42,73 +44,74 @@ func run() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := printHappy(c); err != nil {
-		return err
+	for _, measure := range []func(*cluster, plan) (map[string]any, error){happy, deadLetter} {
+		figure, err := measure(c, p)
+		if err != nil {
+			return err
+		}
+		line, err := json.Marshal(figure)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(to, string(line)); err != nil {
+			return err
+		}
 	}
-	return printDeadLetter(c)
+	return nil
 }
 
-// printHappy compares messages a second of a bare router and of a protected one.
-func printHappy(c *cluster) error {
+// happy compares messages a second of a bare router and of a protected one.
+func happy(c *cluster, p plan) (map[string]any, error) {
 	topic := "figures-happy-" + watermill.NewShortUUID()
-	if err := c.fill(topic, happy); err != nil {
-		return err
+	if err := c.fill(topic, p.happy); err != nil {
+		return nil, err
 	}
 	var bare, protected []float64
-	for round := range rounds + 1 {
-		without, err := c.consumeBare(topic, happy)
+	for round := range p.rounds + 1 {
+		without, err := c.consumeBare(topic, p.happy)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		with, err := c.consume(topic, happy, nil)
+		with, err := c.consume(topic, p.happy, nil)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if round > 0 { // the first is to warm up
-			bare = append(bare, happy/without.Seconds())
-			protected = append(protected, happy/with.Seconds())
+			bare = append(bare, float64(p.happy)/without.Seconds())
+			protected = append(protected, float64(p.happy)/with.Seconds())
 		}
 	}
-	return printLine(map[string]any{
+	return map[string]any{
 		"figure": "kafka_happy", "bare_per_s": whole(median(bare)), "spillway_per_s": whole(median(protected)),
 		"ratio": hundredths(median(protected) / median(bare)),
-	})
+	}, nil
 }
 
-// printDeadLetter compares a message that is set aside, from its delivery to its ack, with one confirmed publish of it.
-func printDeadLetter(c *cluster) error {
+// deadLetter compares a message that is set aside, from its delivery to its ack, with one confirmed publish of it.
+func deadLetter(c *cluster, p plan) (map[string]any, error) {
 	var publishes, letters []float64
-	for round := range rounds + 1 {
+	for round := range p.rounds + 1 {
 		topic := "figures-dead-" + watermill.NewShortUUID()
-		if err := c.fill(topic, deadLetters); err != nil {
-			return err
+		if err := c.fill(topic, p.deadLetters); err != nil {
+			return nil, err
 		}
-		publish, err := c.publishOneByOne(topic+".plain", deadLetters)
+		publish, err := c.publishOneByOne(topic+".plain", p.deadLetters)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		letter, err := c.consume(topic, deadLetters, errPermanent)
+		letter, err := c.consume(topic, p.deadLetters, errPermanent)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if round > 0 {
-			publishes = append(publishes, publish.Seconds()*1e6/deadLetters)
-			letters = append(letters, letter.Seconds()*1e6/deadLetters)
+			publishes = append(publishes, publish.Seconds()*1e6/float64(p.deadLetters))
+			letters = append(letters, letter.Seconds()*1e6/float64(p.deadLetters))
 		}
 	}
-	return printLine(map[string]any{
+	return map[string]any{
 		"figure": "kafka_dead_letter", "confirmed_publish_us": whole(median(publishes)), "dead_letter_us": whole(median(letters)),
 		"ratio": hundredths(median(letters) / median(publishes)),
-	})
-}
-
-func printLine(figure map[string]any) error {
-	line, err := json.Marshal(figure)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Println(string(line))
-	return err
+	}, nil
 }
 
 func median(values []float64) float64 {

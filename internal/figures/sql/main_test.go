@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Both sides are measured to the end, and a line says what is asked for. What it says is not judged here.
+func TestFigures(t *testing.T) {
+	services.Postgres(t)
+	services.MySQL(t)
+	var out strings.Builder
+	p := plan{databases: []string{"postgres", "mariadb"}, backlogs: []int{60}, batches: []int{1, 10}, rounds: 1, messages: 50}
+	if err := run(p, &out); err != nil {
+		t.Fatal(err)
+	}
+	var measured []string
+	for line := range strings.Lines(out.String()) {
+		var figure struct {
+			DB           string
+			Backlog      int
+			Stock        float64 `json:"stock_own_tx_per_s"`
+			Ours         float64 `json:"spillway_one_tx_per_s"`
+			Figure       string
+			Ratio, Batch float64
+		}
+		if err := json.Unmarshal([]byte(line), &figure); err != nil {
+			t.Fatal(err)
+		}
+		if figure.Figure != "sql_one_tx" || figure.Backlog != 60 || figure.Stock <= 0 || figure.Ours <= 0 || figure.Ratio <= 0 || figure.Batch == 0 {
+			t.Errorf("%s", line)
+		}
+		measured = append(measured, figure.DB)
+	}
+	if got := strings.Join(measured, " "); got != "postgres postgres mariadb mariadb" {
+		t.Errorf("measured %s", got)
+	}
+}
