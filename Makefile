@@ -10,7 +10,7 @@ SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... 
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp test check services services-down build format vet staticcheck unit start served embedded allocs conformance bench bench-kafka fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql test check services services-down build format vet staticcheck unit start served embedded allocs conformance bench bench-kafka bench-sql fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,11 @@ demo-kafka: ## the same on Kafka and PostgreSQL, with the consumer killed in the
 demo-amqp: ## the same on RabbitMQ and PostgreSQL
 	@$(SERVICES) up rabbitmq postgres
 	@$(GO) run ./examples/amqp
+
+demo-sql: ## the same on tables, everything about a message in one transaction: on PostgreSQL, then on MariaDB
+	@$(SERVICES) up postgres mariadb
+	@$(GO) run ./examples/sql
+	@$(GO) run ./examples/sql -db mysql
 
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
 test: build format vet staticcheck unit served allocs ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers
@@ -77,6 +82,10 @@ conformance: start ## the suite of promises over all pub/subs, and its matrix
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2
 	@$(GO) run ./internal/figures/kafka
+
+bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines
+	@$(SERVICES) up postgres mariadb >&2
+	@$(GO) run ./internal/figures/sql
 
 bench: ## Go benchmarks, then the figures as JSON lines
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -33,17 +32,17 @@ func (c *Consumer) Receiver() idempotency.ReceiverConfig {
 	}
 }
 
-const schema = webhooks.Schema + `; CREATE TABLE IF NOT EXISTS happened (what TEXT NOT NULL)`
+const counts = `CREATE TABLE IF NOT EXISTS happened (what TEXT NOT NULL)`
 
 // count notes that something happened, where it survives the process.
 func (c *Consumer) count(what string) {
-	if _, err := c.DB.Exec(`INSERT INTO happened (what) VALUES ($1)`, what); err != nil {
+	if _, err := c.DB.Exec(c.bind(`INSERT INTO happened (what) VALUES (?)`), what); err != nil {
 		fmt.Fprintln(os.Stderr, "count:", err)
 	}
 }
 
-func happened(db *sql.DB, what string) (n int64, err error) {
-	err = db.QueryRow(`SELECT count(*) FROM happened WHERE what = $1`, what).Scan(&n)
+func (s *story) happened(what string) (n int64, err error) {
+	err = s.db.QueryRow(s.bind(`SELECT count(*) FROM happened WHERE what = ?`), what).Scan(&n)
 	return n, err
 }
 

@@ -62,7 +62,7 @@ func TestOpenDatabase(t *testing.T) {
 	t.Setenv("SPILLWAY_POSTGRES_PORT", "1")
 	t.Setenv("SPILLWAY_POSTGRES", "")
 	var s Setting
-	_, cleanUp, err := openDatabase(&s)
+	_, cleanUp, err := OpenDatabase(&s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestOpenDatabase(t *testing.T) {
 	}
 	for _, address := range []string{"postgres://me:secret@127.0.0.1:1/db", "postgres://me:secret@127.0.0.1:x/db", "host=/nowhere password=secret"} {
 		t.Setenv("SPILLWAY_POSTGRES", address)
-		_, _, err := openDatabase(&s)
+		_, _, err := OpenDatabase(&s, "")
 		if err == nil || !strings.Contains(err.Error(), "SPILLWAY_POSTGRES") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", address, err)
 		}

@@ -41,11 +41,11 @@ func (s *story) conclude(ctx context.Context, result *webhooks.Result, deliverie
 	if err := webhooks.Table(ctx, os.Stdout, "Dead letters that remain", s.letters); err != nil {
 		return err
 	}
-	duplicates, err := happened(s.db, absorbed)
+	duplicates, err := s.happened(absorbed)
 	if err != nil {
 		return err
 	}
-	retries, err := happened(s.db, retry)
+	retries, err := s.happened(retry)
 	if err != nil {
 		return err
 	}

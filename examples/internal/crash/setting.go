@@ -74,6 +74,7 @@ func Consume(in io.Reader, run func(ctx context.Context, c *Consumer) error) (er
 	}
 	_, c.Faults = webhooks.Prepare(events, c.Seed)
 	c.Faults.Fixed.Store(c.Fixed)
+	c.Faults.Bind = c.bind
 	if c.DB, err = sql.Open(c.Driver, c.DSN); err != nil {
 		return err
 	}
@@ -89,8 +90,8 @@ func Consume(in io.Reader, run func(ctx context.Context, c *Consumer) error) (er
 
 // Keys is where the consumer keeps which events it has applied.
 func (c *Consumer) Keys() idempotency.Store {
-	if c.Driver == "pgx" {
-		return idempotency.Postgres(c.DB)
+	if c.Driver == "sqlite" {
+		return idempotency.SQLite(c.DB)
 	}
-	return idempotency.SQLite(c.DB)
+	return idempotency.Postgres(c.DB)
 }

@@ -25,6 +25,8 @@ type Broker struct {
 	Backlog func(context.Context) (int, error)
 	// Holders is how many consumers hold messages that the backlog does not show. Where it shows all, it is nil.
 	Holders func(context.Context) (int, error)
+	// DB is where the topics are, if they are tables, and then effects and letters are there too. See OpenDatabase.
+	DB *sql.DB
 }
 
 type story struct {
@@ -41,13 +43,14 @@ type story struct {
 func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Result, err error) {
 	deliveries, _ := webhooks.Prepare(plan.events, plan.Seed)
 	s := &story{Plan: *plan, Broker: broker, tally: &webhooks.Tally{}}
-	db, cleanUp, err := openDatabase(&s.Setting)
-	if err != nil {
-		return result, err
+	if s.db = broker.DB; s.db == nil {
+		var cleanUp func() error
+		if s.db, cleanUp, err = OpenDatabase(&s.Setting, ""); err != nil {
+			return result, err
+		}
+		defer func() { err = errors.Join(err, cleanUp()) }()
 	}
-	defer func() { err = errors.Join(err, cleanUp()) }()
-	s.db = db
-	if s.letters, err = redrive.NewStore(redrive.StoreConfig{DB: db}); err != nil {
+	if s.letters, err = redrive.NewStore(redrive.StoreConfig{DB: s.db}); err != nil {
 		return result, err
 	}
 	go s.receive()

@@ -54,7 +54,11 @@ func (f *Faults) Handle(msg *message.Message) ([]*message.Message, error) {
 	}
 	tx := idempotency.Tx(msg.Context())
 	kind := msg.Metadata.Get(EventKey)
-	if _, err := tx.Exec(`INSERT INTO events (id, event, owner, action) VALUES ($1, $2, $3, $4)`, msg.UUID, kind, owner, detail); err != nil {
+	insert := `INSERT INTO events (id, event, owner, action) VALUES (?, ?, ?, ?)`
+	if f.Bind != nil {
+		insert = f.Bind(insert)
+	}
+	if _, err := tx.Exec(insert, msg.UUID, kind, owner, detail); err != nil {
 		return nil, fmt.Errorf("store event: %w", err)
 	}
 	return summary(msg.UUID, kind, owner, detail)

@@ -15,6 +15,8 @@ import (
 type Faults struct {
 	// Fixed says that the fix is deployed: the downstream is up again, and the handler knows better.
 	Fixed atomic.Bool
+	// Bind writes the question marks of a statement as the database wants them. By default they stay.
+	Bind func(statement string) string
 
 	refusals map[string]int // how often the downstream refuses the event before the fix
 	mu       sync.Mutex

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/poison/wmsql"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends. What the
+// handler writes, the key, the summary, a dead letter and the acknowledgement are in one transaction.
+func consume(ctx context.Context, c *crash.Consumer) (err error) {
+	// A handler that stops closes its publisher, so dead letters have one of their own.
+	outputs, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: c.DB})
+	if err != nil {
+		return err
+	}
+	deadLetters, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: c.DB})
+	if err != nil {
+		return err
+	}
+	deliveries, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: c.DB, ConsumerGroup: consumerGroup})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deliveries.Close()) }()
+	letters, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: c.DB, ConsumerGroup: collectorGroup})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, letters.Close()) }()
+	store, err := redrive.NewStore(redrive.StoreConfig{DB: c.DB})
+	if err != nil {
+		return err
+	}
+
+	dlc, err := spillway.New(spillway.Config{
+		Publisher:   deadLetters,
+		Idempotency: wmsql.Join(deliveries),
+		Queue:       poison.QueueConfig{Origin: wmsql.Origin},
+		Retry:       c.Retry(),
+		Receiver:    c.Receiver(),
+	})
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
+	if err != nil {
+		return err
+	}
+	dlc.Attach(router)
+	router.AddPlugin(store.Collect(letters, c.DeadLetters()...))
+	router.AddHandler("store-events", c.Topic, deliveries, c.Summaries(), outputs, c.Faults.Handle)
+	return router.Run(ctx)
+}
+
+const (
+	consumerGroup  = "store-events"
+	collectorGroup = "letters"
+)
