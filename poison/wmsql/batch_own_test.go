@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,19 +70,25 @@ func TestBatchOwnAckRetried(t *testing.T) {
 func TestBatchOwnNack(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var seen deliveries
-		ids := []string{"a", "nil", "b", "error", "c", "hangs", "d"}
+		var ids []string
+		for i := range 10 {
+			ids = append(ids, fmt.Sprintf("good-%d", i), fmt.Sprintf("%s-%d", []string{"nil", "error"}[i%2], i))
+		}
+		ids = append(ids, "good", "hangs")
 		b.publish(ids...)
 		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.SettleGrace = 200 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
-			if n := seen.add(msg.UUID); len(msg.UUID) == 1 || n > 3 {
+			if n := seen.add(msg.UUID); strings.HasPrefix(msg.UUID, "good") || n > 2 {
 				return b.whole(msg)
 			}
 			err := b.write(msg, "half")
 			msg.Nack()
-			begun := time.Now()
-			for err == nil && time.Since(begun) < 30*time.Millisecond || msg.UUID == "hangs" && time.Since(begun) < 400*time.Millisecond {
+			for begun := time.Now(); err == nil && time.Since(begun) < 15*time.Millisecond; {
 				err = b.write(msg, "half")
 			}
-			if msg.UUID == "error" {
+			if msg.UUID == "hangs" {
+				time.Sleep(400 * time.Millisecond)
+			}
+			if strings.HasPrefix(msg.UUID, "error") {
 				err = errors.New("failed")
 			}
 			return []*message.Message{message.NewMessage("", []byte("half"))}, err

@@ -100,12 +100,18 @@ func (s *subscription) consumed(ctx context.Context, t *transaction, e *entry) e
 
 // settled waits for the handler, for SettleGrace longer than the message's context lasts.
 func (s *subscription) settled(ctx context.Context, msg *message.Message, d *delivery) outcome {
-	select {
-	case <-msg.Acked():
-		return acked
-	case <-msg.Nacked():
-		return nacked
-	case <-ctx.Done():
+	ticks := time.NewTicker(watchInterval)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-msg.Acked():
+			return acked
+		case <-msg.Nacked():
+			return nacked
+		case <-ticks.C:
+			d.t.watch()
+		case <-ctx.Done():
+		}
 	}
 	grace := time.NewTimer(s.config.SettleGrace)
 	defer grace.Stop()

@@ -25,6 +25,8 @@ type dialect struct {
 	ends func(error) (ended, others bool)
 	// noSavepoint tells whether an error says that there is no such savepoint: its transaction has ended.
 	noSavepoint func(error) bool
+	// missing tells whether an error says that a table is not there.
+	missing func(error) bool
 	// raced tells whether the making of a table failed because somebody else was making it.
 	raced func(error) bool
 	// endless says that the driver's Commit and Rollback have no bound in time. They are mere statements there.
@@ -95,6 +97,8 @@ type source interface {
 	next(topic string, from position, n int) wsql.Query
 	// between reads the rows between two numbers, and does not wait for a lock. Only where there are gaps.
 	between(topic string, first, behind int64) wsql.Query
+	// all counts the messages.
+	all(topic string) wsql.Query
 	// behind counts what comes behind the group's position.
 	behind(topic, group string) wsql.Query
 }

@@ -33,12 +33,20 @@
 //	meets a deadlock, a serialization error  is undone, comes again        are undone, come again
 //	or a lost connection                     without counting
 //	interrupts a statement by its context    is undone, comes again        are undone, come again
+//	is refused in the COMMIT (a constraint   is undone, comes again        are undone, come again
+//	that is checked there)
+//	ends the transaction in SQL (COMMIT,     comes again, and is absorbed  come again; what was committed is absorbed
+//	ROLLBACK, DDL on MySQL)                  where its key was committed
 //
 // What is undone leaves nothing in the database, and late statements get an error that wraps sql.ErrTxDone. After a
 // transaction that was rolled back, messages have one each for a while, so that one that always fails in this way holds
 // up nobody but itself; and delivered MaxDeliveries times it is set aside with reason max_delivery_count_exceeded. A
-// message that waits to come again holds no transaction. A handler that acks its message itself is waited for, and a
-// letter or output that comes of it later is published by itself.
+// message that waits to come again holds no transaction. A handler that settles its message itself is waited for, up
+// to SettleGrace, so that nothing is committed in the middle of it; and once it has acked, a letter or output that comes
+// of it later is published by itself.
+//
+// MySQL and MariaDB notice at the end of an interrupted statement that its client has gone. Until then it holds the
+// position, and the group stands still: bound slow statements on the server too (max_statement_time).
 //
 // A COMMIT whose answer is lost with the connection happened or did not: the table of positions knows, and the next
 // transaction begins there.
@@ -69,15 +77,19 @@
 //
 // # Writing
 //
-// The tables that a Publisher makes take payloads of any bytes. Ids beyond 36 characters, and ids and values of metadata
-// that are no text, are carried aside and put back by the Subscriber. A name that the database would cut short is refused:
-// two topics would share one table.
+// The tables that a Publisher makes take payloads of any bytes. Ids beyond 36 characters, and ids and metadata that are no
+// text, are carried aside (KeyCarried) and put back by the Subscriber. A name that the database would cut short is
+// refused: two topics would share one table. So is a statement longer than MySQL's max_allowed_packet, as too large: the
+// server would close the connection, and the transaction end with it, on every attempt anew.
 //
 // # What is not promised
 //
 // Order: a message that is set aside and comes back comes behind the others. Effects outside of the transaction, such as
 // calls to other services: they happen at least once, and a message may be handled again because of another in its
 // batch (Batch 1 avoids that). A statement that commits implicitly, such as DDL on MySQL, commits what was done before it,
-// with the key, so that the effect is still one, but not the acknowledgement. A handler that does not heed its context
-// runs on beside the next delivery, without access to the database. Rows are never deleted.
+// with the key, so that the effect is still one, but not the acknowledgement: outputs of the batch may then be published a
+// second time, with the same ids. A handler that fails after that has its message set aside, because delivered again it
+// would be absorbed. A handler that does not heed its context runs on beside the next delivery, without access to the
+// database. A connection that is dead without a word is noticed when TCP, or a time-out of the driver's, notices it; until
+// then, or until Close, its consumer waits. Rows are never deleted.
 package wmsql

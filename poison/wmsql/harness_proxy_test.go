@@ -1,16 +1,13 @@
 package wmsql_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/go-sql-driver/mysql"
 	"github.com/rs/zerolog"
 
@@ -22,7 +19,7 @@ import (
 type server struct {
 	name, address string // as package services knows it
 	host          string
-	through       func(host string) (address string)
+	to            func(host, user string) (address string) // each if it is given; the password is the user's name
 }
 
 // onServers is onEach with the address of the database.
@@ -33,9 +30,14 @@ func onServers(t *testing.T, test func(t *testing.T, b *bench, s server)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(t, newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address) }), server{"postgres", address, at.Host, func(host string) string {
+		test(t, newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address) }), server{"postgres", address, at.Host, func(host, user string) string {
 			other := *at
-			other.Host = host
+			if host != "" {
+				other.Host = host
+			}
+			if user != "" {
+				other.User = url.UserPassword(user, user)
+			}
 			return other.String()
 		}})
 	})
@@ -45,9 +47,14 @@ func onServers(t *testing.T, test func(t *testing.T, b *bench, s server)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(t, newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) }), server{"mariadb", dsn, config.Addr, func(host string) string {
+		test(t, newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) }), server{"mariadb", dsn, config.Addr, func(host, user string) string {
 			other := config.Clone()
-			other.Addr = host
+			if host != "" {
+				other.Addr = host
+			}
+			if user != "" {
+				other.User, other.Passwd = user, user
+			}
 			return other.FormatDSN()
 		}})
 	})
@@ -70,7 +77,7 @@ func (b *bench) over(s server) (*bench, *proxy) {
 	}
 	b.Cleanup(p.Stop)
 	through := *b
-	through.db = openAt(b, s.name, s.through(p.Listen))
+	through.db = openAt(b, s.name, s.to(p.Listen, ""))
 	through.pub = through.publisher()
 	return &through, p
 }
@@ -95,76 +102,3 @@ func (p *proxy) halfOpen() {
 }
 
 func (p *proxy) heal() { p.Toxics.ResetToxics(context.Background()) }
-
-// cutting is how the toxics below treat the next COMMIT: it arrives, and its answer does not, or neither does.
-var cutting atomic.Int32
-
-const (
-	notCutting int32 = iota
-	cutRequest
-	cutAnswer
-	holdAnswer // for ever
-	cutNow     // the COMMIT is through: what the server says next is its answer
-	holdNow
-)
-
-func init() {
-	toxics.Register("commit", new(commitToxic))
-	toxics.Register("answer", new(answerToxic))
-}
-
-// watchCommits puts the toxics in place.
-func (p *proxy) watchCommits() {
-	p.toxic(`{"name":"commit","type":"commit","stream":"upstream","attributes":{}}`)
-	p.toxic(`{"name":"answer","type":"answer","stream":"downstream","attributes":{}}`)
-}
-
-type commitToxic struct{}
-
-func (*commitToxic) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil {
-				stub.Close()
-				return
-			}
-			if said := bytes.ToLower(chunk.Data); bytes.Contains(said, []byte("commit")) && !bytes.Contains(said, []byte("read committed")) {
-				if cutting.CompareAndSwap(cutRequest, notCutting) {
-					stub.Close()
-					return
-				}
-				cutting.CompareAndSwap(cutAnswer, cutNow)
-				cutting.CompareAndSwap(holdAnswer, holdNow)
-			}
-			stub.Output <- chunk
-		}
-	}
-}
-
-type answerToxic struct{}
-
-func (*answerToxic) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil || cutting.CompareAndSwap(cutNow, notCutting) {
-				stub.Close()
-				return
-			}
-			if cutting.CompareAndSwap(holdNow, notCutting) {
-				<-stub.Interrupt
-				return
-			}
-			stub.Output <- chunk
-		}
-	}
-}
-
-func opening(dsn string) func(testing.TB) *sql.DB {
-	return func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) }
-}

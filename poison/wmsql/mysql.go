@@ -31,6 +31,7 @@ var mysqlDialect = dialect{
 		return false, false
 	},
 	noSavepoint: func(err error) bool { return mysql.Number(err) == mysql.NoSavepoint },
+	missing:     func(err error) bool { return mysql.Number(err) == 1146 },
 	raced:       func(error) bool { return false },
 	answered:    func(err error) bool { return mysql.Number(err) != 0 },
 	maxName:     64,
@@ -94,6 +95,10 @@ func (s mysqlSource) between(topic string, first, behind int64) wsql.Query {
 		Query: "SELECT `offset` FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` >= ? AND `offset` < ? LIMIT 1 FOR UPDATE NOWAIT",
 		Args:  []any{first, behind},
 	}
+}
+
+func (s mysqlSource) all(topic string) wsql.Query {
+	return wsql.Query{Query: `SELECT count(*) FROM ` + s.schema.MessagesTable(topic)}
 }
 
 func (s mysqlSource) behind(topic, group string) wsql.Query {

@@ -35,6 +35,7 @@ var postgresDialect = dialect{
 		state := postgres.State(err)
 		return state == "3B001" || state == postgres.NoTransaction
 	},
+	missing: func(err error) bool { return postgres.State(err) == "42P01" },
 	raced: func(err error) bool { // unique_violation in the catalog, duplicate_table, duplicate_object
 		return slices.Contains([]string{"23505", "42P07", "42710"}, postgres.State(err))
 	},
@@ -104,6 +105,10 @@ ORDER BY transaction_id, "offset" LIMIT $3::bigint`, Args: []any{from.transactio
 }
 
 func (s postgresSource) between(string, int64, int64) wsql.Query { return wsql.Query{} }
+
+func (s postgresSource) all(topic string) wsql.Query {
+	return wsql.Query{Query: `SELECT count(*) FROM ` + s.schema.MessagesTable(topic)}
+}
 
 func (s postgresSource) behind(topic, group string) wsql.Query {
 	return wsql.Query{Query: `SELECT count(*) FROM ` + s.schema.MessagesTable(topic) + ` WHERE (transaction_id, "offset") > (

@@ -62,7 +62,11 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 			return fmt.Errorf("wmsql: topic %q has no table that can be read; create it, or set SubscriberConfig.InitializeSchema: %w", topic, err)
 		}
 	}
-	if err := s.register(ctx, topic); err != nil {
+	err := s.register(ctx, topic)
+	if err != nil && s.dialect.missing(err) {
+		return fmt.Errorf("wmsql: topic %q has no table of positions; create it, or set SubscriberConfig.InitializeSchema: %w", topic, err)
+	}
+	if err != nil {
 		return fmt.Errorf("wmsql: register consumer group %q of %q: %w", s.config.ConsumerGroup, topic, err)
 	}
 	return nil

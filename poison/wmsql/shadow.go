@@ -125,8 +125,7 @@ func (v *view) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	})
 }
 
-// change is run for statements without rows. One that succeeds behind one that failed shows that the handler rolled back
-// to a savepoint of its own.
+// change is run for statements without rows, which may be large.
 func change(ctx context.Context, t *transaction, text string, args []driver.NamedValue, do func(context.Context) (driver.Result, error)) (driver.Result, error) {
 	size := len(text)
 	for _, arg := range args {
@@ -135,13 +134,7 @@ func change(ctx context.Context, t *transaction, text string, args []driver.Name
 	if err := t.dialect.checkSize(size); err != nil {
 		return nil, err
 	}
-	return run(ctx, t, func(ctx context.Context) (driver.Result, error) {
-		result, err := do(ctx)
-		if err == nil {
-			t.aborted = nil
-		}
-		return result, err
-	})
+	return run(ctx, t, do)
 }
 
 // run runs one statement, if the transaction still takes any.

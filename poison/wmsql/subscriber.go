@@ -193,7 +193,8 @@ func (s *Subscriber) forget(sub *subscription) {
 
 // Close ends all subscriptions and returns when they have ended. A handler that is busy has SettleGrace to settle its
 // message; what it acks in that time is committed. After that the transaction is rolled back under it, with the messages
-// that were acked in it before, and its late statements are refused. Close does not close DB.
+// that were acked in it before, and its late statements are refused. A server that does not answer is not waited for
+// longer than that, three times over. Close does not close DB.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()
 	s.closed = true

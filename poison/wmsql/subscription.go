@@ -112,7 +112,9 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 	if used != nil && !errors.Is(used, driver.ErrBadConn) {
 		err = errors.Join(err, used)
 	}
-	if err == nil && pause >= s.config.PollInterval { // idle: let others have the connection
+	// Idle: let others have the connection. After an error the pool judges whether it is still good for anything: a server
+	// may have become read-only.
+	if err != nil || pause >= s.config.PollInterval {
 		s.session.release()
 	}
 	return pause, err
@@ -149,7 +151,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 			break
 		}
 		e := &entries[i]
-		if err := s.consumed(ctx, t, e); err != nil {
+		if err := s.consumed(context.WithoutCancel(ctx), t, e); err != nil { // an interruption would undo those before it
 			return 0, fmt.Errorf("wmsql: the adapter's query before a message: %w", err)
 		}
 		switch outcome := s.deliver(ctx, t, e); outcome {

@@ -155,13 +155,7 @@ func (t *transaction) failed() error {
 	return t.aborted
 }
 
-// say runs a statement of the protocol between transaction and savepoints.
-func (t *transaction) say(statement string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sayLocked(statement)
-}
-
+// sayLocked runs a statement of the protocol between transaction and savepoints.
 func (t *transaction) sayLocked(statement string) error {
 	if t.over != nil {
 		return t.over
