@@ -1,16 +1,21 @@
 # Two commands are enough: make demo, make test. make help lists the rest.
 GO         ?= go
 FUZZTIME   ?= 10m
+CHAOS      ?= 10
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 SERVICES    = internal/services/services.sh
 
-# The packages whose tests know of the servers, directly or through a helper. They are tested one after another: fault
-# tests restart brokers. All others are tested side by side.
+# The packages whose tests know of the servers, directly or through a helper. Fault tests restart servers, so of those that
+# share one, one is tested after another: those of the brokers beside those of the databases, then those that use both.
+# All others are tested side by side.
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
+BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
+TABLES  = ./poison/wmsql ./idempotency ./redrive ./internal/postgres ./internal/mysql ./internal/figures/sql
+BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES)),$(SERVED))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql test check services services-down build format vet staticcheck unit start served embedded allocs conformance bench bench-kafka bench-sql fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance bench bench-kafka bench-sql chaos fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,7 +70,14 @@ start:
 
 served: start
 	@.ci/need-cc
-	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(SERVED)
+	@$(MAKE) --no-print-directory --output-sync=target -j2 served-brokers served-tables
+	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(BOTH)
+
+served-brokers:
+	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(BROKERS)
+
+served-tables:
+	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(TABLES)
 
 embedded:
 	@.ci/need-cc
@@ -90,6 +102,9 @@ bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB
 bench: ## Go benchmarks, then the figures as JSON lines
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...
 	@$(GO) run ./internal/figures
+
+chaos: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 10)
+	SPILLWAY_CHAOS=$(CHAOS) $(GO) test -race -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./poison/wmsql
 
 fuzz: ## fuzz every target for FUZZTIME (default 10m) each
 	@for package in $$($(GO) list ./...); do \

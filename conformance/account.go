@@ -22,7 +22,7 @@ func (b *bench) account(ids ...string) {
 		}
 	}
 	good, bad := sortOut(ids)
-	letters := b.gather("account", b.dlq(), func(letters []*message.Message) bool { return hasAll(letters, bad) })
+	letters := b.gather("account", b.dlq(), late, func(letters []*message.Message) bool { return hasAll(letters, bad) })
 	astray := slices.DeleteFunc(slices.Clone(good), func(id string) bool { return effects[id] > 0 })
 	for _, id := range bad {
 		if effects[id] > 0 {
@@ -57,9 +57,9 @@ func (b *bench) whereAre(ids []string, letters []*message.Message) {
 	}
 	never := func([]*message.Message) bool { return false }
 	for _, topic := range []string{b.dlq(), b.invalid()} {
-		letters = append(letters, b.gather("account", topic, never)...)
+		letters = append(letters, b.gather("account", topic, silence, never)...)
 	}
-	left := b.gather(b.group, b.topic, never)
+	left := b.gather(b.group, b.topic, silence, never)
 	for _, id := range ids {
 		switch {
 		case has(letters, id):
@@ -100,7 +100,7 @@ func (b *bench) wantOutputs(of []string) {
 		return
 	}
 	known := map[string]string{}
-	outputs := b.gather("account", b.outs, func(outputs []*message.Message) bool { return distinct(outputs) == len(of) })
+	outputs := b.gather("account", b.outs, late, func(outputs []*message.Message) bool { return distinct(outputs) == len(of) })
 	for _, out := range outputs {
 		id := strings.TrimPrefix(string(out.Payload), outputOf)
 		if other, ok := known[id]; ok && other != out.UUID {
@@ -114,11 +114,15 @@ func (b *bench) wantOutputs(of []string) {
 	}
 }
 
-// silence is how long a topic gives nothing when it has nothing more to give.
-const silence = 8 * time.Second
+const (
+	// silence is how long a topic gives nothing when it has nothing more to give.
+	silence = 8 * time.Second
+	// late is how long what must be there may take to show. On tables a transaction of another row of the suite holds it up.
+	late = 30 * time.Second
+)
 
-// gather takes out of a topic what is there, until it is enough and nothing follows, or nothing comes for a while.
-func (b *bench) gather(group, topic string, enough func([]*message.Message) bool) (messages []*message.Message) {
+// gather takes out of a topic what is there, until it is enough and nothing follows, or nothing comes for so long.
+func (b *bench) gather(group, topic string, patience time.Duration, enough func([]*message.Message) bool) (messages []*message.Message) {
 	b.Helper()
 	if enough(nil) {
 		return nil
@@ -137,7 +141,7 @@ func (b *bench) gather(group, topic string, enough func([]*message.Message) bool
 		return nil
 	}
 	for {
-		limit := silence
+		limit := patience
 		if enough(messages) {
 			limit = time.Second // for what is published again
 		}

@@ -26,11 +26,12 @@ func (p pickyAMQP) Unmarshal(delivery amqp091.Delivery) (*message.Message, error
 	return p.Marshaler.Unmarshal(delivery)
 }
 
-// The suite on RabbitMQ's classic queues.
-func TestAMQPClassic(t *testing.T) { runAMQP(t, "amqp-classic", nil) }
-
-// The suite on RabbitMQ's quorum queues.
-func TestAMQPQuorum(t *testing.T) { runAMQP(t, "amqp-quorum", wmamqp.QuorumQueue(nil)) }
+// The suite on RabbitMQ's classic and quorum queues, one after the other: a row restarts the broker.
+func TestAMQP(t *testing.T) {
+	t.Parallel()
+	t.Run("classic", func(t *testing.T) { runAMQP(t, "amqp-classic", nil) })
+	t.Run("quorum", func(t *testing.T) { runAMQP(t, "amqp-quorum", wmamqp.QuorumQueue(nil)) })
+}
 
 func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 	b := amqpBroker{services.AMQP(t), arguments}
@@ -57,6 +58,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 		BadTopic:    "amq.not-for-you",
 		Origins:     []string{poison.KeyOriginalRoutingKey, poison.KeyOriginalGroup},
 		BrokersOwn:  []string{"x-delivery-count", wmamqp.KeyHeaders}, // of quorum queues, and its type
+		Pins:        map[string]string{"D9": "no SQL source"},
 		Hostile:     b.hostile(),
 
 		DeleteTopic: b.deleteQueue,

@@ -15,7 +15,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	_ "modernc.org/sqlite" // the effects table of every test
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
@@ -36,6 +35,7 @@ type bench struct {
 	group  string // of the live handler
 	path   string // of the database
 	db     *sql.DB
+	keys   idempotency.Store
 	dead   message.Publisher // of dead letters; it outlives routers
 	live   message.Publisher // of producers and redrives
 
@@ -63,26 +63,8 @@ func newBareBench(t *testing.T, target Target) *bench {
 	name := "conformance-" + strings.ToLower(rand.Text()[:10])
 	b := &bench{T: t, target: target, topic: name, outs: name + ".out", group: name}
 	b.path = filepath.Join(t.TempDir(), "effects.db")
-	b.db = openEffects(t, b.path)
+	b.openEffects()
 	return b
-}
-
-// openEffects opens a database with the effects table. Several processes may do so; who writes holds the others up.
-func openEffects(t testing.TB, path string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)&_pragma=synchronous(NORMAL)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id BLOB NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	return db
 }
 
 func (b *bench) create(topics ...string) {
@@ -111,7 +93,7 @@ func (b *bench) publisher() message.Publisher {
 func (b *bench) config() spillway.Config {
 	return spillway.Config{
 		Publisher:   b.dead,
-		Idempotency: idempotency.SQLite(b.db),
+		Idempotency: b.keys,
 		Retry: middleware.RetryConfig{
 			Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
 			OnAttempt: func(context.Context, middleware.Attempt) { b.attempts.Add(1) },
@@ -125,6 +107,7 @@ func (b *bench) config() spillway.Config {
 			},
 		},
 		Receiver: idempotency.ReceiverConfig{
+			Consumer:    b.group, // benches may share a store, and have the same ids
 			OnDuplicate: func(context.Context, idempotency.Key) { b.duplicate.Add(1) },
 		},
 	}
@@ -208,42 +191,6 @@ func (b *bench) publish(messages ...*message.Message) {
 	if err := b.live.Publish(b.topic, messages...); err != nil {
 		b.Fatalf("publish to the live topic: %v", err)
 	}
-}
-
-// apply writes the message's effect in the receiver's transaction, or in none where there is no receiver.
-func (b *bench) apply(msg *message.Message) error { return apply(b.db, msg) }
-
-func apply(db *sql.DB, msg *message.Message) error {
-	const insert = `INSERT INTO effects (id) VALUES (?)`
-	if tx := idempotency.Tx(msg.Context()); tx != nil {
-		_, err := tx.Exec(insert, []byte(msg.UUID))
-		return err
-	}
-	_, err := db.Exec(insert, []byte(msg.UUID))
-	return err
-}
-
-// effects returns how often each id took effect.
-func (b *bench) effects() map[string]int {
-	b.Helper()
-	rows, err := b.db.Query(`SELECT id, count(*) FROM effects GROUP BY id`)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer rows.Close()
-	counts := map[string]int{}
-	for rows.Next() {
-		var id []byte
-		var n int
-		if err := rows.Scan(&id, &n); err != nil {
-			b.Fatal(err)
-		}
-		counts[string(id)] = n
-	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
-	}
-	return counts
 }
 
 // wantOnce checks that each id took effect, and none twice.

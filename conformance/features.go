@@ -20,7 +20,7 @@ func features() []feature {
 		{"D6", "what is added stays in its budget", (*bench).budget},
 		{"D7", "letters of Watermill's PoisonQueue", (*bench).watermillLetters},
 		{"D8", "what cannot be unmarshalled is set aside", (*bench).unreadable},
-		{"D9", "one SQL transaction for everything", nil},
+		{"D9", "one SQL transaction for everything", (*bench).oneTransaction},
 		{"D10", "delivery limit over process deaths", nil},
 		{"D11", "expired, going in circles, incomplete, rejected", (*bench).guards},
 		{"D12", "no dead letters of dead letters", (*bench).parked},
@@ -37,6 +37,7 @@ func features() []feature {
 		{"H2", "hostile handlers", (*bench).hostileHandlers},
 		{"H3", "the broker's own hostile messages", (*bench).hostileRecords},
 		{"H4", "an output of 2 MiB", (*bench).largeOutput},
+		{"H5", "many publishers at once", (*bench).publishersAtOnce},
 		{"F1", "killed at each step between receipt and ack", (*bench).killedAtEachStep},
 		{"F2", "broker restarted between handling and ack", (*bench).brokerRestarted},
 		{"F3", "dead-letter topic deleted while running", (*bench).destinationDeleted},
@@ -50,7 +51,6 @@ func features() []feature {
 
 // unbuilt are rows that no pub/sub has yet, with the reason that stands in the matrix.
 var unbuilt = map[string]string{
-	"D9":  "for SQL sources only",
 	"D10": "not in this version",
 }
 

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -11,6 +12,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Each test has a broker of its own and mostly waits for it, so all run at the same time, however few processors.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	// A router whose Run fails at start-up leaves this goroutine of its own behind.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"),
 		// The one goroutine of sarama's metrics lives as long as the process.
@@ -32,6 +37,7 @@ const oneProcess = "lives in one process, and dies with it"
 
 // The suite on Watermill's in-memory pub/sub.
 func TestGoChannel(t *testing.T) {
+	t.Parallel()
 	channel := gochannel.NewGoChannel(gochannel.Config{Persistent: true, OutputChannelBuffer: 16}, nil)
 	defer func() {
 		if err := channel.Close(); err != nil {
@@ -43,6 +49,7 @@ func TestGoChannel(t *testing.T) {
 		Publisher:  func(testing.TB) message.Publisher { return staysOpen{channel} },
 		Subscriber: func(testing.TB, string) message.Subscriber { return staysOpen{channel} },
 		Pins: map[string]string{
+			"D9": "no SQL source",
 			"D5": "topics need not be made",
 			"D8": "hands over messages, reads no bytes",
 			"V3": "gives every new subscriber all letters again",

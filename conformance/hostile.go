@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,4 +107,30 @@ func (b *bench) hostileRecords() {
 			}
 		})
 	}
+}
+
+// Promise P1: of what many publishers send at once, every message is handled.
+func (b *bench) publishersAtOnce() {
+	const publishers, each = 4, 100
+	b.start(b.channel(), func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
+	var ids []string
+	var sending sync.WaitGroup
+	for p := range publishers {
+		var own []*message.Message
+		for i := range each {
+			own = append(own, newMessage(fmt.Sprintf("%d-%d", p, i)))
+			ids = append(ids, own[i].UUID)
+		}
+		pub := b.publisher()
+		sending.Go(func() {
+			for _, msg := range own {
+				if err := pub.Publish(b.topic, msg); err != nil {
+					b.Errorf("publish: %v", err)
+				}
+			}
+		})
+	}
+	sending.Wait()
+	b.untilApplied(ids...)
+	b.wantOnce(ids...)
 }

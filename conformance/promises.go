@@ -172,15 +172,20 @@ func (b *bench) survives(sent *message.Message, publish func()) (back *message.M
 	if report := b.drain(dead); report.Redriven != 1 {
 		b.Fatalf("the redrive of %q reports %+v", dead, report)
 	}
+	cameBack := func() bool { mu.Lock(); defer mu.Unlock(); return last != nil }
 	if first == nil {
-		b.untilPlaced(2)
+		// It cannot be read this time either, unless the adapter brings back what could not be read in another form.
+		b.until("it came back", func() bool { return b.placed.Load() >= 2 || cameBack() })
+		if cameBack() {
+			return last
+		}
 		l := b.letter(dead)
 		if sent != nil {
 			b.wantSame("the letter of the redriven message", l.Original, sent)
 		}
 		return l.Original
 	}
-	b.until("it came back", func() bool { mu.Lock(); defer mu.Unlock(); return last != nil })
+	b.until("it came back", cameBack)
 	b.wantSame("redriven", last, sent)
 	return last
 }
@@ -196,8 +201,7 @@ func (b *bench) shutdownInBackoff() {
 		return nil, b.apply(msg)
 	}
 	patient := func(c *spillway.Config) {
-		c.Retry.Backoff = middleware.Backoff{Initial: time.Hour, Max: time.Hour, Jitter: middleware.NoJitter}
-		c.Retry.MaxWait = 2 * time.Hour
+		c.Retry.Backoff = middleware.Backoff{Initial: 20 * time.Second, Jitter: middleware.NoJitter} // within any ack deadline
 	}
 	ids := []string{"a", "b", "c", "d", "e"}
 	for i := range 3 {

@@ -2,11 +2,13 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"os/exec"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -38,6 +40,11 @@ type Target struct {
 	MaxMessage int
 	// Hostile are messages of the broker's own that are hard to bear.
 	Hostile []Hostile
+
+	// Database is for a pub/sub on tables whose messages are consumed in a transaction that the handler's writes join. It
+	// returns the database that the messages are in, the same at each call, and the store of keys that joins. The suite
+	// makes tables of its own there. Where it is nil the effects are in SQLite.
+	Database func(t testing.TB) (*sql.DB, idempotency.Store)
 
 	// CreateShared is CreateTopic for a topic that two members of a group consume at the same time. Where it is nil,
 	// CreateTopic's are.

@@ -1,0 +1,206 @@
+package conformance_test
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
+
+	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/poison/wmsql"
+)
+
+// sqlServer is a kind of database server.
+type sqlServer struct {
+	name, driver string
+	service      string // its name among the services
+	address      func(testing.TB) string
+	within       func(address, name string) (dsn, hostPort string, err error) // opens what is named
+	at           func(dsn, hostPort string) (string, error)
+	create, drop string
+	quote        string
+	offsets      wsql.OffsetsAdapter
+	refuse, take string // make a table read-only, and writable
+	loses        bool
+}
+
+var postgres = sqlServer{
+	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres,
+	within: func(address, name string) (string, string, error) {
+		u, err := url.Parse(address)
+		if err != nil {
+			return "", "", err
+		}
+		query := u.Query()
+		query.Set("search_path", name)
+		u.RawQuery = query.Encode()
+		return u.String(), u.Host, nil
+	},
+	at: func(dsn, hostPort string) (string, error) {
+		u, err := url.Parse(dsn)
+		if err == nil {
+			u.Host = hostPort
+			query := u.Query()
+			query.Set("connect_timeout", "2")
+			u.RawQuery = query.Encode()
+		}
+		return u.String(), err
+	},
+	create: `CREATE SCHEMA `, drop: `DROP SCHEMA NAME CASCADE`, quote: `"`, offsets: wsql.DefaultPostgreSQLOffsetsAdapter{},
+	refuse: `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'read-only'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON TABLE_NAME EXECUTE FUNCTION refuse()`,
+	take: `DROP TRIGGER refuse ON TABLE_NAME`,
+}
+
+var mariadb = sqlServer{
+	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL,
+	within: func(address, name string) (string, string, error) {
+		config, err := mysql.ParseDSN(address)
+		if err != nil {
+			return "", "", err
+		}
+		config.DBName = name
+		return config.FormatDSN(), config.Addr, nil
+	},
+	at: func(dsn, hostPort string) (string, error) {
+		config, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			return "", err
+		}
+		config.Addr, config.Timeout = hostPort, 2*time.Second
+		return config.FormatDSN(), nil
+	},
+	create: `CREATE DATABASE `, drop: `DROP DATABASE NAME`, quote: "`", offsets: wsql.DefaultMySQLOffsetsAdapter{},
+	refuse: `CREATE TRIGGER refuse_RANDOM BEFORE INSERT ON TABLE_NAME FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'read-only'`,
+	take:   `DROP TRIGGER refuse_RANDOM`,
+	loses:  true,
+}
+
+// tables are a server's, in a schema or database of the test's own.
+type tables struct {
+	sqlServer
+	db           *sql.DB
+	dsn, address string
+	schema       wsql.SchemaAdapter
+}
+
+// spaceVariable, with the server's name, names that schema to the processes that the suite starts.
+const spaceVariable = "SPILLWAY_CONFORMANCE_SPACE_"
+
+func (s sqlServer) start(t *testing.T) *tables {
+	address := s.address(t)
+	variable := spaceVariable + s.name
+	space := os.Getenv(variable)
+	if space == "" {
+		space = "spillway_test_" + strings.ToLower(rand.Text()[:12])
+		if err := os.Setenv(variable, space); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Unsetenv(variable) })
+		exec(t, s.driver, address, s.create+space)
+		t.Cleanup(func() { exec(t, s.driver, address, strings.Replace(s.drop, "NAME", space, 1)) })
+	}
+	own := &tables{sqlServer: s}
+	var err error
+	if own.dsn, own.address, err = s.within(address, space); err != nil {
+		t.Fatal(err)
+	}
+	own.db = open(t, s.driver, own.dsn)
+	if own.schema, err = wmsql.Schema(own.db); err != nil {
+		t.Fatal(err)
+	}
+	return own
+}
+
+func open(t testing.TB, driver, dsn string) *sql.DB {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxIdleConns(10)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func exec(t testing.TB, driver, address, statement string) {
+	db, err := sql.Open(driver, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.Exec(statement); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *tables) through(t testing.TB, address string) *sql.DB {
+	dsn, err := s.at(s.dsn, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, s.driver, dsn)
+}
+
+func (s *tables) table(topic string) string { return s.quote + "watermill_" + topic + s.quote }
+
+func (s *tables) createTopic(t testing.TB, topic string) {
+	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: s.db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.SubscribeInitialize(topic); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *tables) deleteTopic(t testing.TB, topic string) {
+	if _, err := s.db.Exec(`DROP TABLE IF EXISTS ` + s.table(topic)); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *tables) readOnly(t testing.TB, topic string) (writable func()) {
+	s.createTopic(t, topic)
+	named := strings.NewReplacer("TABLE_NAME", s.table(topic), "RANDOM", strings.ToLower(rand.Text()[:12]))
+	say := func(statement string) {
+		if _, err := s.db.Exec(named.Replace(statement)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(s.refuse)
+	return func() { say(s.take) }
+}
+
+func (s *tables) restart(t testing.TB) {
+	services.Restart(t, s.service)
+	s.db.SetMaxIdleConns(0) // which are dead
+	s.db.SetMaxIdleConns(10)
+}
+
+// unreadable writes what nobody is to be able to read as a row that nobody can: its metadata is no map.
+type unreadable struct {
+	message.Publisher
+	s *tables
+}
+
+func (p unreadable) Publish(topic string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		if string(msg.Payload) == conformance.Unreadable && !isLetter(msg) {
+			if err := p.s.insert(topic, msg.UUID, msg.Payload, `[1]`); err != nil {
+				return err
+			}
+		} else if err := p.Publisher.Publish(topic, msg); err != nil {
+			return err
+		}
+	}
+	return nil
+}

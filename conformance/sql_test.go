@@ -1,0 +1,121 @@
+package conformance_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/poison/wmsql"
+)
+
+// The suite on tables of PostgreSQL and of MariaDB, with our subscriber and with watermill-sql's own, on the same tables.
+func TestSQL(t *testing.T) {
+	t.Parallel()
+	for _, server := range []sqlServer{postgres, mariadb} {
+		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
+			s := server.start(t)
+			t.Run("ours", func(t *testing.T) { conformance.Run(t, s.target(server.name)) })
+			t.Run("stock", func(t *testing.T) { conformance.Run(t, s.stock(server.name+"-stock")) })
+		})
+	}
+}
+
+const oneAtATime = "one member of a group consumes at a time, and the others wait for it"
+
+func (s *tables) target(name string) conformance.Target {
+	subscriber := func(t testing.TB, db *sql.DB, group string) *wmsql.Subscriber {
+		sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{
+			DB: db, ConsumerGroup: group, InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sub
+	}
+	return conformance.Target{
+		Name:       name,
+		Publisher:  func(t testing.TB) message.Publisher { return s.publisher(t, s.db, 0) },
+		Subscriber: func(t testing.TB, group string) message.Subscriber { return subscriber(t, s.db, group) },
+		Origin:     wmsql.Origin,
+		Backlog:    s.backlog,
+		Database: func(t testing.TB) (*sql.DB, idempotency.Store) {
+			return s.db, wmsql.Join(subscriber(t, s.db, ""))
+		},
+		CreateTopic: s.createTopic,
+		BadTopic:    "no topic of SQL!",
+		Origins:     []string{poison.KeyOriginalOffset, poison.KeyOriginalGroup},
+		Hostile:     s.hostile(),
+		DeleteTopic: s.deleteTopic,
+		ReadOnly:    s.readOnly,
+		Restart:     s.restart,
+		Address:     s.address,
+		Through: func(t testing.TB, address string) message.Publisher {
+			return s.publisher(t, s.through(t, address), 2*time.Second)
+		},
+		SubscriberThrough: func(t testing.TB, group, address string) message.Subscriber {
+			return subscriber(t, s.through(t, address), group)
+		},
+		Pins: map[string]string{"F6": oneAtATime, "F8": oneAtATime},
+	}
+}
+
+// stock is watermill-sql's own subscriber; dead letters and outputs are published by ours, in transactions of their own.
+func (s *tables) stock(name string) conformance.Target {
+	target := s.target(name)
+	target.Database, target.SubscriberThrough, target.Origins = nil, nil, nil
+	target.Subscriber = func(t testing.TB, group string) message.Subscriber {
+		sub, err := wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
+			ConsumerGroup: group, SchemaAdapter: s.schema, OffsetsAdapter: s.offsets, InitializeSchema: true,
+			PollInterval: 10 * time.Millisecond, ResendInterval: 20 * time.Millisecond, RetryInterval: 50 * time.Millisecond,
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sub
+	}
+	const columns = "the columns take ids of 36 characters and text; what ours carries aside, only ours puts back"
+	target.Pins = map[string]string{
+		"D8": "stands still at a row that it cannot read", "H3": "stands still at a row that it cannot read",
+		"D9": "commits half-done work at its deadline and at Close, so nobody may join its transaction",
+		"H1": columns, "F6": oneAtATime, "F8": oneAtATime,
+		"F7": "shares its pool of connections with its publishers",
+		"V3": "closed within a batch, it forgets what was acked, and gives the letters of a drain again",
+	}
+	if s.loses {
+		const locks = "holds locks at the end of the table while a message comes again, and publishers wait for them"
+		for _, id := range []string{"P1", "P3", "F1", "F2", "F3", "F4", "F5"} {
+			target.Pins[id] = locks
+		}
+		target.Pins["H5"] = "loses messages of concurrent publishers, whose numbers become visible out of order"
+	}
+	return target
+}
+
+func (s *tables) publisher(t testing.TB, db *sql.DB, timeout time.Duration) message.Publisher {
+	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unreadable{pub, s}
+}
+
+func (s *tables) backlog(t testing.TB, group string) func(context.Context, string) (int, error) {
+	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: s.db, ConsumerGroup: group})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, topic string) (int, error) {
+		if err := sub.SubscribeInitialize(topic); err != nil {
+			return 0, err
+		}
+		return sub.Backlog(ctx, topic)
+	}
+}
