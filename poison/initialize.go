@@ -11,7 +11,8 @@ import (
 )
 
 // Initializer is a publisher that can make sure, before the first message, that its topics exist: it creates them,
-// where the broker allows, with room for a letter and without expiry, or says which is missing.
+// where the broker allows, with room for a letter and without expiry, or says which is missing. A publisher that wraps
+// one hides this unless it has the method too.
 type Initializer interface {
 	InitializeTopics(topics ...string) error
 }

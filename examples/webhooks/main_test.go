@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,17 +19,8 @@ func TestDemo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		counts := map[string]int{}
-		if err := json.Unmarshal([]byte(result.JSON()), &counts); err != nil {
-			t.Fatal(err)
-		}
-		for name, n := range counts {
-			if bad := name == "lost" || name == "duplicate_effects"; bad != (n == 0) {
-				t.Errorf("seed %d: %s is %d", seed, name, n)
-			}
-		}
-		if len(counts) != 12 || result.Applied+result.AppliedAfterRedrive+result.Remaining != 60 {
-			t.Errorf("seed %d: %s", seed, result.JSON())
+		if err := result.Check(60); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
 }

@@ -6,12 +6,9 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"math/rand/v2"
 	"reflect"
-	"time"
 
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/rerun"
 )
 
 // The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
@@ -69,32 +66,12 @@ func number(err error) uint16 {
 // locked: under REPEATABLE READ, the default, neighbours in the index would wait for each other.
 var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// maxConflicts is how often a transaction may be in another's way before its error is returned.
-const maxConflicts = 10
-
 // Write runs work in a transaction. It runs work again when the server undid the transaction because of another one, and
 // when it waited for a lock in vain; what a failed run did is undone. Work must return the error of a statement and write
 // nothing after it: a deadlock ends the transaction, and later statements on the same *sql.Tx commit on their own.
 func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	for conflict := 1; ; conflict++ {
-		err := write(ctx, db, work)
-		if n := Number(err); n != Deadlock && n != LockTimeout || conflict == maxConflicts {
-			return err
-		}
-		if !wait.For(ctx, rand.N(time.Duration(conflict)*10*time.Millisecond)) {
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
-func write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, Options)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-	if err := work(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return rerun.Write(ctx, db, Options, func(err error) bool {
+		n := Number(err)
+		return n == Deadlock || n == LockTimeout
+	}, work)
 }

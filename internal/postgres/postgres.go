@@ -7,10 +7,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
-	"time"
 
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/rerun"
 )
 
 // The errors that a store acts on (PostgreSQL's Appendix A).
@@ -38,31 +36,11 @@ func State(err error) string {
 // wait would end with 40001, on every attempt anew.
 var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// maxDeadlocks is how often a transaction may be the victim before its error is returned.
-const maxDeadlocks = 10
-
 // Write runs work in a transaction. It runs work again when the server ended the transaction because of another one;
 // what a failed run did is undone.
 func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	for victim := 1; ; victim++ {
-		err := write(ctx, db, work)
-		if state := State(err); state != deadlockDetected && state != serializationFailure || victim == maxDeadlocks {
-			return err
-		}
-		if !wait.For(ctx, rand.N(time.Duration(victim)*10*time.Millisecond)) {
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
-func write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, Options)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-	if err := work(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return rerun.Write(ctx, db, Options, func(err error) bool {
+		state := State(err)
+		return state == deadlockDetected || state == serializationFailure
+	}, work)
 }

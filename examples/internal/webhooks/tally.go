@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -31,6 +32,24 @@ type Result struct {
 
 // Good tells whether nothing was lost and nothing happened twice.
 func (r Result) Good() bool { return r.Lost == 0 && r.DuplicateEffects == 0 }
+
+// Check returns an error that names what the result of a whole run, with every kind of fault in it, cannot be: something
+// lost or twice, a kind of fault that never came, or a sum that is not the number of events.
+func (r Result) Check(events int) error {
+	counts := map[string]int{}
+	if err := json.Unmarshal([]byte(r.JSON()), &counts); err != nil {
+		return err
+	}
+	for name, n := range counts {
+		if bad := name == "lost" || name == "duplicate_effects"; bad != (n == 0) {
+			return fmt.Errorf("%s is %d: %s", name, n, r.JSON())
+		}
+	}
+	if r.Applied+r.DeadLettered != events || r.Applied+r.AppliedAfterRedrive+r.Remaining != events {
+		return fmt.Errorf("the sums are not %d: %s", events, r.JSON())
+	}
+	return nil
+}
 
 // JSON is the result on one line.
 func (r Result) JSON() string {
