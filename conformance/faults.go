@@ -67,6 +67,19 @@ func (b *bench) send(ids ...string) {
 	b.ids(ids...)
 }
 
+// sendAgain is send to a broker that answers, but may not take everything yet.
+func (b *bench) sendAgain(id string) {
+	b.Helper()
+	b.until("the broker takes a message", func() bool {
+		pub := b.target.Publisher(b.T)
+		refused := pub.Publish(b.topic, newMessage(id))
+		if err := pub.Close(); err != nil {
+			b.Error(err)
+		}
+		return refused == nil
+	})
+}
+
 // soon is when another instance must have got messages. A handler that holds it up does so for twice as long.
 const soon = 10 * time.Second
 

@@ -38,6 +38,7 @@ func (b *bench) brokerRestarted() {
 	p.until("at", stepCommitted, "good-2")
 	b.target.Restart(b.T)
 	p.proceed()
-	b.send("good-5", "bad-6")
+	b.sendAgain("good-5")
+	b.sendAgain("bad-6")
 	b.finish("good-1", "good-2", "bad-3", "good-4", "good-5", "bad-6")
 }
