@@ -49,6 +49,11 @@
 // context ends and it is delivered again. Messages that were prefetched wait for those before them, so their time
 // counts from the fetch; the default is to fetch one.
 //
+// # Ids
+//
+// The id of a message that Watermill did not write is its message id property. For an idempotent receiver, whose default
+// key that is, one without is invalid; give it another key, idempotency.ByMetadata or ByPayloadHash.
+//
 // # What is not promised
 //
 // Order: a message given back goes to its old place where it can, but another consumer may have the next one already.

@@ -31,6 +31,11 @@
 // dead-letter topic with the source's partitions and replicas, no expiry, no compaction and room for its largest message
 // with a letter's metadata; of an existing topic it logs what would lose letters.
 //
+// # Ids
+//
+// Records that Watermill did not write have no id of Watermill's. For an idempotent receiver, whose default key that is,
+// they are invalid; give it another one, idempotency.ByMetadata or ByPayloadHash.
+//
 // # What is not promised
 //
 // One letter per message: offsets are committed once a second and when a session ends in order. A process that is killed

@@ -128,3 +128,25 @@ func TestBatchLeftBehind(t *testing.T) {
 		}
 	})
 }
+
+// A handler that commits in SQL and fails has its message set aside, even where no connection is free to ask by whether
+// its key was committed.
+func TestBatchOwnCommitWithoutConnections(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		own := *b
+		own.db = b.open(t)
+		own.db.SetMaxOpenConns(1)
+		var seen deliveries
+		b.publish("a")
+		own.run(own.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, c.SettleGrace = 2, 100*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+			seen.add(msg.UUID)
+			err := own.write(msg, "half")
+			_, ended := txOf(msg.Context()).Exec(`COMMIT`)
+			return nil, errors.Join(err, ended, errors.New("failed"))
+		}, once)
+		b.drained()
+		if n := len(b.letters()["a"]); n != 1 {
+			t.Errorf("%d letters, effects %v, deliveries %v", n, b.effects(), seen.get())
+		}
+	})
+}

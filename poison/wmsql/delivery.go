@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -29,7 +30,7 @@ type delivery struct {
 	busy  chan struct{} // closed when the claim that is open has ended; nil where none is
 	// spoiled says that an attempt failed whose key is in the database all the same: delivered again, the message would
 	// be absorbed as if it had succeeded.
-	spoiled bool
+	spoiled atomic.Bool
 }
 
 // outcome is how a delivery ends.
@@ -62,9 +63,9 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	}
 	msg := e.row.Msg
 	msg.SetContext(chain.WithTransaction(ctx, d))
-	if s.cuts.of(e.at) >= s.config.MaxDeliveries {
-		poison.MarkExhausted(msg, fmt.Errorf("delivered %d times, and each time the handler overran the ack deadline of %s, or interrupted or ended the transaction, or the database refused to commit",
-			s.config.MaxDeliveries, s.config.AckDeadline))
+	if s.exhausted(e.at) {
+		poison.MarkExhausted(msg, fmt.Errorf("delivered %d times, and each time the handler overran the ack deadline of %s, or interrupted or ended the "+
+			"transaction, or the database refused to commit or lost it", s.cuts.of(e.at)+s.losses.of(e.at), s.config.AckDeadline))
 	}
 	if ctx.Err() != nil { // select would choose at random
 		return gone
@@ -79,7 +80,7 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	if how = d.end(how, s.config.SettleGrace); how == nacked && late {
 		s.cuts.add(e.at)
 	}
-	if how == rolledBack && d.spoiled { // so it is set aside, and seen
+	if how == rolledBack && d.spoiled.Load() { // so it is set aside, and seen
 		s.cuts = count{d.at, s.config.MaxDeliveries - 1}
 	}
 	return how

@@ -91,8 +91,8 @@ type source interface {
 	register(topic, group string) wsql.Query
 	// registered counts the rows of the group, and does not wait for a lock.
 	registered(topic, group string) wsql.Query
-	// lock waits for the group's row, and returns how far the group is.
-	lock(ctx context.Context, db *sql.DB, topic, group string) (position, error)
+	// position returns how far the group is. With forUpdate for lock it waits for the group's row, and locks it.
+	position(ctx context.Context, db *sql.DB, topic, group, lock string) (position, error)
 	// next selects what comes behind a position, n messages at the most.
 	next(topic string, from position, n int) wsql.Query
 	// between reads the rows between two numbers, and does not wait for a lock. Only where there are gaps.
@@ -102,6 +102,8 @@ type source interface {
 	// behind counts what comes behind the group's position.
 	behind(topic, group string) wsql.Query
 }
+
+const forUpdate = ` FOR UPDATE`
 
 // position is how far a group is, or where a message stands.
 type position struct {

@@ -3,9 +3,9 @@
 // and can take the place of its subscriber and be taken back.
 //
 //	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "billing"})
-//	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+//	dead, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db}) // a handler's outputs need another one
 //	dlc, err := spillway.New(spillway.Config{
-//		Publisher:   pub,
+//		Publisher:   dead,
 //		Idempotency: wmsql.Join(sub),
 //		Queue:       poison.QueueConfig{Origin: wmsql.Origin},
 //	})
@@ -40,8 +40,8 @@
 //
 // What is undone leaves nothing in the database, and late statements get an error that wraps sql.ErrTxDone. After a
 // transaction that was rolled back, messages have one each for a while, so that one that always fails in this way holds
-// up nobody but itself; and delivered MaxDeliveries times it is set aside with reason max_delivery_count_exceeded. A
-// message that waits to come again holds no transaction. A handler that settles its message itself is waited for, up
+// up nobody but itself; and delivered MaxDeliveries times it is set aside with reason max_delivery_count_exceeded, or ten
+// times as often where others were to blame each time (it may be what crashes the server). A message that waits to come again holds no transaction. A handler that settles its message itself is waited for, up
 // to SettleGrace, so that nothing is committed in the middle of it; and once it has acked, a letter or output that comes
 // of it later is published by itself.
 //

@@ -26,7 +26,7 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 	query := wsql.Query{}
 	var from position
 	if s.source != nil {
-		if from, err = s.source.lock(ctx, t.db, s.topic, s.config.ConsumerGroup); err != nil {
+		if from, err = s.source.position(ctx, t.db, s.topic, s.config.ConsumerGroup, forUpdate); err != nil {
 			return nil, 0, fmt.Errorf("wmsql: lock the position: %w", err)
 		}
 		query = s.source.next(s.topic, from, s.config.Batch)
@@ -52,6 +52,22 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 		entries, wait = s.beforeGap(ctx, t, entries, from)
 	}
 	return entries, wait, nil
+}
+
+// nothing looks, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL use
+// up a transaction id and write, which a consumer with nothing to do should not, many times a second.
+func (s *subscription) nothing(ctx context.Context) (bool, error) {
+	from, err := s.source.position(ctx, s.config.DB, s.topic, s.config.ConsumerGroup, "")
+	if err != nil {
+		return false, fmt.Errorf("wmsql: read the position: %w", err)
+	}
+	query := s.source.next(s.topic, from, 1)
+	rows, err := s.config.DB.QueryContext(ctx, query.Query, query.Args...)
+	if err != nil {
+		return false, fmt.Errorf("wmsql: look for messages: %w", err)
+	}
+	found := rows.Next()
+	return !found, errors.Join(rows.Err(), rows.Close())
 }
 
 // entry reads one row. What the adapter cannot read becomes a message with the payload's bytes that poison.Queue sets

@@ -24,8 +24,9 @@ type JoinedStore struct {
 
 // Join returns the store for the handlers of sub, which must be a *Subscriber: of no other is it known what it does with
 // its transaction. Asked to join any other, the store is an error when it is initialized, which is when the receiver or
-// the channel is made. Messages that come from elsewhere, through another subscriber of the same router, are applied in
-// a transaction of their own in the same database.
+// the channel is made. Messages of any *Subscriber on the same *sql.DB are joined, so a channel for several needs one
+// Join. Those that come from elsewhere, from another broker for one, are applied in a transaction of their own in the same
+// database.
 //
 // The transaction that idempotency.Tx returns is a savepoint of the subscriber's: it ends with the attempt, whatever the
 // others in the batch do, and its Commit and Rollback are not the handler's business there either.
@@ -196,10 +197,9 @@ func (c *claim) undo() error {
 	if over == nil && err == sql.ErrTxDone { // the handler called Commit or Rollback, which ended its *sql.Tx alone
 		err = c.d.t.rollbackTo(c.name)
 	}
-	if over == nil && c.d.t.dialect.noSavepoint(err) && c.committed() {
-		c.d.mu.Lock()
-		defer c.d.mu.Unlock()
-		c.d.spoiled = true
+	if over == nil && c.d.t.dialect.noSavepoint(err) {
+		c.d.spoiled.Store(true) // until it is known: the answer may come when nobody waits for it any more
+		c.d.spoiled.Store(c.committed())
 	}
 	return nil // where there is no savepoint any more the whole transaction has ended
 }

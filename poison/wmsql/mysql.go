@@ -73,9 +73,9 @@ func (s mysqlSource) registered(topic, group string) wsql.Query {
 	return wsql.Query{Query: `SELECT COUNT(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = ?`, Args: []any{group}}
 }
 
-func (s mysqlSource) lock(ctx context.Context, db *sql.DB, topic, group string) (at position, err error) {
+func (s mysqlSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, err error) {
 	var offset sql.NullInt64
-	err = db.QueryRowContext(ctx, `SELECT offset_acked FROM `+s.offsets.MessagesOffsetsTable(topic)+` WHERE consumer_group = ? FOR UPDATE`, group).Scan(&offset)
+	err = db.QueryRowContext(ctx, `SELECT offset_acked FROM `+s.offsets.MessagesOffsetsTable(topic)+` WHERE consumer_group = ?`+lock, group).Scan(&offset)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
 	}

@@ -85,10 +85,10 @@ func (s postgresSource) registered(topic, group string) wsql.Query {
 	return wsql.Query{Query: `SELECT count(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = $1`, Args: []any{group}}
 }
 
-func (s postgresSource) lock(ctx context.Context, db *sql.DB, topic, group string) (at position, err error) {
-	query := s.offsets.NextOffsetQuery(topic, group)
+func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, err error) {
 	var offset sql.NullInt64
-	err = db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&offset, &at.transaction)
+	err = db.QueryRowContext(ctx, `SELECT offset_acked, last_processed_transaction_id FROM `+s.offsets.MessagesOffsetsTable(topic)+
+		` WHERE consumer_group = $1`+lock, group).Scan(&offset, &at.transaction)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
 	}

@@ -14,8 +14,8 @@ type session struct {
 	prepared map[string]driver.Stmt
 }
 
-// use gives the driver's connection to work, and keeps it for the next time. After an error the connection is given back,
-// and after driver.ErrBadConn closed.
+// use gives the driver's connection to work, and keeps it for the next time. After an error the connection is given back.
+// With driver.ErrBadConn work has it closed, which is no error of use; one of the pool's own is.
 func (s *session) use(ctx context.Context, db *sql.DB, work func(driver.Conn, map[string]driver.Stmt) error) (err error) {
 	if s.conn == nil {
 		if s.conn, err = db.Conn(ctx); err != nil {
@@ -33,6 +33,9 @@ func (s *session) use(ctx context.Context, db *sql.DB, work func(driver.Conn, ma
 	})
 	if err != nil {
 		s.release()
+	}
+	if err == driver.ErrBadConn {
+		return nil
 	}
 	return err
 }

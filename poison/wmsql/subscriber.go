@@ -20,7 +20,9 @@ var ErrClosed = errors.New("wmsql: closed")
 
 // SubscriberConfig configures a Subscriber. Only DB is required.
 type SubscriberConfig struct {
-	// DB is a PostgreSQL, MySQL or MariaDB. Each subscription holds one of its connections most of the time.
+	// DB is a PostgreSQL, MySQL or MariaDB. Each subscription holds one of its connections most of the time, and one that
+	// waits for its turn in the group does too: where SetMaxOpenConns leaves no others, a handler that uses DB itself waits
+	// in vain.
 	DB *sql.DB
 	// ConsumerGroup is the group whose position is kept. Each group gets every message; the consumers of one group take
 	// turns. Default: the group without a name, as with watermill-sql.

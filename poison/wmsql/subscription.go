@@ -21,13 +21,24 @@ type subscription struct {
 	out    chan *message.Message
 	logger watermill.LoggerAdapter
 
-	alone  int // how many messages still get a transaction each, after one was rolled back
-	errors int // in a row
+	idle   bool // there was nothing: the next transaction waits for something
+	alone  int  // how many messages still get a transaction each, after one was rolled back
+	errors int  // in a row
 	nacks  count
 	cuts   count
+	losses count // without anybody's failure, as far as can be told
 	gap    gap
 
 	session session
+}
+
+// maxLosses times MaxDeliveries is how often a message is delivered under which the transaction is lost without its
+// handler's doing. So often it is the message after all, which crashes the server for one, and those behind it wait.
+const maxLosses = 10
+
+// exhausted tells whether a message was delivered as often as it may be.
+func (s *subscription) exhausted(at position) bool {
+	return s.cuts.of(at) >= s.config.MaxDeliveries || s.losses.of(at)/maxLosses >= s.config.MaxDeliveries
 }
 
 // count counts what happens to one message in a row.
@@ -72,7 +83,7 @@ func (s *subscription) run(ctx context.Context) {
 		} else {
 			s.errors++
 			pause = s.backoff(s.errors)
-			s.logger.Error("The transaction is rolled back; its messages come again", err, watermill.LogFields{"wait": pause})
+			s.logger.Error("Consuming failed; what was not committed comes again", err, watermill.LogFields{"wait": pause})
 		}
 		if pause > 0 && !wait.For(ctx, pause) {
 			return
@@ -91,6 +102,11 @@ func (s *subscription) backoff(times int) time.Duration {
 
 // transact runs one transaction and returns how long to wait after it.
 func (s *subscription) transact(ctx context.Context) (pause time.Duration, err error) {
+	if s.idle {
+		if s.idle, err = s.nothing(ctx); s.idle || err != nil {
+			return s.config.PollInterval, err
+		}
+	}
 	isolation := s.dialect.isolation
 	if s.source == nil {
 		isolation = s.config.Schema.SubscribeIsolationLevel()
@@ -109,7 +125,7 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 		})
 		return t.close()
 	})
-	if used != nil && !errors.Is(used, driver.ErrBadConn) {
+	if used != nil {
 		err = errors.Join(err, used)
 	}
 	// Idle: let others have the connection. After an error the pool judges whether it is still good for anything: a server
@@ -141,7 +157,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	if len(entries) == 0 {
 		if wait == 0 {
-			wait = s.config.PollInterval
+			s.idle, wait = s.source != nil, s.config.PollInterval
 		}
 		return wait, nil
 	}
@@ -163,7 +179,9 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 		case rolledBack:
 			s.alone = s.config.Batch
 			over, uncounted := t.fate()
-			if !uncounted {
+			if uncounted {
+				s.losses.add(e.at)
+			} else {
 				s.cuts.add(e.at)
 			}
 			return 0, over

@@ -201,12 +201,12 @@ func (t *transaction) observeLocked(ctx context.Context, err error) error {
 	case ended:
 		t.uncounted = others
 		t.endLocked(fmt.Errorf("%w: %w", errOver, err))
+	case ctx.Err() != nil: // whoever gave the context interrupted the statement, and with it the connection, even if the server answered
+		t.endLocked(fmt.Errorf("%w: a statement was interrupted: %w", errOver, err))
 	case t.dialect.answered(err):
 		if t.dialect.aborts && t.aborted == nil {
 			t.aborted = err
 		}
-	case ctx.Err() != nil: // whoever gave the context interrupted the statement, and with it the connection
-		t.endLocked(fmt.Errorf("%w: a statement was interrupted: %w", errOver, err))
 	case lost(err):
 		t.uncounted = true
 		t.endLocked(fmt.Errorf("%w: the connection is lost: %w", errOver, err))
