@@ -83,13 +83,24 @@ func (b amqpBroker) hostile() []conformance.Hostile {
 		}
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	// again is the message as it would be sent: metadata shows no types and no properties.
+	again := func(check func(amqp091.Publishing) bool) func(testing.TB, *message.Message) {
+		return func(t testing.TB, msg *message.Message) {
+			if publishing, err := (wmamqp.Marshaler{}).Marshal(msg); err != nil || !check(publishing) {
+				t.Errorf("came back as %+v: %v", publishing, err)
+			}
+		}
+	}
 	return []conformance.Hostile{
 		{Name: "headers of every type", Publish: send(amqp091.Publishing{Headers: amqp091.Table{
 			"bool": true, "byte": byte(7), "int8": int8(-7), "int16": int16(-300), "int32": int32(70000), "int64": int64(1) << 40,
 			"float32": float32(1.5), "float64": 2.5, "decimal": amqp091.Decimal{Scale: 2, Value: 1234}, "string": "text",
 			"binary string": "\xff\x00", "bytes": []byte{0, 255}, "time": at, "nothing": nil,
 			"table": amqp091.Table{"n": int32(1), "deep": amqp091.Table{"list": []any{"a", int64(2), true}}}, "list": []any{int32(1), "two"},
-		}})},
+		}}), Check: again(func(p amqp091.Publishing) bool {
+			return p.Headers["bool"] == true && p.Headers["int8"] == int8(-7) && p.Headers["decimal"] == amqp091.Decimal{Scale: 2, Value: 1234} &&
+				p.Headers["table"].(amqp091.Table)["n"] == int32(1)
+		})},
 		{Name: "x-death", Publish: send(amqp091.Publishing{Headers: amqp091.Table{
 			"x-death": []any{amqp091.Table{
 				"count": int64(3), "exchange": "", "queue": "elsewhere", "reason": "expired", "time": at, "routing-keys": []any{"elsewhere"},
@@ -97,6 +108,8 @@ func (b amqpBroker) hostile() []conformance.Hostile {
 		}})},
 		{Name: "every property", Publish: send(amqp091.Publishing{
 			ContentType: "application/json", ContentEncoding: "identity", CorrelationId: "c", ReplyTo: "r", Priority: 3, Timestamp: at, Type: "t", AppId: "a",
+		}), Check: again(func(p amqp091.Publishing) bool {
+			return p.ContentType == "application/json" && p.CorrelationId == "c" && p.ReplyTo == "r" && p.Priority == 3 && p.Timestamp.Equal(at)
 		})},
 		{Name: "a message the marshaler refuses", Publish: func(t testing.TB, topic string) {
 			b.send(t, topic, amqp091.Publishing{MessageId: "hostile", Body: []byte(conformance.Unreadable)})

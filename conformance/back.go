@@ -139,12 +139,18 @@ func (b *bench) stripped() {
 	b.drain(b.dlq())
 	b.until("it came back", func() bool { return back.Load() != nil })
 	msg := back.Load()
-	for _, key := range []string{poison.KeyFailureClass, poison.KeyFailureReason, poison.KeyFailureDescription, poison.KeyFailureStack, poison.KeyAttempts} {
+	for _, key := range []string{
+		poison.KeyFailureClass, poison.KeyFailureReason, poison.KeyFailureDescription, poison.KeyFailureType, poison.KeyFailureStack,
+		poison.KeyFailureStackHash, poison.KeyFailureNode, poison.KeyAttempts, poison.KeyFirstFailedAt, poison.KeyLastFailedAt,
+	} {
 		if value, ok := msg.Metadata[key]; ok {
 			b.Errorf("it came back with %s %q", key, value)
 		}
 	}
-	for _, key := range append([]string{poison.KeyOriginalTopic, poison.KeyAttemptHistory, poison.KeyRedrivenAt, poison.KeyRedriveID}, b.target.Origins...) {
+	for _, key := range append([]string{
+		poison.KeyOriginalTopic, poison.KeyOriginalHandler, poison.KeyOriginalMessageID,
+		poison.KeyAttemptHistory, poison.KeyRedrivenAt, poison.KeyRedrivenBy, poison.KeyRedriveID,
+	}, b.target.Origins...) {
 		if msg.Metadata[key] == "" && msg.Metadata[key+poison.Base64Suffix] == "" {
 			b.Errorf("it came back without %s", key)
 		}
@@ -158,7 +164,7 @@ func (b *bench) stripped() {
 func (b *bench) allowList() {
 	b.create(b.dlq(), poison.ParkedTopic(b.dlq()))
 	forged := newMessage("forged")
-	forged.Metadata.Set(poison.KeyOriginalTopic, "payroll")
+	forged.Metadata.Set(poison.KeyOriginalTopic, b.topic+".payroll") // begins like one that is allowed
 	forged.Metadata.Set(poison.KeyFailureClass, "permanent")
 	if err := b.dead.Publish(b.dlq(), forged); err != nil {
 		b.Fatal(err)
@@ -166,7 +172,7 @@ func (b *bench) allowList() {
 	if report := b.drain(b.dlq()); report.Refused != 1 || report.Redriven != 0 {
 		b.Errorf("%+v", report)
 	}
-	if msg := b.read(poison.ParkedTopic(b.dlq()), 1)[0]; msg.UUID != "forged" {
-		b.Errorf("parked: %q", msg.UUID)
+	if msg := b.read(poison.ParkedTopic(b.dlq()), 1)[0]; msg.UUID != "forged" || msg.Metadata[poison.KeyOriginalTopic] != b.topic+".payroll" {
+		b.Errorf("parked: %q %v", msg.UUID, msg.Metadata)
 	}
 }

@@ -12,8 +12,8 @@
 //	}
 //
 // A subtest has the id of its feature: P1 to P7 are promises, R is retry, D dead letters, I the idempotent receiver, V
-// redrive, H what is hard to bear, F faults. What a broker does not offer is pinned, with the reason: a pinned feature is not run
-// and stands in the matrix as such. A pin that names no feature is a failure.
+// redrive, H what is hard to bear, F faults. What a broker does not offer is pinned, with the reason: a pinned feature is
+// not run and stands in the matrix as such. A pin that names no feature is a failure.
 //
 // With SPILLWAY_CONFORMANCE_OUT each result is appended to that file as a JSON line; make conformance makes the matrix of
 // them.
@@ -27,5 +27,52 @@
 // in the source; and when the fault is mended none is in the source. F2 restarts the broker, so nothing else may use it.
 //
 // The suite needs a subscriber with consumer groups, or one that gives every new subscriber what was published before, and
-// uses SQLite for the effects. Every feature gets topics of its own, so targets need not clean up between them.
+// uses SQLite for the effects. Every feature gets topics of its own, so targets need not clean up between them. Of the
+// second kind a quarantine (V3) cannot be shown, and a pub/sub that lives in one process has no faults (F1 to F8).
+//
+// # Features
+//
+//	P1   a refused dead letter keeps its message
+//	P2   the original survives its handler
+//	P3   shutdown in a backoff wait is no failure
+//	P4   deadly messages do not stop the good ones
+//	P7   effects once over duplicates, restarts, redrives
+//	R1   retry in process, bounded
+//	R2   each attempt gets the message as it arrived
+//	R3   no wait past the message's deadline
+//	R4   an error's retry-after is honoured
+//	D1   the letter tells the whole story
+//	D2   each class goes its way
+//	D3   naming
+//	D4   publish retried, shrunk, fallback
+//	D5   a missing destination is an error at start-up
+//	D6   what is added stays in its budget
+//	D7   letters of Watermill's PoisonQueue
+//	D8   what cannot be unmarshalled is set aside
+//	D9   one SQL transaction for everything
+//	D10  delivery limit over process deaths
+//	D11  expired, going in circles, incomplete, rejected
+//	D12  no dead letters of dead letters
+//	D13  a failed handler's outputs stay
+//	D15  an undeliverable output sets its source aside
+//	I2   key, writes and outputs commit together
+//	I4   outputs survive a failed publish
+//	V1   letters come back through the router
+//	V2   redrive keeps its rate
+//	V3   redriven too often: quarantine
+//	V4   failure stripped, origin and history kept
+//	V8   only to topics of the allow-list
+//	H1   hostile ids, payloads and metadata
+//	H2   hostile handlers
+//	H3   the broker's own hostile messages
+//	H4   an output of 2 MiB
+//	H5   many publishers at once
+//	F1   killed at each step between receipt and ack
+//	F2   broker restarted between handling and ack
+//	F3   dead-letter topic deleted while running
+//	F4   dead-letter topic read-only
+//	F5   dead-letter broker cut off, slow, silent
+//	F6   another instance joins in a backoff wait
+//	F7   connection lost in the handler
+//	F8   another instance joins under a busy handler
 package conformance

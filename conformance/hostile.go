@@ -98,6 +98,7 @@ func (b *bench) hostileHandlers() {
 
 // Promises P2, P4: what only the broker's own client can send survives too.
 func (b *bench) hostileRecords() {
+	b.need("Hostile", len(b.target.Hostile) > 0)
 	for _, hostile := range b.target.Hostile {
 		b.Run(hostile.Name, func(t *testing.T) {
 			b := newBench(t, b.target)

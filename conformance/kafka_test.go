@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,9 @@ func hostileRecords(brokers []string) []conformance.Hostile {
 				if got := poison.Read(msg).Origin.Key; string(got) != "\x00\xff\xfe" {
 					t.Errorf("the key came back as %q", got)
 				}
+				if got, _ := kafka.MessageKeyFromCtx(msg.Context()); string(got) != "\x00\xff\xfe" {
+					t.Errorf("the record came back with the key %q", got)
+				}
 			},
 		},
 		{
@@ -122,8 +126,21 @@ func hostileRecords(brokers []string) []conformance.Hostile {
 			Publish: send(sarama.ProducerMessage{Value: sarama.StringEncoder("v"), Headers: []sarama.RecordHeader{
 				id, {Key: []byte("k"), Value: []byte("one")}, {Key: []byte("k"), Value: []byte("two")},
 			}}),
+			Check: func(t testing.TB, msg *message.Message) { // metadata shows the last one
+				if record, err := (wmkafka.Marshaler{}).Marshal("elsewhere", msg); err != nil || headers(record, "k") != "one two" {
+					t.Errorf("came back as %v: %v", msg.Metadata, err)
+				}
+			},
 		},
-		{Name: "a tombstone", Publish: send(sarama.ProducerMessage{Key: sarama.StringEncoder("k"), Headers: []sarama.RecordHeader{id}})},
+		{
+			Name:    "a tombstone",
+			Publish: send(sarama.ProducerMessage{Key: sarama.StringEncoder("k"), Headers: []sarama.RecordHeader{id}}),
+			Check: func(t testing.TB, msg *message.Message) {
+				if msg.Payload != nil { // a value that is empty deletes nothing
+					t.Errorf("came back with a payload of %d bytes", len(msg.Payload))
+				}
+			},
+		},
 		{Name: "a record the unmarshaler refuses", Publish: send(sarama.ProducerMessage{
 			Value: sarama.StringEncoder(conformance.Unreadable), Headers: []sarama.RecordHeader{id},
 		}), Check: func(t testing.TB, msg *message.Message) {
@@ -132,4 +149,14 @@ func hostileRecords(brokers []string) []conformance.Hostile {
 			}
 		}},
 	}
+}
+
+func headers(record *sarama.ProducerMessage, name string) string {
+	var values []string
+	for _, h := range record.Headers {
+		if string(h.Key) == name {
+			values = append(values, string(h.Value))
+		}
+	}
+	return strings.Join(values, " ")
 }

@@ -74,26 +74,44 @@ func (b *bench) wholeStory() {
 // Feature D2: permanent errors and panics are set aside at once, invalid messages in a topic of their own or, where that
 // does not take them, with the others; a discard is dropped and counted.
 func (b *bench) classes() {
-	b.failing(b.channel(), func(id string) error {
+	var discards atomic.Int32
+	ch := b.channel(func(c *spillway.Config) {
+		c.Publisher = refusing{b.dead, func(topic string, msg *message.Message) error {
+			if msg.UUID == "misfit" && topic == b.invalid() {
+				return errors.New("not among the invalid ones")
+			}
+			return nil
+		}}
+		c.Queue.PublishBackoff = time.Millisecond
+	})
+	b.failing(ch, func(id string) error {
 		switch id {
 		case "permanent":
 			return classify.Permanent(errNever)
 		case "panic":
 			panic("boom")
-		case "invalid":
+		case "invalid", "misfit":
 			return classify.Invalid(errNever)
 		case "discard":
+			discards.Add(1)
 			return classify.Discard(errNever)
 		}
 		return nil
 	})
-	b.ids("permanent", "panic", "invalid", "discard", "good")
+	b.ids("permanent", "panic", "invalid", "misfit", "discard", "good")
 	b.untilApplied("good")
-	b.untilPlaced(3)
+	b.untilPlaced(4)
 	b.until("one is discarded", func() bool { return b.discarded.Load() == 1 })
-	for _, l := range b.letters(b.dlq(), 2) {
-		if want := map[string]string{"permanent": classify.ReasonPermanent, "panic": classify.ReasonPanic}[l.Original.UUID]; l.Failure.Reason != want || l.Failure.Attempts != 1 {
+	if n := discards.Load(); n != 1 {
+		b.Errorf("tried %d times before the discard", n)
+	}
+	reasons := map[string]string{"permanent": classify.ReasonPermanent, "panic": classify.ReasonPanic, "misfit": classify.ReasonInvalid}
+	for _, l := range b.letters(b.dlq(), 3) {
+		if want := reasons[l.Original.UUID]; l.Failure.Reason != want || l.Failure.Attempts != 1 {
 			b.Errorf("%q: reason %q after %d attempts", l.Original.UUID, l.Failure.Reason, l.Failure.Attempts)
+		}
+		if l.Original.UUID == "panic" && (!strings.Contains(l.Failure.Stack, "classes") || l.Failure.StackHash == "") {
+			b.Errorf("a panic with stack %q and hash %q", l.Failure.Stack, l.Failure.StackHash)
 		}
 	}
 	if l := b.letter(b.invalid()); l.Original.UUID != "invalid" || l.Failure.Attempts != 1 {
@@ -168,6 +186,7 @@ func (b *bench) fallback() {
 
 // Feature D5: dead-letter topics are there before the first message, or the router does not start and says which is not.
 func (b *bench) missingDestination() {
+	b.need("BadTopic", b.target.BadTopic != "")
 	ch := b.channel(func(c *spillway.Config) {
 		c.Queue.Naming = func(poison.Source) string { return b.target.BadTopic }
 	})
@@ -252,8 +271,9 @@ func (b *bench) watermillLetters() {
 	b.untilApplied("old")
 	b.ids("new")
 	b.untilPlaced(1)
-	if msg := b.find(b.dlq(), "new"); msg.Metadata["reason_poisoned"] == "" || msg.Metadata["topic_poisoned"] != b.topic {
-		b.Errorf("Watermill's keys are missing: %v", msg.Metadata)
+	if m := b.find(b.dlq(), "new").Metadata; m["reason_poisoned"] == "" || m["topic_poisoned"] != b.topic ||
+		m["handler_poisoned"] != handlerName || m["subscriber_poisoned"] == "" {
+		b.Errorf("Watermill's keys are missing: %v", m)
 	}
 }
 
@@ -275,19 +295,22 @@ func (b *bench) unreadable() {
 	if l.Failure.Reason != classify.ReasonUnmarshal || string(l.Original.Payload) != Unreadable {
 		b.Errorf("set aside with reason %q and payload %.80q", l.Failure.Reason, l.Original.Payload)
 	}
+	if l.Original.UUID != "bad" {
+		b.Errorf("set aside with id %q", l.Original.UUID)
+	}
 }
 
-// Feature D11: what a guard stops has its reason.
+// Feature D11: what a guard stops has its reason; what it just lets pass is handled, and its output carries the count on.
 func (b *bench) guards() {
 	ch := b.channel(func(c *spillway.Config) {
 		c.Guard = middleware.GuardConfig{Required: []string{"tenant"}, ExpiresKey: "expires", MaxHops: 3}
 	})
-	b.failing(ch, func(id string) error {
+	b.start(ch, b.producing(func(id string) error {
 		if id == "rejected" {
 			return poison.Reject("not_ours", "this order is another shop's")
 		}
 		return nil
-	})
+	}))
 	reasons := map[string]string{
 		"rejected": "not_ours", "expired": "ttl_expired", "circling": "max_hop_count_exceeded", "incomplete": "missing_metadata",
 	}
@@ -303,7 +326,10 @@ func (b *bench) guards() {
 		}
 		b.publish(msg)
 	}
-	b.ids("good")
+	good := newMessage("good")
+	good.Metadata.Set("expires", time.Now().Add(time.Hour).Format(time.RFC3339))
+	good.Metadata.Set("x-hop-count", "3")
+	b.publish(good)
 	b.untilApplied("good")
 	b.untilPlaced(4)
 	letters := append(b.letters(b.dlq(), 3), b.letter(b.invalid()))
@@ -313,6 +339,9 @@ func (b *bench) guards() {
 		}
 	}
 	b.wantOnce("good")
+	if out := b.read(b.outs, 1)[0]; out.Metadata["x-hop-count"] != "4" {
+		b.Errorf("an output with a count of %q", out.Metadata["x-hop-count"])
+	}
 }
 
 // Feature D12: a handler of the dead-letter topic that fails has its letter parked, not dead-lettered again.

@@ -81,6 +81,9 @@ func (b *bench) transaction() {
 	b.untilApplied("flaky", "good")
 	b.until("the duplicate was absorbed", func() bool { return b.duplicate.Load() >= 1 })
 	b.wantOnce("flaky", "good")
+	if n := tries.Load(); n != 3 { // or what a failure left behind made the next attempt a duplicate
+		b.Errorf("tried %d times instead of 3", n)
+	}
 }
 
 // Feature I4: the effect is committed and its output refused. After the redrive the output comes, and the effect stays one.

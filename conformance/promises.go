@@ -83,11 +83,15 @@ func (b *bench) refusedLetter() {
 	if l := b.letter(b.dlq()); l.Original.UUID != "bad" {
 		b.Errorf("the letter is of %q", l.Original.UUID)
 	}
+	time.Sleep(100 * time.Millisecond) // for what comes again although it was placed
+	if n := b.placed.Load(); n != 1 {
+		b.Errorf("%d letters placed of one message", n)
+	}
 }
 
 // keep is a message as it was, apart from the one that goes through the handlers.
 func keep(msg *message.Message) *message.Message {
-	kept := message.NewMessage(msg.UUID, bytes.Clone(msg.Payload))
+	kept := message.NewMessageWithContext(msg.Context(), msg.UUID, bytes.Clone(msg.Payload))
 	kept.Metadata = maps.Clone(msg.Metadata)
 	return kept
 }

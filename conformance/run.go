@@ -3,6 +3,7 @@ package conformance
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -23,12 +24,11 @@ func Run(t *testing.T, target Target) {
 		}
 		return
 	}
+	target.validate(t)
 	target.command = childCommand(t, target)
-	known := map[string]bool{}
 	var together sync.WaitGroup
 	var last []func() // records those that run together, in order
 	for _, f := range features() {
-		known[f.id] = true
 		reason, pinned := target.Pins[f.id]
 		if f.run == nil {
 			reason, pinned = unbuilt[f.id], true
@@ -50,9 +50,16 @@ func Run(t *testing.T, target Target) {
 	for _, f := range last {
 		f()
 	}
+}
+
+// validate fails before anything runs, where the rest would fail for reasons that have nothing to do with the pub/sub.
+func (target *Target) validate(t *testing.T) {
+	if target.Name == "" || target.Publisher == nil || target.Subscriber == nil {
+		t.Fatalf("Target.Name (%q), Publisher and Subscriber are required", target.Name)
+	}
 	for id := range target.Pins {
-		if !known[id] {
-			t.Errorf("Target.Pins names %q, which is no feature of the suite", id)
+		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == id }) {
+			t.Fatalf("Target.Pins names %q, which is no feature of the suite: they are listed in its documentation", id)
 		}
 	}
 }
@@ -62,6 +69,9 @@ func (f feature) on(t *testing.T, target Target) (result string) {
 	passed := t.Run(f.id, func(t *testing.T) {
 		result = "pass"
 		defer func() {
+			if t.Failed() {
+				t.Logf("%s: %s", f.id, f.title)
+			}
 			if t.Skipped() {
 				result = "skipped"
 			}

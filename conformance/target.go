@@ -80,6 +80,6 @@ type Hostile struct {
 	Name string
 	// Publish sends the message. It has the id "hostile" if it can have one.
 	Publish func(t testing.TB, topic string)
-	// Check looks at the message as the handler got it, the first time and after the redrive.
+	// Check looks at the message as it came back from a redrive.
 	Check func(t testing.TB, msg *message.Message)
 }

@@ -1,0 +1,21 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The documentation lists every feature, for those who pin them.
+func TestFeaturesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range features() {
+		if line := fmt.Sprintf("//\t%-4s %s\n", f.id, f.title); !strings.Contains(string(doc), line) {
+			t.Errorf("doc.go lacks the line %q", line)
+		}
+	}
+}
