@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
@@ -32,10 +31,7 @@ func (s *MySQLStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *MySQLStore is nil")
 	}
-	if err := mysql.Ensure(ctx, s.db, keys.MySQL); err != nil {
-		return fmt.Errorf("idempotency: initialize the store: %w", err)
-	}
-	return nil
+	return explained(ctx, s.db, "MySQL", mysql.Ensure(ctx, s.db, keys.MySQL))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one, however long innodb_lock_wait_timeout is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/postgres"
@@ -30,10 +29,7 @@ func (s *PostgresStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *PostgresStore is nil")
 	}
-	if err := postgres.Ensure(ctx, s.db, keys.Postgres); err != nil {
-		return fmt.Errorf("idempotency: initialize the store: %w", err)
-	}
-	return nil
+	return explained(ctx, s.db, "Postgres", postgres.Ensure(ctx, s.db, keys.Postgres))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one. See Store.

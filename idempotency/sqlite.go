@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/sqlite"
@@ -38,10 +37,7 @@ func (s *SQLiteStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *SQLiteStore is nil")
 	}
-	if err := sqlite.Ensure(ctx, s.db, keys.SQLite); err != nil {
-		return fmt.Errorf("idempotency: initialize the store: %w", err)
-	}
-	return nil
+	return explained(ctx, s.db, "SQLite", sqlite.Ensure(ctx, s.db, keys.SQLite))
 }
 
 // Claim waits for the write lock and enters the key. See Store.
