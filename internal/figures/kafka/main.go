@@ -26,7 +26,7 @@ type plan struct {
 }
 
 func main() {
-	if err := run(plan{rounds: 7, happy: 40_000, deadLetters: 1_500}, os.Stdout); err != nil {
+	if err := run(plan{rounds: 15, happy: 40_000, deadLetters: 1_500}, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
 		os.Exit(1)
 	}
