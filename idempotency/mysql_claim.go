@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
 )
 
@@ -16,10 +17,7 @@ const (
 	holdMySQL   = `SET @spillway_autocommit = @@autocommit, autocommit = 0`
 	returnMySQL = `SET autocommit = @spillway_autocommit`
 
-	enterKeyMySQL  = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES (?, ?, ?)`
-	selectKeyMySQL = `SELECT outputs FROM spillway_keys WHERE consumer = ? AND id = ?`
-	recordMySQL    = `UPDATE spillway_keys SET outputs = ? WHERE consumer = ? AND id = ?`
-	findKeyMySQL   = `SELECT COUNT(*) FROM spillway_keys WHERE consumer = ? AND id = ? AND applied_at = ?`
+	enterKeyMySQL = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES (?, ?, ?)`
 	// The savepoint lives as long as the transaction that entered the key, however that one ends.
 	markMySQL  = `SAVEPOINT spillway_key`
 	probeMySQL = `RELEASE SAVEPOINT spillway_key`
@@ -79,7 +77,7 @@ func (c *mysqlClaim) record(outputs []byte) error {
 	case err != nil || len(outputs) == 0: // then NULL stands there already
 		return err
 	}
-	result, err := c.tx.ExecContext(ctx, recordMySQL, outputs, c.consumer, c.id)
+	result, err := c.tx.ExecContext(ctx, keys.RecordMySQL, outputs, c.consumer, c.id)
 	if err != nil {
 		return err
 	}
@@ -95,7 +93,7 @@ func (c *mysqlClaim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	n := 0
-	err := c.conn.QueryRowContext(ctx, findKeyMySQL, c.consumer, c.id, c.appliedAt).Scan(&n)
+	err := c.conn.QueryRowContext(ctx, keys.FindMySQL, c.consumer, c.id, c.appliedAt).Scan(&n)
 	return err == nil && n > 0
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -47,7 +48,7 @@ func (c *mysqlClaim) enterInTurn(ctx context.Context) error {
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPauseMySQL) {
 		err := c.enter(ctx)
-		if n := mysql.Number(err); n != mysql.LockTimeout && n != mysql.Deadlock {
+		if !mysql.Undone(err) {
 			return err
 		}
 		if c.tx == nil || c.tx.Rollback() != nil || !wait.For(ctx, rand.N(pause)) {
@@ -67,7 +68,7 @@ func (c *mysqlClaim) enter(ctx context.Context) (err error) {
 	switch {
 	case mysql.Number(err) == mysql.Duplicate:
 		c.done = true
-		err = c.tx.QueryRowContext(ctx, selectKeyMySQL, c.consumer, c.id).Scan(&c.outputs)
+		err = c.tx.QueryRowContext(ctx, keys.SelectMySQL, c.consumer, c.id).Scan(&c.outputs)
 	case err == nil:
 		_, err = c.tx.ExecContext(ctx, markMySQL)
 	}

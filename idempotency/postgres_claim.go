@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/postgres"
 )
 
 const (
 	enterKeyPostgres = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ($1, $2, $3)
 ON CONFLICT DO NOTHING RETURNING txid_current()`
-	selectKeyPostgres = `SELECT outputs FROM spillway_keys WHERE consumer = $1 AND id = $2`
-	recordPostgres    = `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3 AND txid_current() = $4`
-	statusPostgres    = `SELECT COALESCE(txid_status($1), '')`
+	recordPostgres = `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3 AND txid_current() = $4`
+	statusPostgres = `SELECT COALESCE(txid_status($1), '')`
 	// probePostgres does nothing inside of a transaction, and fails in one that has failed, or where there is none.
 	probePostgres = `SAVEPOINT spillway`
 )
@@ -72,7 +72,7 @@ func (c *postgresClaim) enter(ctx context.Context) (err error) {
 	err = c.tx.QueryRowContext(ctx, enterKeyPostgres, c.consumer, c.id, time.Now().UnixMilli()).Scan(&c.number)
 	if errors.Is(err, sql.ErrNoRows) {
 		c.done = true
-		err = c.tx.QueryRowContext(ctx, selectKeyPostgres, c.consumer, c.id).Scan(&c.outputs)
+		err = c.tx.QueryRowContext(ctx, keys.SelectPostgres, c.consumer, c.id).Scan(&c.outputs)
 	}
 	if err != nil {
 		return fmt.Errorf("postgres: enter the key: %w", err)

@@ -51,8 +51,8 @@ func (s *scope) leave(ctx context.Context) context.Context {
 // Tx returns the transaction in which the key of the message with this context is held, or nil where there is none:
 // outside a handler behind a Receiver. What is written through it commits with the key when the handler returns without
 // an error. The error of a statement must be returned, not ignored: some end the transaction, and SQLite lets what is
-// written after that commit on its own, while PostgreSQL and MySQL then commit nothing at all. The receiver ends it; a handler that
-// does so itself gets a permanent error. Once it has ended, its methods return sql.ErrTxDone.
+// written after that commit on its own, while PostgreSQL and MySQL then commit nothing at all. The receiver ends it; a
+// handler that does so itself gets a permanent error. Once it has ended, its methods return sql.ErrTxDone.
 func Tx(ctx context.Context) *sql.Tx {
 	if s := scopeOf(ctx); s != nil {
 		return s.tx

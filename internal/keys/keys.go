@@ -65,6 +65,17 @@ var MySQL = schema.Table{
 	Key:     primary,
 }
 
+// Statements that a store and a subscriber whose transaction is joined have in common.
+const (
+	// SelectPostgres and SelectMySQL read the outputs of a key.
+	SelectPostgres = `SELECT outputs FROM spillway_keys WHERE consumer = $1 AND id = $2`
+	SelectMySQL    = `SELECT outputs FROM spillway_keys WHERE consumer = ? AND id = ?`
+	// RecordMySQL records the outputs of a key.
+	RecordMySQL = `UPDATE spillway_keys SET outputs = ? WHERE consumer = ? AND id = ?`
+	// FindMySQL counts a key that was entered at a certain time.
+	FindMySQL = `SELECT COUNT(*) FROM spillway_keys WHERE consumer = ? AND id = ? AND applied_at = ?`
+)
+
 const (
 	// maxReadable is the longest key, in bytes, that is stored as it is.
 	maxReadable = 255

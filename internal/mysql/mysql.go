@@ -61,6 +61,13 @@ func number(err error) uint16 {
 	return 0
 }
 
+// Undone tells whether the server undid the transaction because of another one, or, when it waited for a lock in vain,
+// may have.
+func Undone(err error) bool {
+	n := Number(err)
+	return n == Deadlock || n == LockTimeout
+}
+
 // Options are those of every transaction of a store, whatever the session's default is. Under READ COMMITTED each
 // statement sees what others have committed by then, so a key that was waited for is found, and no gap between keys is
 // locked: under REPEATABLE READ, the default, neighbours in the index would wait for each other.
@@ -70,8 +77,5 @@ var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // when it waited for a lock in vain; what a failed run did is undone. Work must return the error of a statement and write
 // nothing after it: a deadlock ends the transaction, and later statements on the same *sql.Tx commit on their own.
 func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return rerun.Write(ctx, db, Options, func(err error) bool {
-		n := Number(err)
-		return n == Deadlock || n == LockTimeout
-	}, work)
+	return rerun.Write(ctx, db, Options, Undone, work)
 }

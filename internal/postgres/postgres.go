@@ -31,6 +31,12 @@ func State(err error) string {
 	return ""
 }
 
+// Undone tells whether the server ended the transaction because of another one.
+func Undone(err error) bool {
+	state := State(err)
+	return state == deadlockDetected || state == serializationFailure
+}
+
 // Options are those of every transaction of a store, whatever the database's default is. Under READ COMMITTED each
 // statement sees what others have committed by then, so a key that was waited for is found. Under REPEATABLE READ the
 // wait would end with 40001, on every attempt anew.
@@ -39,8 +45,5 @@ var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // Write runs work in a transaction. It runs work again when the server ended the transaction because of another one;
 // what a failed run did is undone.
 func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return rerun.Write(ctx, db, Options, func(err error) bool {
-		state := State(err)
-		return state == deadlockDetected || state == serializationFailure
-	}, work)
+	return rerun.Write(ctx, db, Options, Undone, work)
 }

@@ -20,11 +20,12 @@ var mysqlDialect = dialect{
 	endless:   true,
 	gaps:      true,
 	ends: func(err error) (ended, others bool) {
-		switch mysql.Number(err) {
 		// A deadlock rolls everything back, and a lock wait that took too long may (innodb_rollback_on_timeout): what is said
 		// after that would commit by itself.
-		case 1213, 1205:
+		if mysql.Undone(err) {
 			return true, true
+		}
+		switch mysql.Number(err) {
 		case 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031: // shutdown, killed, aborted connections
 			return true, true
 		}
@@ -39,9 +40,9 @@ var mysqlDialect = dialect{
 		return mysql.Ensure(ctx, db, keys.MySQL)
 	},
 	enterKey:  `INSERT IGNORE INTO spillway_keys (consumer, id, applied_at) VALUES (?, ?, ?)`,
-	selectKey: `SELECT outputs FROM spillway_keys WHERE consumer = ? AND id = ?`,
-	findKey:   `SELECT COUNT(*) FROM spillway_keys WHERE consumer = ? AND id = ? AND applied_at = ?`,
-	setKeep:   `UPDATE spillway_keys SET outputs = ? WHERE consumer = ? AND id = ?`,
+	selectKey: keys.SelectMySQL,
+	findKey:   keys.FindMySQL,
+	setKeep:   keys.RecordMySQL,
 	keys:      func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) },
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultMySQLSchema{

@@ -21,15 +21,10 @@ var postgresDialect = dialect{
 	isolation: sql.LevelReadCommitted,
 	aborts:    true,
 	ends: func(err error) (ended, others bool) {
-		switch state := postgres.State(err); state {
-		case "40001", "40P01":
-			return true, true
-		case postgres.NoTransaction: // the handler ended it, in SQL
-			return true, false
-		default: // 57P01 to 57P05: the server shuts down or ends the session; 08: the connection failed
-			lost := strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P")
-			return lost, lost
-		}
+		state := postgres.State(err)
+		// 57P01 to 57P05: the server shuts down or ends the session; 08: the connection failed.
+		others = postgres.Undone(err) || strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P")
+		return others || state == postgres.NoTransaction, others // the handler can end it too, in SQL
 	},
 	noSavepoint: func(err error) bool {
 		state := postgres.State(err)
@@ -45,7 +40,7 @@ var postgresDialect = dialect{
 		return postgres.Ensure(ctx, db, keys.Postgres)
 	},
 	enterKey:  `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-	selectKey: `SELECT outputs FROM spillway_keys WHERE consumer = $1 AND id = $2`,
+	selectKey: keys.SelectPostgres,
 	findKey:   `SELECT count(*) FROM spillway_keys WHERE consumer = $1 AND id = $2 AND applied_at = $3`,
 	setKeep:   `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3`,
 	keys:      func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) },
