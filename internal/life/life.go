@@ -1,0 +1,77 @@
+// Package life tells what runs beside the handlers of a router when the first of them begins and when the last has ended.
+//
+// Watermill runs a plugin when a router starts, and tells it nothing of the end. What the router does wait for, when it
+// stops, is that each handler's publisher is closed, after the handler's last message was received; a consumer's
+// publisher, which publishes nothing, is closed too. So a Life decorates publishers, and passes what they publish by.
+package life
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Life follows the handlers of routers, of any number and one after another.
+type Life struct {
+	start func() error
+	stop  func()
+
+	mu       sync.Mutex
+	handlers int
+}
+
+// New returns a Life that calls start before a handler subscribes while no other runs, and stop after the last one has
+// received its last message, before Router.Close and Router.Run return. Handlers may be at their last messages still.
+// The error of start is that of Router.Run. The two are never called at the same time.
+func New(start func() error, stop func()) *Life { return &Life{start: start, stop: stop} }
+
+// Plugin is a message.RouterPlugin that follows the router's handlers, those added later too.
+func (l *Life) Plugin(router *message.Router) error {
+	router.AddPublisherDecorators(l.decorate)
+	return nil
+}
+
+func (l *Life) decorate(pub message.Publisher) (message.Publisher, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.handlers == 0 {
+		if err := l.start(); err != nil {
+			return nil, err
+		}
+	}
+	l.handlers++
+	if pub == nil {
+		pub = none{}
+	}
+	return &publisher{Publisher: pub, life: l}, nil
+}
+
+type publisher struct {
+	message.Publisher
+	life *Life
+	once sync.Once
+}
+
+// Close is called by the router when the handler has received its last message.
+func (p *publisher) Close() error {
+	defer p.once.Do(p.life.end)
+	return p.Publisher.Close()
+}
+
+func (l *Life) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.handlers--; l.handlers == 0 {
+		l.stop()
+	}
+}
+
+// none is the publisher of a handler that was added without one.
+type none struct{}
+
+func (none) Close() error { return nil }
+
+func (none) Publish(string, ...*message.Message) error {
+	return errors.New("the handler produced messages and was added without a publisher")
+}

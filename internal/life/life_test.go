@@ -1,0 +1,87 @@
+package life_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/life"
+)
+
+// Watermill leaves a goroutine behind when a router fails to start.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"))
+}
+
+// run runs a router with a consumer and a handler that produces, publishes to both, and ends as end says.
+func run(t *testing.T, plugin message.RouterPlugin, end func(*message.Router, context.CancelFunc)) error {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router.AddPlugin(plugin)
+	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	handled := make(chan string, 4)
+	router.AddConsumerHandler("consumes", "b", ps, func(msg *message.Message) error { handled <- msg.UUID; return nil })
+	// The publisher is another instance: the handler that stops first closes it.
+	router.AddHandler("produces", "a", ps, "b", struct{ message.Publisher }{ps}, func(msg *message.Message) ([]*message.Message, error) {
+		return []*message.Message{msg.Copy()}, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() { ran <- router.Run(ctx) }()
+	select {
+	case err := <-ran:
+		return err
+	case <-router.Running():
+	}
+	if err := ps.Publish("a", message.NewMessage("1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if id := <-handled; id != "1" {
+		t.Errorf("got %q", id)
+	}
+	end(router, cancel)
+	return <-ran
+}
+
+// Features D10, I8: what runs beside a router starts before its handlers, once, and has stopped when the router has.
+func TestLife(t *testing.T) {
+	for name, end := range map[string]func(*message.Router, context.CancelFunc){
+		"Close":          func(r *message.Router, _ context.CancelFunc) { _ = r.Close() },
+		"end of context": func(_ *message.Router, cancel context.CancelFunc) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			started, stopped := 0, 0
+			l := life.New(func() error { started++; return nil }, func() { stopped++ })
+			for round := 1; round <= 2; round++ { // a Life may follow one router after another
+				err := run(t, l.Plugin, func(r *message.Router, cancel context.CancelFunc) {
+					if started != round || stopped != round-1 {
+						t.Errorf("round %d: started %d times, stopped %d times while it ran", round, started, stopped)
+					}
+					end(r, cancel)
+				})
+				if err != nil || started != round || stopped != round {
+					t.Errorf("round %d: started %d times, stopped %d times: %v", round, started, stopped, err)
+				}
+			}
+		})
+	}
+}
+
+// What cannot start is an error of Router.Run.
+func TestStartFails(t *testing.T) {
+	boom := errors.New("boom")
+	l := life.New(func() error { return boom }, func() { t.Error("stopped") })
+	err := run(t, l.Plugin, nil)
+	if !errors.Is(err, boom) {
+		t.Error(err)
+	}
+}
