@@ -59,6 +59,7 @@ const (
 	ReasonExpired             = "ttl_expired"
 	ReasonMaxDeliveries       = "max_delivery_count_exceeded"
 	ReasonMaxHops             = "max_hop_count_exceeded"
+	ReasonKeyReused           = "key_reused"
 	ReasonMissingMetadata     = "missing_metadata"
 	ReasonOutput              = "output_undeliverable"
 	ReasonMaxRedrives         = "max_redrives_exceeded"

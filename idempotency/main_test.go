@@ -107,3 +107,12 @@ func class(err error) classify.Class { return (*classify.Classifier)(nil).Classi
 func reason(err error) string { return (*classify.Classifier)(nil).Classify(err).Reason }
 
 func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload")) }
+
+// recorded is what a claim found of a key that was applied before.
+func recorded(c idempotency.Claim) (outputs []byte, done bool) {
+	record := c.Recorded()
+	if record == nil {
+		return nil, false
+	}
+	return record.Outputs, true
+}

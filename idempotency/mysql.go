@@ -31,20 +31,28 @@ func (s *MySQLStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *MySQLStore is nil")
 	}
-	return explained(ctx, s.db, "MySQL", mysql.Ensure(ctx, s.db, keys.MySQL))
+	return explained(ctx, s.db, "MySQL", mysql.Upgrade(ctx, s.db, keys.MySQL))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one, however long innodb_lock_wait_timeout is.
 // When ctx ends first, the server goes on waiting for the rest of that time-out, and then enters nothing. See Store.
-func (s *MySQLStore) Claim(ctx context.Context, key Key) (Claim, error) {
+func (s *MySQLStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 	if s == nil || s.db == nil {
 		return nil, errors.New("mysql: the store has no database")
 	}
-	c := &mysqlClaim{consumer: []byte(keys.Column(key.Consumer)), id: []byte(keys.Column(key.ID))}
+	c := &mysqlClaim{row: entry.row()}
 	if err := c.begin(ctx, s.db); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// MarkPublished is one statement on a connection of its own. See Store.
+func (s *MySQLStore) MarkPublished(ctx context.Context, key Key) error {
+	if s == nil || s.db == nil {
+		return errors.New("mysql: the store has no database")
+	}
+	return keys.InMySQL.Published(ctx, s.db, key.Consumer, key.ID)
 }
 
 // same tells whether a claim of the one store would wait for a claim of the other.

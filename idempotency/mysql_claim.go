@@ -16,8 +16,6 @@ const (
 	// its own: what a handler writes then, having ignored the error, is rolled back with the claim.
 	holdMySQL   = `SET @spillway_autocommit = @@autocommit, autocommit = 0`
 	returnMySQL = `SET autocommit = @spillway_autocommit`
-
-	enterKeyMySQL = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES (?, ?, ?)`
 	// The savepoint lives as long as the transaction that entered the key, however that one ends.
 	markMySQL  = `SAVEPOINT spillway_key`
 	probeMySQL = `RELEASE SAVEPOINT spillway_key`
@@ -26,25 +24,23 @@ const (
 // mysqlClaim holds a connection of its own, so that one whose transaction did not end cleanly can be thrown away instead
 // of going back to the pool with it.
 type mysqlClaim struct {
-	consumer, id []byte // as in the columns: bytes, so that no character set of the connection touches them
-	appliedAt    int64
-	conn         *sql.Conn
-	tx           *sql.Tx
-	cancel       context.CancelFunc
-	outputs      []byte
-	done         bool // the key was there already
-	ended        bool
+	row      keys.Row
+	conn     *sql.Conn
+	tx       *sql.Tx
+	cancel   context.CancelFunc
+	recorded *keys.Record // the key was there already
+	ended    bool
 }
 
-func (c *mysqlClaim) Tx() *sql.Tx              { return c.tx }
-func (c *mysqlClaim) Recorded() ([]byte, bool) { return c.outputs, c.done }
+func (c *mysqlClaim) Tx() *sql.Tx       { return c.tx }
+func (c *mysqlClaim) Recorded() *Record { return (*Record)(c.recorded) }
 
 func (c *mysqlClaim) Commit(outputs []byte) error {
 	if c.ended {
 		return fmt.Errorf("mysql: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
 	return c.guard(func() error {
-		if c.done {
+		if c.recorded != nil {
 			return errors.Join(errors.New("mysql: commit of a key that was applied before"), c.rollback())
 		}
 		if err := c.record(outputs); err != nil {
@@ -77,14 +73,7 @@ func (c *mysqlClaim) record(outputs []byte) error {
 	case err != nil || len(outputs) == 0: // then NULL stands there already
 		return err
 	}
-	result, err := c.tx.ExecContext(ctx, keys.RecordMySQL, outputs, c.consumer, c.id)
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(fmt.Errorf("the row of the key is gone (%d rows): the handler removed it", n), err)
-	}
-	return nil
+	return keys.InMySQL.RecordOutputs(ctx, c.tx, c.row, outputs)
 }
 
 // committed tells whether the row that this claim entered is in the database, once its transaction has ended. A duplicate
@@ -92,9 +81,8 @@ func (c *mysqlClaim) record(outputs []byte) error {
 func (c *mysqlClaim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	n := 0
-	err := c.conn.QueryRowContext(ctx, keys.FindMySQL, c.consumer, c.id, c.appliedAt).Scan(&n)
-	return err == nil && n > 0
+	found, err := keys.InMySQL.Entered(ctx, c.conn, c.row)
+	return err == nil && found
 }
 
 func (c *mysqlClaim) Release() error {
@@ -106,7 +94,7 @@ func (c *mysqlClaim) Release() error {
 
 // rollback returns an error only where the handler committed.
 func (c *mysqlClaim) rollback() error {
-	if !c.done && c.over() {
+	if c.recorded == nil && c.over() {
 		committed := c.committed()
 		c.throwAway()
 		if committed {

@@ -181,7 +181,7 @@ func TestMySQLRollbackThenDuplicate(t *testing.T) {
 	if err := store.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := store.Claim(t.Context(), key)
+	c, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}

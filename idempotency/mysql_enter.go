@@ -57,19 +57,14 @@ func (c *mysqlClaim) enterInTurn(ctx context.Context) error {
 	}
 }
 
-// enter inserts the key. Where that is a duplicate the row is committed, and READ COMMITTED lets the next statement see
-// it. The INSERT is a plain one: INSERT IGNORE would call every other error a duplicate too.
+// enter enters the key. Where it is a duplicate its row is committed, and READ COMMITTED lets the next statement see it.
 func (c *mysqlClaim) enter(ctx context.Context) (err error) {
 	if c.tx, err = c.conn.BeginTx(ctx, mysql.Options); err != nil {
 		return fmt.Errorf("mysql: begin: %w", err)
 	}
-	c.appliedAt = time.Now().UnixMilli()
-	_, err = c.tx.ExecContext(ctx, enterKeyMySQL, c.consumer, c.id, c.appliedAt)
-	switch {
-	case mysql.Number(err) == mysql.Duplicate:
-		c.done = true
-		err = c.tx.QueryRowContext(ctx, keys.SelectMySQL, c.consumer, c.id).Scan(&c.outputs)
-	case err == nil:
+	c.row.At = time.Now().UnixMilli()
+	c.recorded, err = keys.InMySQL.Enter(ctx, c.tx, c.row)
+	if err == nil && c.recorded == nil {
 		_, err = c.tx.ExecContext(ctx, markMySQL)
 	}
 	if err != nil {

@@ -152,7 +152,7 @@ func TestMySQLDriverPanics(t *testing.T) {
 						t.Error("the panic was swallowed")
 					}
 				}()
-				c, err := idempotency.MySQL(db).Claim(context.Background(), same)
+				c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
 				if err != nil {
 					t.Error(err)
 				}
@@ -167,11 +167,11 @@ func TestMySQLDriverPanics(t *testing.T) {
 			for _, store := range []idempotency.Store{idempotency.MySQL(observer), idempotency.MySQL(db)} {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
-				c, err := store.Claim(ctx, same)
+				c, err := store.Claim(ctx, idempotency.Entry{Key: same})
 				if err != nil {
 					t.Fatal("the key is locked: ", err)
 				}
-				if _, done := c.Recorded(); done {
+				if _, done := recorded(c); done {
 					t.Error("the key was applied")
 				}
 				if err := c.Release(); err != nil {
@@ -192,7 +192,7 @@ func TestMySQLDriverFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, observer := openFaultyMySQL(t, f)
-			c, err := idempotency.MySQL(db).Claim(context.Background(), same)
+			c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
 			if err == nil {
 				err = c.Commit([]byte("x"))
 			}
@@ -211,7 +211,7 @@ func TestMySQLDriverFails(t *testing.T) {
 func TestMySQLConnectionNotRestored(t *testing.T) {
 	f := &faultyMySQL{}
 	db, observer := openFaultyMySQL(t, f)
-	c, err := idempotency.MySQL(db).Claim(context.Background(), same)
+	c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
 	if err != nil {
 		t.Fatal(err)
 	}

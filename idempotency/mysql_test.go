@@ -104,7 +104,7 @@ func TestMySQLIsolation(t *testing.T) {
 			if err := store.Initialize(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			first, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "2"})
+			first, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 				t.Errorf("the isolation is %s, %v", effective, err)
 			}
 			for _, id := range []string{"1", "3", "20"} { // do not wait
-				neighbour, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: id})
+				neighbour, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -124,12 +124,12 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 				}
 			}
 			found := inBackground(func() bool {
-				c, err := store.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "2"})
+				c, err := store.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}})
 				if err != nil {
 					t.Error(err)
 					return false
 				}
-				outputs, done := c.Recorded()
+				outputs, done := recorded(c)
 				return done && string(outputs) == "x" && c.Release() == nil
 			})
 			time.Sleep(1500 * time.Millisecond) // the server has ended the wait once
@@ -153,7 +153,7 @@ func TestMySQLWaitEndsWithContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := idempotency.Key{Consumer: "c", ID: "1"}
-	holder, err := store.Claim(t.Context(), key)
+	holder, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestMySQLWaitEndsWithContext(t *testing.T) {
 		ctx, cancel := end()
 		failed := make(chan error)
 		go func() {
-			_, err := store.Claim(ctx, key)
+			_, err := store.Claim(ctx, idempotency.Entry{Key: key})
 			failed <- err
 		}()
 		eventually(t, "the duplicate waits", func() bool { return waitingMySQL(t, db) == 1 })
@@ -191,7 +191,7 @@ func TestMySQLWaitEndsWithContext(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := store.Claim(ended, key); !errors.Is(err, context.Canceled) {
+	if _, err := store.Claim(ended, idempotency.Entry{Key: key}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -265,7 +265,7 @@ func TestMySQLInitializeAtOnce(t *testing.T) {
 
 // Feature I1: no database, a closed one, and tables that could not keep the promises.
 func TestMySQLRefuses(t *testing.T) {
-	if _, err := idempotency.MySQL(nil).Claim(t.Context(), idempotency.Key{}); err == nil {
+	if _, err := idempotency.MySQL(nil).Claim(t.Context(), idempotency.Entry{}); err == nil {
 		t.Error("a claim without a database")
 	}
 	var none *idempotency.MySQLStore
@@ -290,7 +290,7 @@ func TestMySQLRefuses(t *testing.T) {
 	}
 	db := openMySQL(t)
 	_ = db.Close()
-	if _, err := idempotency.MySQL(db).Claim(t.Context(), idempotency.Key{}); err == nil {
+	if _, err := idempotency.MySQL(db).Claim(t.Context(), idempotency.Entry{}); err == nil {
 		t.Error("a claim on a closed database")
 	}
 }
@@ -338,14 +338,14 @@ func TestMySQLPoolUsedUp(t *testing.T) {
 	if err := store.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "1"})
+	c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Release() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := store.Claim(ctx, idempotency.Key{Consumer: "c", ID: "2"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := store.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }

@@ -29,19 +29,27 @@ func (s *PostgresStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *PostgresStore is nil")
 	}
-	return explained(ctx, s.db, "Postgres", postgres.Ensure(ctx, s.db, keys.Postgres))
+	return explained(ctx, s.db, "Postgres", postgres.Upgrade(ctx, s.db, keys.Postgres))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one. See Store.
-func (s *PostgresStore) Claim(ctx context.Context, key Key) (Claim, error) {
+func (s *PostgresStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 	if s == nil || s.db == nil {
 		return nil, errors.New("postgres: the store has no database")
 	}
-	c := &postgresClaim{consumer: keys.Column(key.Consumer), id: keys.Column(key.ID)}
+	c := &postgresClaim{row: entry.row()}
 	if err := c.begin(ctx, s.db); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// MarkPublished is one statement on a connection of its own. See Store.
+func (s *PostgresStore) MarkPublished(ctx context.Context, key Key) error {
+	if s == nil || s.db == nil {
+		return errors.New("postgres: the store has no database")
+	}
+	return keys.InPostgres.Published(ctx, s.db, key.Consumer, key.ID)
 }
 
 // same tells whether a claim of the one store would wait for a claim of the other.

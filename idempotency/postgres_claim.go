@@ -11,34 +11,26 @@ import (
 	"github.com/watermill-spillway/spillway/internal/postgres"
 )
 
-const (
-	enterKeyPostgres = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ($1, $2, $3)
-ON CONFLICT DO NOTHING RETURNING txid_current()`
-	recordPostgres = `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3 AND txid_current() = $4`
-	statusPostgres = `SELECT COALESCE(txid_status($1), '')`
-	// probePostgres does nothing inside of a transaction, and fails in one that has failed, or where there is none.
-	probePostgres = `SAVEPOINT spillway`
-)
+// probePostgres does nothing inside of a transaction, and fails in one that has failed, or where there is none.
+const probePostgres = `SAVEPOINT spillway`
 
 // postgresClaim holds a connection of its own, so that one whose transaction did not end cleanly can be thrown away
 // instead of going back to the pool with it.
 type postgresClaim struct {
-	consumer, id string // as in the columns
-	conn         *sql.Conn
-	tx           *sql.Tx
-	number       int64 // of the transaction
-	cancel       context.CancelFunc
-	outputs      []byte
-	done         bool // the key was there already
-	ended        bool
+	row      keys.Row
+	conn     *sql.Conn
+	tx       *sql.Tx
+	cancel   context.CancelFunc
+	recorded *keys.Record // the key was there already
+	ended    bool
 }
 
 // errAborted says that the handler went on after a statement had failed. Nothing of the transaction is in the database.
 var errAborted = errors.New("a statement failed, so PostgreSQL commits nothing of the transaction, and the handler went on: " +
 	"return the error of a failed statement, or set a SAVEPOINT before it and roll back to that")
 
-func (c *postgresClaim) Tx() *sql.Tx              { return c.tx }
-func (c *postgresClaim) Recorded() ([]byte, bool) { return c.outputs, c.done }
+func (c *postgresClaim) Tx() *sql.Tx       { return c.tx }
+func (c *postgresClaim) Recorded() *Record { return (*Record)(c.recorded) }
 
 // begin leaves nothing open when it fails.
 func (c *postgresClaim) begin(ctx context.Context, db *sql.DB) error {
@@ -69,11 +61,7 @@ func (c *postgresClaim) enter(ctx context.Context) (err error) {
 	if c.tx, err = c.conn.BeginTx(ctx, postgres.Options); err != nil {
 		return fmt.Errorf("postgres: begin: %w", err)
 	}
-	err = c.tx.QueryRowContext(ctx, enterKeyPostgres, c.consumer, c.id, time.Now().UnixMilli()).Scan(&c.number)
-	if errors.Is(err, sql.ErrNoRows) {
-		c.done = true
-		err = c.tx.QueryRowContext(ctx, keys.SelectPostgres, c.consumer, c.id).Scan(&c.outputs)
-	}
+	c.recorded, err = keys.InPostgres.Enter(ctx, c.tx, c.row)
 	if err != nil {
 		return fmt.Errorf("postgres: enter the key: %w", err)
 	}
@@ -85,7 +73,7 @@ func (c *postgresClaim) Commit(outputs []byte) error {
 		return fmt.Errorf("postgres: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
 	return c.guard(func() error {
-		if c.done {
+		if c.recorded != nil {
 			return errors.Join(errors.New("postgres: commit of a key that was applied before"), c.rollback())
 		}
 		if err := c.record(outputs); err != nil {
@@ -108,36 +96,28 @@ func (c *postgresClaim) Commit(outputs []byte) error {
 // of a transaction COMMIT is no error in PostgreSQL, and in a failed one it rolls back.
 func (c *postgresClaim) record(outputs []byte) error {
 	ctx := context.Background()
-	var changed int64 = 1
-	var err error
-	if len(outputs) == 0 {
-		_, err = c.tx.ExecContext(ctx, probePostgres)
-	} else {
-		var result sql.Result
-		if result, err = c.tx.ExecContext(ctx, recordPostgres, outputs, c.consumer, c.id, c.number); err == nil {
-			changed, err = result.RowsAffected()
-		}
+	_, err := c.tx.ExecContext(ctx, probePostgres)
+	if err == nil && len(outputs) > 0 {
+		err = keys.InPostgres.RecordOutputs(ctx, c.tx, c.row, outputs)
 	}
-	switch state := postgres.State(err); {
-	case state == postgres.FailedTransaction:
+	switch postgres.State(err) {
+	case postgres.FailedTransaction:
 		return fmt.Errorf("postgres: record the outputs: %w: %w", errAborted, err)
-	case state == postgres.NoTransaction, err == nil && changed == 0 && c.status() != "in progress":
+	case postgres.NoTransaction:
 		return fmt.Errorf("postgres: record the outputs: there is no transaction any more: %w", sql.ErrTxDone)
-	case err == nil && changed == 0:
-		return errors.New("postgres: record the outputs: the row of the key is gone: the handler removed it")
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("postgres: record the outputs: %w", err)
 	}
 	return nil
 }
 
-// status is what became of the transaction that entered the key: "in progress", "committed" or "aborted", or "" where
-// that cannot be found out. It is exact: a duplicate that entered the same key meanwhile has another number.
-func (c *postgresClaim) status() (status string) {
+// committed tells whether the row that this claim entered is in the database, once its transaction has ended.
+func (c *postgresClaim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = c.conn.QueryRowContext(ctx, statusPostgres, c.number).Scan(&status)
-	return status
+	found, err := keys.InPostgres.Entered(ctx, c.conn, c.row)
+	return err == nil && found
 }
 
 func (c *postgresClaim) Release() error {
@@ -149,8 +129,8 @@ func (c *postgresClaim) Release() error {
 
 // rollback returns an error only where the handler committed.
 func (c *postgresClaim) rollback() error {
-	if !c.done && c.over() {
-		committed := c.status() == "committed"
+	if c.recorded == nil && c.over() {
+		committed := c.committed()
 		c.throwAway()
 		if committed {
 			return fmt.Errorf("postgres: roll back: the key is committed: %w", sql.ErrTxDone)

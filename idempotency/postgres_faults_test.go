@@ -68,21 +68,17 @@ func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 	return &faultyTx{tx, c.faults}, err
 }
 
-func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.Conn.QueryContext(ctx, query, args)
-	if strings.HasPrefix(query, "INSERT") && err == nil {
-		err = happens(c.faults.onInsert)
-	}
-	return rows, err
-}
-
 func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if strings.HasPrefix(query, "UPDATE") {
 		if err := happens(c.faults.onUpdate); err != nil {
 			return nil, err
 		}
 	}
-	return c.Conn.ExecContext(ctx, query, args)
+	result, err := c.Conn.ExecContext(ctx, query, args)
+	if strings.Contains(query, "INSERT INTO spillway_keys") && err == nil {
+		err = happens(c.faults.onInsert)
+	}
+	return result, err
 }
 
 type faultyTx struct {
@@ -132,7 +128,7 @@ func TestPostgresDriverPanics(t *testing.T) {
 						t.Error("the panic was swallowed")
 					}
 				}()
-				c, err := idempotency.Postgres(db).Claim(context.Background(), key)
+				c, err := idempotency.Postgres(db).Claim(context.Background(), idempotency.Entry{Key: key})
 				if err != nil {
 					t.Error(err)
 				}
@@ -147,11 +143,11 @@ func TestPostgresDriverPanics(t *testing.T) {
 			for _, store := range []idempotency.Store{idempotency.Postgres(observer), idempotency.Postgres(db)} {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
-				c, err := store.Claim(ctx, key)
+				c, err := store.Claim(ctx, idempotency.Entry{Key: key})
 				if err != nil {
 					t.Fatal("the key is locked: ", err)
 				}
-				if _, done := c.Recorded(); done {
+				if _, done := recorded(c); done {
 					t.Error("the key was applied")
 				}
 				if err := c.Release(); err != nil {
@@ -169,7 +165,7 @@ func TestPostgresDriverFails(t *testing.T) {
 	for name, f := range map[string]*faulty{"begin": {onBegin: fail}, "insert": {onInsert: fail}, "update": {onUpdate: fail}} {
 		t.Run(name, func(t *testing.T) {
 			db, observer := openFaulty(t, f)
-			c, err := idempotency.Postgres(db).Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "same"})
+			c, err := idempotency.Postgres(db).Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "same"}})
 			if err == nil {
 				err = c.Commit([]byte("x"))
 			}

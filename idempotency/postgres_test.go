@@ -81,11 +81,11 @@ func TestPostgresIsolation(t *testing.T) {
 	if err := store.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	first, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "1"})
+	first, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "2"}) // does not wait
+	second, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}) // does not wait
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +94,12 @@ func TestPostgresIsolation(t *testing.T) {
 	}
 	holder := process(t, first.Tx())
 	found := inBackground(func() bool {
-		c, err := store.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "1"})
+		c, err := store.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
 		if err != nil {
 			t.Error(err)
 			return false
 		}
-		outputs, done := c.Recorded()
+		outputs, done := recorded(c)
 		return done && string(outputs) == "x" && c.Release() == nil
 	})
 	eventually(t, "the duplicate waits", func() bool { return waiting(t, db, holder) == 1 })
@@ -119,7 +119,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := idempotency.Key{Consumer: "c", ID: "1"}
-	holder, err := store.Claim(t.Context(), key)
+	holder, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 		ctx, cancel := end()
 		failed := make(chan error)
 		go func() {
-			_, err := store.Claim(ctx, key)
+			_, err := store.Claim(ctx, idempotency.Entry{Key: key})
 			failed <- err
 		}()
 		eventually(t, "the duplicate waits", func() bool { return waiting(t, db, id) == 1 })
@@ -154,7 +154,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := store.Claim(ended, key); !errors.Is(err, context.Canceled) {
+	if _, err := store.Claim(ended, idempotency.Entry{Key: key}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -301,13 +301,14 @@ func TestPostgresRollbackThenDuplicate(t *testing.T) {
 	if err := store.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "same"})
+	c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "same"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Tx().Rollback(); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(2 * time.Millisecond) // rows are told apart by the millisecond in which they were entered
 	if first, err := claimOnce(store, same); err != nil || !first {
 		t.Fatal(first, err)
 	}
@@ -367,7 +368,7 @@ func TestPostgresInitializeAtOnce(t *testing.T) {
 
 // Feature I1: no database, a closed one, and a table that is not ours.
 func TestPostgresRefuses(t *testing.T) {
-	if _, err := idempotency.Postgres(nil).Claim(t.Context(), idempotency.Key{}); err == nil {
+	if _, err := idempotency.Postgres(nil).Claim(t.Context(), idempotency.Entry{}); err == nil {
 		t.Error("a claim without a database")
 	}
 	var none *idempotency.PostgresStore
@@ -384,7 +385,7 @@ func TestPostgresRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	_ = db.Close()
-	if _, err := idempotency.Postgres(db).Claim(t.Context(), idempotency.Key{}); err == nil {
+	if _, err := idempotency.Postgres(db).Claim(t.Context(), idempotency.Entry{}); err == nil {
 		t.Error("a claim on a closed database")
 	}
 }
@@ -432,14 +433,14 @@ func TestPostgresPoolUsedUp(t *testing.T) {
 	if err := store.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := store.Claim(t.Context(), idempotency.Key{Consumer: "c", ID: "1"})
+	c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Release() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := store.Claim(ctx, idempotency.Key{Consumer: "c", ID: "2"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := store.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }

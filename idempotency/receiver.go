@@ -23,10 +23,25 @@ type ReceiverConfig struct {
 	Consumer string
 	// Key tells messages apart, by default by their ids.
 	Key KeyFunc
+	// Version, if set, makes Key a business key, which is applied again with every higher version. A message with a lower
+	// one than was applied is stale: it is skipped, and OnStale called. See VersionMetadata.
+	Version VersionFunc
+	// AnyPayload lets a key stand for messages with different payloads. By default the payload of a duplicate is compared
+	// with that of the message that was applied, by SHA-256; one that differs is invalid, with reason key_reused, since to
+	// absorb it would lose it. A message that reaches a handler over two sources may differ in nothing but how its payload is
+	// written: JSONB of PostgreSQL writes JSON in a way of its own.
+	AnyPayload bool
 	// KeepOutputIDs leaves the handler's own ids on the messages it returns; one without gets a derived id even so. By
 	// default every id is derived from consumer, key and index, which keeps it the same if a commit is lost and the
 	// handler runs again. Whoever keeps theirs makes them so.
 	KeepOutputIDs bool
+	// MarkPublished forgets recorded outputs when they were seen published, so that a duplicate publishes nothing again. It
+	// costs a statement for each message with outputs, and needs middleware.Outputs, as in a spillway.Channel. Where the
+	// process ends between the publishing and the mark, a duplicate publishes them again all the same.
+	MarkPublished bool
+	// PutBackAfter is how long a message is held whose key somebody else holds by a lease, before it is given back to come
+	// again. Default: 1 s.
+	PutBackAfter time.Duration
 	// Logger is told of duplicates and of what cannot be returned as an error. By default nobody is.
 	Logger watermill.LoggerAdapter
 	// OnApplied is called after a message's effects were committed. The hooks are called by many goroutines, after the
@@ -34,11 +49,18 @@ type ReceiverConfig struct {
 	OnApplied func(ctx context.Context, key Key)
 	// OnDuplicate is called when a message was absorbed.
 	OnDuplicate func(ctx context.Context, key Key)
+	// OnStale is called when a message was skipped, because its key had been applied with a higher version.
+	OnStale func(ctx context.Context, key Key, version, applied int64)
+	// OnPutBack is called when a message is given back, because another delivery holds its key by a lease.
+	OnPutBack func(ctx context.Context, key Key)
 }
 
 func (c *ReceiverConfig) setDefaults() {
 	if c.Key == nil {
 		c.Key = ByID()
+	}
+	if c.PutBackAfter == 0 {
+		c.PutBackAfter = time.Second
 	}
 	if c.Logger == nil {
 		c.Logger = watermill.NopLogger{}
@@ -48,6 +70,9 @@ func (c *ReceiverConfig) setDefaults() {
 func (c *ReceiverConfig) validate() error {
 	if contain.IsNil(c.Store) {
 		return errors.New("idempotency: ReceiverConfig.Store is nil: set it, to SQLite(db), Postgres(db) or MySQL(db) for instance")
+	}
+	if c.PutBackAfter < 0 {
+		return fmt.Errorf("idempotency: ReceiverConfig.PutBackAfter is %s: it must not be negative", c.PutBackAfter)
 	}
 	return nil
 }

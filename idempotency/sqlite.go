@@ -37,11 +37,11 @@ func (s *SQLiteStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *SQLiteStore is nil")
 	}
-	return explained(ctx, s.db, "SQLite", sqlite.Ensure(ctx, s.db, keys.SQLite))
+	return explained(ctx, s.db, "SQLite", sqlite.Upgrade(ctx, s.db, keys.SQLite))
 }
 
 // Claim waits for the write lock and enters the key. See Store.
-func (s *SQLiteStore) Claim(ctx context.Context, key Key) (_ Claim, err error) {
+func (s *SQLiteStore) Claim(ctx context.Context, entry Entry) (_ Claim, err error) {
 	if s == nil || s.db == nil {
 		return nil, errors.New("sqlite: the store has no database")
 	}
@@ -54,12 +54,24 @@ func (s *SQLiteStore) Claim(ctx context.Context, key Key) (_ Claim, err error) {
 			s.gate.Unlock()
 		}
 	}()
-	c := &sqliteClaim{store: s, consumer: keys.Column(key.Consumer), id: keys.Column(key.ID)}
+	c := &sqliteClaim{store: s, row: entry.row()}
 	if err := sqlite.WhileBusy(ctx, func() error { return c.begin(ctx) }); err != nil {
 		return nil, err
 	}
 	entered = true
 	return c, nil
+}
+
+// MarkPublished waits for the write lock too. See Store.
+func (s *SQLiteStore) MarkPublished(ctx context.Context, key Key) error {
+	if s == nil || s.db == nil {
+		return errors.New("sqlite: the store has no database")
+	}
+	if err := s.gate.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.gate.Unlock()
+	return sqlite.WhileBusy(ctx, func() error { return keys.InSQLite.Published(ctx, s.db, key.Consumer, key.ID) })
 }
 
 // same tells whether a claim of the one store would wait for a claim of the other.

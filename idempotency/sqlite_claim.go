@@ -6,26 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
-)
 
-const (
-	insertKey = `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
-	selectKey = `SELECT outputs FROM spillway_keys WHERE consumer = ? AND id = ?`
-	updateKey = `UPDATE spillway_keys SET outputs = ? WHERE consumer = ? AND id = ?`
+	"github.com/watermill-spillway/spillway/internal/keys"
 )
 
 // sqliteClaim holds the gate and a connection of its own. The connection is pinned, so that one whose transaction did
 // not end cleanly can be thrown away instead of going back to the pool with it.
 type sqliteClaim struct {
-	store        *SQLiteStore
-	consumer, id string // as in the columns
-	conn         *sql.Conn
-	tx           *sql.Tx
-	outputs      []byte
-	done         bool // the key was there already
-	ended        bool
-	lost         bool // SQLite had rolled back before we asked
+	store    *SQLiteStore
+	row      keys.Row
+	conn     *sql.Conn
+	tx       *sql.Tx
+	recorded *keys.Record // the key was there already
+	ended    bool
+	lost     bool // SQLite had rolled back before we asked
 }
 
 // errRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the disk
@@ -37,8 +31,8 @@ func isNoTransaction(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no transaction is active")
 }
 
-func (c *sqliteClaim) Tx() *sql.Tx              { return c.tx }
-func (c *sqliteClaim) Recorded() ([]byte, bool) { return c.outputs, c.done }
+func (c *sqliteClaim) Tx() *sql.Tx       { return c.tx }
+func (c *sqliteClaim) Recorded() *Record { return (*Record)(c.recorded) }
 
 // begin leaves nothing open when it fails. The write comes first: a transaction that began by reading could not become
 // a writing one once another process had written.
@@ -54,8 +48,8 @@ func (c *sqliteClaim) begin(ctx context.Context) error {
 		discard(conn)
 		return fmt.Errorf("sqlite: begin: %w", err)
 	}
-	c.conn, c.tx, c.done = conn, tx, false
-	if err := c.enter(ctx); err != nil {
+	c.conn, c.tx = conn, tx
+	if c.recorded, err = keys.InSQLite.Enter(ctx, tx, c.row); err != nil {
 		if tx.Rollback() != nil {
 			discard(conn)
 		}
@@ -65,25 +59,12 @@ func (c *sqliteClaim) begin(ctx context.Context) error {
 	return nil
 }
 
-func (c *sqliteClaim) enter(ctx context.Context) error {
-	result, err := c.tx.ExecContext(ctx, insertKey, c.consumer, c.id, time.Now().UnixMilli())
-	if err != nil {
-		return err
-	}
-	inserted, err := result.RowsAffected()
-	if err != nil || inserted > 0 {
-		return err
-	}
-	c.done = true
-	return c.tx.QueryRowContext(ctx, selectKey, c.consumer, c.id).Scan(&c.outputs)
-}
-
 func (c *sqliteClaim) Commit(outputs []byte) error {
 	if c.ended {
 		return fmt.Errorf("sqlite: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
 	defer c.end()
-	if c.done {
+	if c.recorded != nil {
 		return errors.Join(errors.New("sqlite: commit of a key that was applied before"), c.rollback())
 	}
 	if err := c.record(outputs); err != nil {
@@ -98,7 +79,7 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 		if !isNoTransaction(err) {
 			return fmt.Errorf("sqlite: commit: %w", err)
 		}
-		if c.find() == nil {
+		if found, _ := c.find(); found {
 			return fmt.Errorf("sqlite: commit: the key is committed: %w", sql.ErrTxDone)
 		}
 		return fmt.Errorf("%w: %w", errRolledBack, err)
@@ -106,25 +87,16 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 	return nil
 }
 
-// find looks for the key outside of the transaction, once that has ended: it is there if the handler committed. Another
-// process would have had to be quick to enter it.
-func (c *sqliteClaim) find() error {
-	var outputs []byte
-	return c.conn.QueryRowContext(context.Background(), selectKey, c.consumer, c.id).Scan(&outputs)
+// find looks for the row outside of the transaction, once that has ended: it is there if the handler committed.
+func (c *sqliteClaim) find() (bool, error) {
+	return keys.InSQLite.Entered(context.Background(), c.conn, c.row)
 }
 
 func (c *sqliteClaim) record(outputs []byte) error {
 	if len(outputs) == 0 {
 		return nil // NULL stands there already
 	}
-	result, err := c.tx.ExecContext(context.Background(), updateKey, outputs, c.consumer, c.id)
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(fmt.Errorf("the row of the key is gone (%d rows): the handler removed it", n), err)
-	}
-	return nil
+	return keys.InSQLite.RecordOutputs(context.Background(), c.tx, c.row, outputs)
 }
 
 func (c *sqliteClaim) Release() error {
@@ -143,17 +115,18 @@ func (c *sqliteClaim) rollback() error {
 	}
 	defer discard(c.conn)
 	c.lost = isNoTransaction(err)
-	if c.done {
+	if c.recorded != nil {
 		return nil // nothing was written, and no handler ran
 	}
 	// Either the handler ended the transaction, or SQLite did so after an error of its own.
-	switch found := c.find(); {
-	case errors.Is(found, sql.ErrNoRows):
-		return nil
-	case found == nil:
+	found, unknown := c.find()
+	switch {
+	case unknown != nil:
+		return fmt.Errorf("sqlite: roll back: %w", err)
+	case found:
 		return fmt.Errorf("sqlite: roll back: the key is committed: %w", sql.ErrTxDone)
 	}
-	return fmt.Errorf("sqlite: roll back: %w", err)
+	return nil
 }
 
 func (c *sqliteClaim) end() {

@@ -15,11 +15,11 @@ import (
 func (r *Receiver) Step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		ctx := c.Msg.Context()
-		key, err := r.key(ctx, c.Msg)
+		entry, err := r.entry(ctx, c.Msg)
 		if err != nil {
 			return nil, err
 		}
-		if inside, err := nested(ctx, r.config.Store, key, c.Msg); err != nil {
+		if inside, err := nested(ctx, r.config.Store, entry.Key, c.Msg); err != nil {
 			return nil, err
 		} else if inside {
 			return next(c)
@@ -28,24 +28,28 @@ func (r *Receiver) Step(next chain.Handler) chain.Handler {
 		if c.Acked() { // by an attempt before this one: its context has ended, the message has not gone away
 			wait = context.WithoutCancel(ctx)
 		}
-		claim, err := r.config.Store.Claim(wait, key)
+		claim, err := r.config.Store.Claim(wait, entry)
 		if err != nil {
-			return nil, failed("claim", key, err)
+			return nil, r.unclaimed(c, entry.Key, err)
 		}
-		return r.settle(c, next, key, claim)
+		return r.settle(c, next, entry, claim)
 	}
 }
 
 // settle ends the claim whatever happens: an error, a panic and runtime.Goexit all leave through the deferred Release.
-func (r *Receiver) settle(c *chain.Call, next chain.Handler, key Key, claim Claim) (out []*message.Message, err error) {
+func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim Claim) (out []*message.Message, err error) {
+	key := entry.Key
 	defer func() {
 		if released := claim.Release(); released != nil {
 			out, err = nil, r.left(key, err, released)
 		}
 	}()
-	recorded, done := claim.Recorded()
-	if done {
-		return r.replay(c, key, claim, recorded)
+	if record := claim.Recorded(); record != nil {
+		// Hooks and decoding need no lock. The key is applied for good, so a failed release takes nothing back.
+		if err := claim.Release(); err != nil {
+			r.config.Logger.Error("idempotency: cannot release the claim of a duplicate", err, fields(key))
+		}
+		return r.absorb(c, entry, record)
 	}
 	s := &scope{store: r.config.Store, key: key, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
 	out, err = run(c, next, s)
@@ -59,8 +63,14 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, key Key, claim Clai
 	if err := claim.Commit(encodeOutputs(out)); err != nil {
 		return nil, r.unfinished(key, err)
 	}
-	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), key)
+	r.applied(c, key, out)
 	return out, nil
+}
+
+// applied is what follows when a key is applied for good.
+func (r *Receiver) applied(c *chain.Call, key Key, out []*message.Message) {
+	r.watch(c, key, out)
+	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), key)
 }
 
 // run calls the handler with the claim in the message's context, and afterwards puts the context back as it was.
@@ -72,24 +82,6 @@ func run(c *chain.Call, next chain.Handler, s *scope) ([]*message.Message, error
 		c.Msg.SetContext(before)
 	}()
 	return next(c)
-}
-
-// replay returns what was recorded when the key was applied.
-func (r *Receiver) replay(c *chain.Call, key Key, claim Claim, recorded []byte) ([]*message.Message, error) {
-	// Hooks and decoding need no lock. The key is applied for good, so a failed release takes nothing back.
-	if err := claim.Release(); err != nil {
-		r.config.Logger.Error("idempotency: cannot release the claim of a duplicate", err, fields(key))
-	}
-	out, err := decodeOutputs(recorded)
-	if err != nil {
-		return nil, classify.Permanent(failed("read the recorded outputs of", key, err))
-	}
-	for _, m := range out {
-		m.SetContext(c.Msg.Context())
-	}
-	r.config.Logger.Debug("idempotency: absorbed a duplicate", fields(key))
-	r.tell("OnDuplicate", r.config.OnDuplicate, c.Msg.Context(), key)
-	return out, nil
 }
 
 const endedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +

@@ -3,6 +3,8 @@ package idempotency
 import (
 	"context"
 	"database/sql"
+
+	"github.com/watermill-spillway/spillway/internal/keys"
 )
 
 // Key names one message for one consumer. Two messages with the same key are the same message, delivered twice.
@@ -13,6 +15,30 @@ type Key struct {
 	ID string
 }
 
+// Entry is a key on its way into a store, with what is known of the message that brings it.
+type Entry struct {
+	Key
+	// Fingerprint is the SHA-256 of the payload, or nil where payloads are not compared.
+	Fingerprint []byte
+	// Version is the business version that the message makes of its key, where it is Versioned. Such a key is applied
+	// again with every higher version, and with no other.
+	Version   int64
+	Versioned bool
+}
+
+// Record is what a store kept of a key that was applied before.
+type Record struct {
+	// Outputs is what was given to Commit, byte for byte; nil where there were none or they were marked published.
+	Outputs []byte
+	// Fingerprint and Version are those of the entry that was applied.
+	Fingerprint []byte
+	Version     int64
+	Versioned   bool
+}
+
+// ErrHeld says that another delivery holds the key by a lease. The message is to come again later.
+var ErrHeld = keys.ErrHeld
+
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.
 type Store interface {
 	// Initialize creates what the store needs, or verifies that it is there and is what is meant. It may be called
@@ -20,13 +46,18 @@ type Store interface {
 	Initialize(ctx context.Context) error
 
 	// Claim begins a transaction and enters the key as its first statement. While another transaction holds the same key
-	// Claim waits for the end of that one: the wait, and that for connections and locks, ends with ctx. The transaction
-	// itself must outlive ctx, because a handler that acks its message ends the message's context: it begins on
-	// context.WithoutCancel.
+	// Claim waits for the end of that one: the wait, and that for connections and locks, ends with ctx. A key that is
+	// held by a lease is not waited for: the error wraps ErrHeld. The transaction itself must outlive ctx, because a
+	// handler that acks its message ends the message's context: it begins on context.WithoutCancel.
 	//
-	// Keys compare byte for byte, case and trailing spaces included, whatever bytes they hold. After an error nothing is
-	// left behind; the error wraps its cause, so that its class can be found.
-	Claim(ctx context.Context, key Key) (Claim, error)
+	// Keys compare byte for byte, case and trailing spaces included, whatever bytes they hold. A versioned entry claims
+	// a key that is applied with a lower version, or with none. After an error nothing is left behind; the error wraps its
+	// cause, so that its class can be found.
+	Claim(ctx context.Context, entry Entry) (Claim, error)
+
+	// MarkPublished forgets the outputs that were recorded with an applied key, because they were seen published. A key
+	// that is not there, or not applied, is no error.
+	MarkPublished(ctx context.Context, key Key) error
 }
 
 // Claim is a key on its way from absent to applied. It is used by one goroutine, and ended by Commit or Release.
@@ -34,9 +65,9 @@ type Claim interface {
 	// Tx returns the transaction for the handler's own writes. The claim ends it; the handler must not.
 	Tx() *sql.Tx
 
-	// Recorded tells whether the key has been applied before, and what was recorded then. Such a claim can only be
-	// released.
-	Recorded() (outputs []byte, done bool)
+	// Recorded returns what was recorded when the key was applied before, with this version or a higher one, or nil where
+	// this claim is the first. A claim of a key that was applied can only be released.
+	Recorded() *Record
 
 	// Commit records outputs, byte for byte, with the key and commits them with the handler's writes. It ends the claim
 	// also when it fails; then nothing was committed, except by a handler that ended the transaction itself. In that
@@ -46,4 +77,9 @@ type Claim interface {
 	// Release rolls back, so that nothing stays: neither key nor writes. After the claim has ended it does nothing and
 	// returns nil. An error that wraps sql.ErrTxDone says that the handler committed the transaction itself.
 	Release() error
+}
+
+// row is the entry as it stands in the table.
+func (e *Entry) row() keys.Row {
+	return keys.NewRow(e.Consumer, e.ID, e.Fingerprint, e.Version, e.Versioned)
 }

@@ -76,7 +76,7 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 	}
 	claim := func(t *testing.T, store idempotency.Store, key idempotency.Key) idempotency.Claim {
 		t.Helper()
-		c, err := store.Claim(ctx, key)
+		c, err := store.Claim(ctx, idempotency.Entry{Key: key})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 		store, db := start(t)
 		record := []byte{0, 0xff, 'a'}
 		c := claim(t, store, key)
-		if _, done := c.Recorded(); done {
+		if _, done := recorded(c); done {
 			t.Fatal("recorded before anything was")
 		}
 		write(t, c)
@@ -103,14 +103,14 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 			t.Fatal(err)
 		}
 		again := claim(t, store, key)
-		if got, done := again.Recorded(); !done || !bytes.Equal(got, record) {
+		if got, done := recorded(again); !done || !bytes.Equal(got, record) {
 			t.Fatal(got, done)
 		}
 		if err := again.Commit(nil); err == nil {
 			t.Fatal("a key that was applied can be committed")
 		}
 		last := claim(t, store, key)
-		if got, done := last.Recorded(); !done || !bytes.Equal(got, record) {
+		if got, done := recorded(last); !done || !bytes.Equal(got, record) {
 			t.Fatal("the record changed")
 		}
 		_ = last.Release()
@@ -122,7 +122,7 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 		if err := claim(t, store, key).Commit(nil); err != nil {
 			t.Fatal(err)
 		}
-		if got, done := claim(t, store, key).Recorded(); !done || len(got) != 0 {
+		if got, done := recorded(claim(t, store, key)); !done || len(got) != 0 {
 			t.Fatal(got, done)
 		}
 	})
@@ -138,7 +138,7 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 			t.Fatal("commit after release")
 		}
 		wantRows(t, db, 0, 0)
-		if _, done := claim(t, store, key).Recorded(); done {
+		if _, done := recorded(claim(t, store, key)); done {
 			t.Fatal("recorded after a release")
 		}
 	})
@@ -148,16 +148,16 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 		c := claim(t, store, key)
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
-		if _, err := store.Claim(short, key); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := store.Claim(short, idempotency.Entry{Key: key}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		got := inBackground(func() bool {
-			second, err := store.Claim(ctx, key)
+			second, err := store.Claim(ctx, idempotency.Entry{Key: key})
 			if err != nil {
 				return false
 			}
 			defer func() { _ = second.Release() }()
-			_, done := second.Recorded()
+			_, done := recorded(second)
 			return done
 		})
 		time.Sleep(10 * time.Millisecond)
@@ -169,7 +169,7 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 	t.Run("outlives its context", func(t *testing.T) {
 		store, db := start(t)
 		ending, cancel := context.WithCancel(ctx)
-		c, err := store.Claim(ending, key)
+		c, err := store.Claim(ending, idempotency.Entry{Key: key})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,14 +210,14 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 		for _, id := range ids {
 			for _, k := range []idempotency.Key{{Consumer: "c", ID: id}, {Consumer: id, ID: "c"}} {
 				c := claim(t, store, k)
-				if _, done := c.Recorded(); done {
+				if _, done := recorded(c); done {
 					t.Errorf("%.20q is taken by another key", k)
 				}
 				if err := c.Commit(nil); err != nil {
 					t.Fatal(err)
 				}
 				c = claim(t, store, k)
-				if _, done := c.Recorded(); !done {
+				if _, done := recorded(c); !done {
 					t.Errorf("%.20q is not found again", k)
 				}
 				_ = c.Release()
@@ -282,11 +282,11 @@ var same = idempotency.Key{Consumer: "c", ID: "same"}
 
 // claimOnce claims a key, commits it unless it was applied before, and tells whether it did.
 func claimOnce(s idempotency.Store, key idempotency.Key) (first bool, err error) {
-	c, err := s.Claim(context.Background(), key)
+	c, err := s.Claim(context.Background(), idempotency.Entry{Key: key})
 	if err != nil {
 		return false, err
 	}
-	if _, done := c.Recorded(); done {
+	if _, done := recorded(c); done {
 		return false, c.Release()
 	}
 	return true, c.Commit(nil)
@@ -299,14 +299,14 @@ func TestSQLiteOtherProcess(t *testing.T) {
 	if err := errors.Join(here.Initialize(context.Background()), there.Initialize(context.Background())); err != nil {
 		t.Fatal(err)
 	}
-	c, err := there.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "m1"})
+	c, err := there.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if _, err := here.Claim(ctx, idempotency.Key{Consumer: "c", ID: "m2"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := here.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	if waited := time.Since(began); waited > 4*time.Second { // the driver's busy time-out is 2 s
@@ -315,7 +315,7 @@ func TestSQLiteOtherProcess(t *testing.T) {
 	if err := c.Release(); err != nil {
 		t.Fatal(err)
 	}
-	c, err = here.Claim(context.Background(), idempotency.Key{Consumer: "c", ID: "m2"})
+	c, err = here.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}})
 	if err != nil {
 		t.Fatal("the gate stayed locked: ", err)
 	}
@@ -341,7 +341,7 @@ func TestSQLiteRefuses(t *testing.T) {
 	if err := idempotency.SQLite(db).Initialize(context.Background()); err == nil || !strings.Contains(err.Error(), "primary key") {
 		t.Error(err)
 	}
-	if _, err := idempotency.SQLite(nil).Claim(context.Background(), idempotency.Key{}); err == nil {
+	if _, err := idempotency.SQLite(nil).Claim(context.Background(), idempotency.Entry{}); err == nil {
 		t.Error("a claim without a database")
 	}
 }

@@ -45,6 +45,8 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 	err := contain.Call("publisher", func() error { return p.Publisher.Publish(topic, messages...) })
 	if err != nil {
 		err = p.insist(source, topic, outputs, err)
+	} else {
+		source.Published()
 	}
 	for _, output := range outputs {
 		output.Release()
@@ -109,6 +111,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 			}
 		}
 		if err == nil {
+			c.Published()
 			return nil
 		}
 		next--

@@ -25,6 +25,9 @@ type Call struct {
 	arrived  message.Payload // the slice that arrived, whose bytes the handler may write into
 	payload  []byte          // a copy of those bytes
 	detached bool
+
+	putBack   bool
+	published []func()
 }
 
 type pair struct{ key, value string }

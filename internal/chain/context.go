@@ -10,10 +10,10 @@ import (
 )
 
 // Aborted tells whether the message of this call went away, rather than failed: its context was cancelled although
-// nobody acked it. A deadline that passed is a failure in time. A message acked by its handler, which ends the context
-// too, has not gone away.
+// nobody acked it, or a part put it back. A deadline that passed is a failure in time. A message acked by its handler,
+// which ends the context too, has not gone away.
 func (c *Call) Aborted() bool {
-	return errors.Is(c.Ctx.Err(), context.Canceled) && !c.Acked()
+	return c.putBack || errors.Is(c.Ctx.Err(), context.Canceled) && !c.Acked()
 }
 
 // Acked tells whether the handler acked the message itself.
@@ -50,6 +50,13 @@ func Own(sub message.Subscriber) (message.Subscriber, error) {
 	return message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
 		msg.SetContext(context.WithValue(msg.Context(), ownKey{}, true))
 	})(sub)
+}
+
+// PutBack returns the error with which a message is given back that did not fail: it is to come again later. For the
+// parts further out it has gone away.
+func (c *Call) PutBack(err error) error {
+	c.putBack = true
+	return c.Abort(err)
 }
 
 // Abort returns the error with which a message that went away is given back: nothing is published and nothing counted.

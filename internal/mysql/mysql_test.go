@@ -118,7 +118,7 @@ func TestEnsureWithoutRights(t *testing.T) {
 func TestKeys(t *testing.T) {
 	db := mysqltest.Open(t, mysqltest.Database(t))
 	for range 2 {
-		if err := mysql.Ensure(t.Context(), db, keys.MySQL); err != nil {
+		if err := mysql.Upgrade(t.Context(), db, keys.MySQL); err != nil {
 			t.Fatal(err)
 		}
 	}

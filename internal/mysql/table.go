@@ -34,10 +34,7 @@ func Ensure(ctx context.Context, db *sql.DB, t schema.Table) error {
 	if err != nil {
 		return fmt.Errorf("mysql: read the columns of table %q: %w", t.Name, err)
 	}
-	if err := t.Check(found.columns, found.key); err != nil {
-		return fmt.Errorf("mysql: %w", err)
-	}
-	return found.check(t.Name)
+	return found.check(t)
 }
 
 // requireAutocommit refuses connections on which every query begins a transaction that nobody ends.
@@ -59,13 +56,17 @@ type found struct {
 	inexact      []string // columns that change what is put into them, or take different values for the same
 }
 
-func (f *found) check(table string) error {
+// check returns an error unless what was found can be t.
+func (f *found) check(t schema.Table) error {
+	if err := t.Check(f.columns, f.key); err != nil {
+		return fmt.Errorf("mysql: %w", err)
+	}
 	if !strings.EqualFold(f.engine, "InnoDB") {
-		return fmt.Errorf("mysql: table %q has the engine %s, which knows no transactions: make it one of InnoDB", table, f.engine)
+		return fmt.Errorf("mysql: table %q has the engine %s, which knows no transactions: make it one of InnoDB", t.Name, f.engine)
 	}
 	if len(f.inexact) > 0 {
 		return fmt.Errorf("mysql: table %q has columns that do not keep bytes as they are, or are part of the primary key with a "+
-			"part of their value only: %s; text belongs in VARBINARY(255) or longer, or in LONGBLOB", table, strings.Join(f.inexact, ", "))
+			"part of their value only: %s; text belongs in VARBINARY(255) or longer, or in LONGBLOB", t.Name, strings.Join(f.inexact, ", "))
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func (f *found) check(table string) error {
 // describe tells of a table of the database that the connection uses. A text has a collation, under which "a" is "A" or
 // "a "; BINARY fills up with zeros; and a key may be that of a prefix. Every part of information_schema is asked by itself,
 // and for one table: joined, MariaDB scans all databases, and waits for whoever is dropping one of them.
-func describe(ctx context.Context, db *sql.DB, t schema.Table) (f found, err error) {
+func describe(ctx context.Context, db querier, t schema.Table) (f found, err error) {
 	err = query(ctx, db, t.Name, `SELECT COALESCE(ENGINE, 'none') FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`, func(rows *sql.Rows) error { return rows.Scan(&f.engine) })
 	if err != nil || f.engine == "" { // if it is made just now, it is not there yet
@@ -112,7 +113,12 @@ FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME =
 	return f, err
 }
 
-func query(ctx context.Context, db *sql.DB, table, statement string, scan func(*sql.Rows) error) (err error) {
+// querier is a *sql.DB or a *sql.Conn.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func query(ctx context.Context, db querier, table, statement string, scan func(*sql.Rows) error) (err error) {
 	rows, err := db.QueryContext(ctx, statement, table)
 	if err != nil {
 		return err

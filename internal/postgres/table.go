@@ -29,10 +29,15 @@ func Ensure(ctx context.Context, db *sql.DB, t schema.Table) error {
 	if err != nil {
 		return fmt.Errorf("postgres: read the columns of table %q: %w", t.Name, err)
 	}
-	if err := t.Check(found.columns, found.key); err != nil {
+	return found.check(t)
+}
+
+// check returns an error unless what was found can be t.
+func (f *found) check(t schema.Table) error {
+	if err := t.Check(f.columns, f.key); err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
-	if !found.permanent {
+	if !f.permanent {
 		return fmt.Errorf("postgres: table %q is temporary or unlogged: it would be empty after a crash; make it a permanent one", t.Name)
 	}
 	return nil
@@ -59,25 +64,35 @@ func create(ctx context.Context, db *sql.DB, t schema.Table) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(creating)); err != nil {
 			return err
 		}
-		for _, statement := range t.Create {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
+		return run(ctx, tx, t.Create)
 	})
+}
+
+func run(ctx context.Context, tx *sql.Tx, statements []string) error {
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// querier is a *sql.DB or a *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 type found struct {
 	exists, permanent bool
+	schema            string // quoted
 	columns, key      []string
 }
 
 // describe tells of the table that a statement with this name would use: its columns, and those of its primary key in
 // the key's order.
-func describe(ctx context.Context, db *sql.DB, table string) (f found, err error) {
+func describe(ctx context.Context, db querier, table string) (f found, err error) {
 	rows, err := db.QueryContext(ctx, `
-SELECT a.attname, k.position IS NOT NULL, c.relpersistence = 'p'
+SELECT a.attname, k.position IS NOT NULL, c.relpersistence = 'p', c.relnamespace::regnamespace::text
 FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
@@ -91,7 +106,7 @@ ORDER BY k.position NULLS LAST, a.attnum`, table)
 	for rows.Next() {
 		var name string
 		var inKey bool
-		if err := rows.Scan(&name, &inKey, &f.permanent); err != nil {
+		if err := rows.Scan(&name, &inKey, &f.permanent, &f.schema); err != nil {
 			return f, err
 		}
 		f.exists = true

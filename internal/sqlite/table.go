@@ -47,18 +47,27 @@ func create(ctx context.Context, db *sql.DB, t schema.Table) error {
 	}
 	defer gate.Unlock()
 	return WhileBusy(ctx, func() error {
-		tx, err := db.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-		for _, statement := range t.Create {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
+		return write(ctx, db, func(tx *sql.Tx) error {
+			for _, statement := range t.Create {
+				if _, err := tx.ExecContext(ctx, statement); err != nil {
+					return err
+				}
 			}
-		}
-		return tx.Commit()
+			return nil
+		})
 	})
+}
+
+func write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	if err := work(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // verify reads the columns back.
@@ -77,8 +86,13 @@ func verify(ctx context.Context, db *sql.DB, t schema.Table) error {
 	return nil
 }
 
+// querier is a *sql.DB or a *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // describe returns the columns, and those of the primary key in the key's order.
-func describe(ctx context.Context, db *sql.DB, table string) (columns, key []string, err error) {
+func describe(ctx context.Context, db querier, table string) (columns, key []string, err error) {
 	rows, err := db.QueryContext(ctx, `SELECT name, pk FROM pragma_table_info(?) ORDER BY pk`, table)
 	if err != nil {
 		return nil, nil, err

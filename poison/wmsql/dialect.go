@@ -11,6 +11,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -42,9 +43,9 @@ type dialect struct {
 	maxStatement int
 
 	// The keys of idempotent receivers.
-	ensureKeys                            func(context.Context, *sql.DB) error
-	enterKey, selectKey, findKey, setKeep string
-	keys                                  func(*sql.DB) idempotency.Store
+	ensureKeys func(context.Context, *sql.DB) error
+	inKeys     *keys.Dialect
+	keys       func(*sql.DB) idempotency.Store
 
 	schema  func(payloadType string, batch int) wsql.SchemaAdapter
 	offsets wsql.OffsetsAdapter

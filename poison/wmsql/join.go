@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -54,38 +53,54 @@ func (s *JoinedStore) Initialize(ctx context.Context) error {
 }
 
 // Claim enters the key in the message's transaction. See idempotency.Store.
-func (s *JoinedStore) Claim(ctx context.Context, key idempotency.Key) (idempotency.Claim, error) {
+func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idempotency.Claim, error) {
 	if s == nil || s.err != nil {
 		return nil, errors.New("wmsql: the store of keys was not initialized")
 	}
 	d := deliveryOf(ctx)
 	if d == nil || d.db != s.sub.config.DB {
-		return s.own.Claim(ctx, key)
+		return s.own.Claim(ctx, entry)
 	}
-	c := &claim{d: d, consumer: keys.Column(key.Consumer), id: keys.Column(key.ID), at: time.Now().UnixMilli()}
+	c := &claim{d: d, row: keys.NewRow(entry.Consumer, entry.ID, entry.Fingerprint, entry.Version, entry.Versioned)}
 	switch err := c.begin(ctx); {
 	case errors.Is(err, errSettled), errors.Is(err, errClaimed): // by its handler; or the message is another one with this context
-		return s.own.Claim(ctx, key)
+		return s.own.Claim(ctx, entry)
 	case err != nil:
 		return nil, err
 	}
 	return c, nil
 }
 
-// claim is a savepoint of the message's transaction, with the key behind it.
-type claim struct {
-	d            *delivery
-	consumer, id string
-	at           int64
-	tx           *sql.Tx
-	name         string
-	outputs      []byte
-	done         bool
-	ended        chan struct{}
+// MarkPublished forgets outputs in the message's transaction, in which the key is, or in the database where that has ended.
+// See idempotency.Store.
+func (s *JoinedStore) MarkPublished(ctx context.Context, key idempotency.Key) error {
+	if s == nil || s.err != nil {
+		return errors.New("wmsql: the store of keys was not initialized")
+	}
+	d := deliveryOf(ctx)
+	if d == nil || d.db != s.sub.config.DB {
+		return s.own.MarkPublished(ctx, key)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.usable() != nil {
+		return s.own.MarkPublished(ctx, key)
+	}
+	return s.sub.dialect.inKeys.Published(ctx, d.t.db, key.Consumer, key.ID)
 }
 
-func (c *claim) Tx() *sql.Tx              { return c.tx }
-func (c *claim) Recorded() ([]byte, bool) { return c.outputs, c.done }
+// claim is a savepoint of the message's transaction, with the key behind it.
+type claim struct {
+	d        *delivery
+	row      keys.Row
+	tx       *sql.Tx
+	name     string
+	recorded *keys.Record
+	ended    chan struct{}
+}
+
+func (c *claim) Tx() *sql.Tx                   { return c.tx }
+func (c *claim) Recorded() *idempotency.Record { return (*idempotency.Record)(c.recorded) }
 
 var (
 	errSettled = errors.New("wmsql: the message is acked")
@@ -107,7 +122,7 @@ func (c *claim) begin(ctx context.Context) (err error) {
 	if c.tx, c.name, err = c.d.begin(); err != nil {
 		return err
 	}
-	if err := c.enter(ctx); err != nil {
+	if c.recorded, err = c.d.t.dialect.inKeys.Enter(ctx, c.tx, c.row); err != nil {
 		_ = c.tx.Rollback()
 		return fmt.Errorf("wmsql: enter the key: %w", err)
 	}
@@ -128,21 +143,6 @@ func (d *delivery) usable() error {
 	}
 }
 
-// enter waits while another transaction holds the key; READ COMMITTED lets the statement after that see what it recorded.
-func (c *claim) enter(ctx context.Context) error {
-	dialect := c.d.t.dialect
-	result, err := c.tx.ExecContext(ctx, dialect.enterKey, c.consumer, c.id, c.at)
-	if err != nil {
-		return err
-	}
-	entered, err := result.RowsAffected()
-	if err != nil || entered > 0 {
-		return err
-	}
-	c.done = true
-	return c.tx.QueryRowContext(ctx, dialect.selectKey, c.consumer, c.id).Scan(&c.outputs)
-}
-
 // Commit records the outputs. It commits with the acknowledgement.
 func (c *claim) Commit(outputs []byte) error {
 	if c.over() {
@@ -157,19 +157,15 @@ func (c *claim) Commit(outputs []byte) error {
 }
 
 func (c *claim) record(outputs []byte) error {
-	if c.done {
+	if c.recorded != nil {
 		return errors.New("wmsql: commit of a key that was applied before")
 	}
 	if failed := c.d.t.failed(); failed != nil {
 		return fmt.Errorf("%w: %w", errAborted, failed)
 	}
 	if len(outputs) > 0 {
-		result, err := c.tx.ExecContext(context.Background(), c.d.t.dialect.setKeep, outputs, c.consumer, c.id)
-		if err != nil {
+		if err := c.d.t.dialect.inKeys.RecordOutputs(context.Background(), c.tx, c.row, outputs); err != nil {
 			return fmt.Errorf("wmsql: record the outputs: %w", err)
-		}
-		if changed, err := result.RowsAffected(); err == nil && changed == 0 {
-			return errors.New("wmsql: record the outputs: the row of the key is gone: the handler removed it")
 		}
 	}
 	if err := c.tx.Commit(); err != nil {
@@ -188,7 +184,7 @@ func (c *claim) Release() error {
 }
 
 func (c *claim) undo() error {
-	if c.done { // nothing was written
+	if c.recorded != nil { // nothing was written
 		_ = c.tx.Commit()
 		return nil
 	}
@@ -209,9 +205,8 @@ func (c *claim) undo() error {
 func (c *claim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	var n int
-	err := c.d.db.QueryRowContext(ctx, c.d.t.dialect.findKey, c.consumer, c.id, c.at).Scan(&n)
-	return err == nil && n > 0
+	found, err := c.d.t.dialect.inKeys.Entered(ctx, c.d.db, c.row)
+	return err == nil && found
 }
 
 func (c *claim) over() bool { return isClosed(c.ended) }

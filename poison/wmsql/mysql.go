@@ -37,13 +37,10 @@ var mysqlDialect = dialect{
 	answered:    func(err error) bool { return mysql.Number(err) != 0 },
 	maxName:     64,
 	ensureKeys: func(ctx context.Context, db *sql.DB) error {
-		return mysql.Ensure(ctx, db, keys.MySQL)
+		return mysql.Upgrade(ctx, db, keys.MySQL)
 	},
-	enterKey:  `INSERT IGNORE INTO spillway_keys (consumer, id, applied_at) VALUES (?, ?, ?)`,
-	selectKey: keys.SelectMySQL,
-	findKey:   keys.FindMySQL,
-	setKeep:   keys.RecordMySQL,
-	keys:      func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) },
+	inKeys: &keys.InMySQL,
+	keys:   func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) },
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultMySQLSchema{
 			GeneratePayloadType: func(string) string { return payloadType }, SubscribeBatchSize: batch,

@@ -37,13 +37,10 @@ var postgresDialect = dialect{
 	answered: func(err error) bool { return postgres.State(err) != "" },
 	maxName:  63,
 	ensureKeys: func(ctx context.Context, db *sql.DB) error {
-		return postgres.Ensure(ctx, db, keys.Postgres)
+		return postgres.Upgrade(ctx, db, keys.Postgres)
 	},
-	enterKey:  `INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-	selectKey: keys.SelectPostgres,
-	findKey:   `SELECT count(*) FROM spillway_keys WHERE consumer = $1 AND id = $2 AND applied_at = $3`,
-	setKeep:   `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3`,
-	keys:      func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) },
+	inKeys: &keys.InPostgres,
+	keys:   func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) },
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultPostgreSQLSchema{
 			GeneratePayloadType: func(string) string { return payloadType }, SubscribeBatchSize: batch,

@@ -1,0 +1,86 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// absorb ends a message whose key was applied before, without its handler.
+func (r *Receiver) absorb(c *chain.Call, entry Entry, record *Record) ([]*message.Message, error) {
+	key := entry.Key
+	if entry.Versioned && record.Versioned && record.Version > entry.Version {
+		r.stale(c, entry, record.Version)
+		return nil, nil
+	}
+	if len(entry.Fingerprint) > 0 && len(record.Fingerprint) > 0 && !bytes.Equal(entry.Fingerprint, record.Fingerprint) {
+		text := "the key was applied with another payload: the producer used it twice, or changed the message and sent it again. " +
+			"Give the message a key of its own, or a version (ReceiverConfig.Version), or let payloads differ (ReceiverConfig.AnyPayload)"
+		return nil, classify.Invalid(failed("absorb", key, errors.New(text)), classify.Reason(classify.ReasonKeyReused), classify.Description(text))
+	}
+	return r.replay(c, key, record.Outputs)
+}
+
+// replay returns what was recorded when the key was applied.
+func (r *Receiver) replay(c *chain.Call, key Key, recorded []byte) ([]*message.Message, error) {
+	out, err := decodeOutputs(recorded)
+	if err != nil {
+		return nil, classify.Permanent(failed("read the recorded outputs of", key, err))
+	}
+	for _, m := range out {
+		m.SetContext(c.Msg.Context())
+	}
+	r.watch(c, key, out)
+	r.config.Logger.Debug("idempotency: absorbed a duplicate", fields(key))
+	r.tell("OnDuplicate", r.config.OnDuplicate, c.Msg.Context(), key)
+	return out, nil
+}
+
+func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
+	logger := r.config.Logger.With(fields(entry.Key))
+	logger.Debug(fmt.Sprintf("idempotency: skipped version %d: version %d was applied before", entry.Version, applied), nil)
+	if hook := r.config.OnStale; hook != nil {
+		contain.Hook(logger, "OnStale", func() { hook(c.Msg.Context(), entry.Key, entry.Version, applied) })
+	}
+}
+
+// unclaimed is the error of a claim that failed. A message whose key is held by a lease is put back, which counts for
+// nothing; it is held for a while first, because some subscribers deliver what is given back at once and without end.
+func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
+	err = failed("claim", key, err)
+	if !errors.Is(err, ErrHeld) {
+		return err
+	}
+	r.tell("OnPutBack", r.config.OnPutBack, c.Msg.Context(), key)
+	half := r.config.PutBackAfter/2 + 1
+	wait.For(c.WaitContext(), half+rand.N(half))
+	return c.PutBack(err)
+}
+
+// markTimeout bounds how long the mark of published outputs may take: the message is acked after it.
+const markTimeout = 5 * time.Second
+
+// watch has the outputs of a key forgotten when they are seen published.
+func (r *Receiver) watch(c *chain.Call, key Key, out []*message.Message) {
+	if !r.config.MarkPublished || len(out) == 0 {
+		return
+	}
+	c.OnPublished(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Ctx), markTimeout)
+		defer cancel()
+		err := contain.Call("Store.MarkPublished", func() error { return r.config.Store.MarkPublished(ctx, key) })
+		if err != nil {
+			r.config.Logger.Error("idempotency: cannot mark outputs as published; a duplicate publishes them again", err, fields(key))
+		}
+	})
+}

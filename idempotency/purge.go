@@ -1,0 +1,145 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/life"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// PurgeConfig says which keys are kept, and when the others are deleted. Store and Retention are required.
+type PurgeConfig struct {
+	// Store is what to purge: a PostgresStore, a MySQLStore or a SQLiteStore.
+	Store interface {
+		Purge(ctx context.Context, before time.Time, limit int) (int, error)
+	}
+	// Retention is how long a key is kept after it was applied. A message that comes again after that is applied again.
+	Retention time.Duration
+	// Horizon is the longest time after which a message may come again: that of all retry stages together, and that for
+	// which dead letters wait until they are redriven. A Retention below it is an error in the log. Default: 14 days.
+	Horizon time.Duration
+	// Every is the time from the end of one purge to the next. The first one begins somewhere in the first tenth of it, so
+	// that processes which start together do not purge together. Default: 1 hour.
+	Every time.Duration
+	// Batch is how many keys one transaction deletes at the most. Default: 1000, and 200 on SQLite, where claims wait for it.
+	Batch int
+	// Pause is the time between two batches. Default: three times as long as the batch before took, so that even on SQLite,
+	// where claims wait for a batch, a purge leaves them three quarters of the time.
+	Pause time.Duration
+	// Logger tells of purges that failed, and of a Retention that is too short. Default: none.
+	Logger watermill.LoggerAdapter
+	// OnPurged is called after each batch that deleted keys, with their number.
+	OnPurged func(ctx context.Context, n int)
+}
+
+func (c *PurgeConfig) setDefaults() {
+	if c.Horizon == 0 {
+		c.Horizon = 14 * 24 * time.Hour
+	}
+	if c.Every == 0 {
+		c.Every = time.Hour
+	}
+	if c.Batch == 0 {
+		c.Batch = 1000
+		if _, ok := c.Store.(*SQLiteStore); ok {
+			c.Batch = 200
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *PurgeConfig) validate() error {
+	if contain.IsNil(c.Store) {
+		return errors.New("idempotency: PurgeConfig.Store is nil: set it, to the store of the receiver")
+	}
+	if c.Retention <= 0 {
+		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: say how long keys are kept", c.Retention)
+	}
+	if c.Horizon < 0 || c.Every < 0 || c.Batch < 0 || c.Pause < 0 {
+		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Every (%s), Batch (%d) and Pause (%s) must not be negative",
+			c.Horizon, c.Every, c.Batch, c.Pause)
+	}
+	return nil
+}
+
+// Purge deletes old keys, in small batches and beside the handlers. Any number of processes may purge one store.
+type Purge struct {
+	config PurgeConfig
+	life   *life.Life
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// NewPurge returns a Purge, or an error that names the field of config that makes no sense. A Retention below the Horizon
+// is logged as an error: nobody but the user knows how long messages can be on their way.
+func NewPurge(config PurgeConfig) (*Purge, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if config.Retention < config.Horizon {
+		config.Logger.Error("Keys are purged while their messages may still come again: one that is redriven or retried after "+
+			"its key was purged is applied again", fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, config.Horizon),
+			watermill.LogFields{"store": fmt.Sprintf("%T", config.Store), "retention": config.Retention, "horizon": config.Horizon})
+	}
+	p := &Purge{config: config}
+	p.life = life.New(p.start, p.stop)
+	return p, nil
+}
+
+// Plugin is a message.RouterPlugin that purges as long as a router's handlers run. A purge that fails is logged, and tried
+// again when the next is due.
+func (p *Purge) Plugin(router *message.Router) error { return p.life.Plugin(router) }
+
+// Run deletes all keys that are too old by now, and returns how many it deleted. It is for those who have a schedule of
+// their own. When it fails, what it deleted before stays deleted.
+func (p *Purge) Run(ctx context.Context) (int, error) {
+	before := time.Now().Add(-p.config.Retention)
+	total, err := p.batches(ctx, before)
+	if err != nil {
+		return total, fmt.Errorf("idempotency: purge keys applied before %s: %w", before.UTC().Format(time.RFC3339), err)
+	}
+	return total, nil
+}
+
+func (p *Purge) batches(ctx context.Context, before time.Time) (total int, err error) {
+	for {
+		began := time.Now()
+		n, err := p.batch(ctx, before)
+		if total += n; err != nil || n < p.config.Batch {
+			return total, err
+		}
+		pause := p.config.Pause
+		if pause == 0 {
+			pause = 3 * time.Since(began)
+		}
+		if !wait.For(ctx, pause) {
+			return total, ctx.Err()
+		}
+	}
+}
+
+// batchTimeout ends a batch whose database does not answer.
+const batchTimeout = time.Minute
+
+func (p *Purge) batch(ctx context.Context, before time.Time) (n int, err error) {
+	limited, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	err = contain.Call("purge", func() (err error) {
+		n, err = p.config.Store.Purge(limited, before, p.config.Batch)
+		return err
+	})
+	if n > 0 && p.config.OnPurged != nil {
+		contain.Hook(p.config.Logger, "PurgeConfig.OnPurged", func() { p.config.OnPurged(ctx, n) })
+	}
+	return n, err
+}

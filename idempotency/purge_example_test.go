@@ -1,0 +1,37 @@
+package idempotency_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// A service purges beside its handlers: router.AddPlugin(purge.Plugin). One that has a schedule of its own calls Run.
+func ExamplePurge() {
+	db, cleanUp := accounts()
+	defer cleanUp()
+	store := idempotency.SQLite(db)
+	if err := store.Initialize(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('billing', 'payment-1', ?), ('billing', 'payment-2', ?)`,
+		time.Now().Add(-40*24*time.Hour).UnixMilli(), time.Now().UnixMilli()); err != nil {
+		log.Fatal(err)
+	}
+	purge, err := idempotency.NewPurge(idempotency.PurgeConfig{
+		Store:     store,
+		Retention: 30 * 24 * time.Hour, // longer than retries take, and dead letters wait
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, err := purge.Run(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n, "key is purged")
+	// Output: 1 key is purged
+}

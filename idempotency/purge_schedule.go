@@ -1,0 +1,52 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// stopTimeout is how long a router that stops waits for a batch, which is interrupted then.
+const stopTimeout = 10 * time.Second
+
+func (p *Purge) start() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	p.cancel, p.ended = cancel, ended
+	go func() {
+		defer close(ended)
+		p.run(ctx)
+	}()
+	return nil
+}
+
+func (p *Purge) run(ctx context.Context) {
+	for due := rand.N(p.config.Every/10 + 1); wait.For(ctx, due); due = p.config.Every {
+		n, err := p.Run(ctx)
+		fields := watermill.LogFields{"store": fmt.Sprintf("%T", p.config.Store), "keys": n}
+		switch {
+		case err != nil && ctx.Err() == nil:
+			p.config.Logger.Error("A purge of keys failed; it is tried again when the next is due", err, fields)
+		case err == nil && n > 0:
+			p.config.Logger.Debug("Purged keys", fields)
+		}
+	}
+}
+
+func (p *Purge) stop() {
+	p.cancel()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C:
+		p.config.Logger.Error("A purge of keys did not end in time; the router stops without it",
+			errors.New("the database does not answer"), watermill.LogFields{"store": fmt.Sprintf("%T", p.config.Store)})
+	}
+}

@@ -1,0 +1,229 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// fakeStore answers each batch with the next of its numbers, after a second, and notes when it was asked.
+type fakeStore struct {
+	numbers []any // int, error, or what to panic with
+	began   time.Time
+	asked   []string
+	takes   time.Duration
+}
+
+func (f *fakeStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
+	now := time.Now()
+	f.asked = append(f.asked, fmt.Sprint(now.Sub(f.began), " ", now.Sub(before), " ", limit))
+	if _, bounded := ctx.Deadline(); !bounded {
+		panic("a batch without a bound")
+	}
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(f.takes):
+	}
+	if len(f.numbers) == 0 {
+		return 0, nil
+	}
+	next := f.numbers[0]
+	f.numbers = f.numbers[1:]
+	switch next := next.(type) {
+	case int:
+		return next, nil
+	case error:
+		return 1, next
+	default:
+		panic(next)
+	}
+}
+
+// fakeLog notes errors.
+type fakeLog struct {
+	watermill.NopLogger
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *fakeLog) Error(msg string, err error, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprint(msg, ": ", err, " ", fields))
+}
+
+func newPurge(t *testing.T, config PurgeConfig) *Purge {
+	t.Helper()
+	p, err := NewPurge(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Feature I8: one whole purge is as many batches as it takes, with pauses between them, of what was old at its begin.
+func TestPurgeRun(t *testing.T) {
+	for pause, want := range map[time.Duration]string{
+		0:           "[0s 24h0m0s 10 4s 24h0m4s 10 8s 24h0m8s 10]",
+		time.Minute: "[0s 24h0m0s 10 1m1s 24h1m1s 10 2m2s 24h2m2s 10]",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &fakeStore{numbers: []any{10, 10, 3}, began: time.Now(), takes: time.Second}
+			purged := 0
+			p := newPurge(t, PurgeConfig{Store: store, Retention: 24 * time.Hour, Batch: 10, Pause: pause,
+				OnPurged: func(_ context.Context, n int) { purged += n; panic("contained") }})
+			n, err := p.Run(t.Context())
+			if n != 23 || purged != 23 || err != nil || fmt.Sprint(store.asked) != want {
+				t.Error(n, purged, err, store.asked)
+			}
+			if n, err := p.Run(t.Context()); n != 0 || err != nil {
+				t.Error(n, err)
+			}
+		})
+	}
+}
+
+// Feature I8: a purge that fails says when and why, and how far it came; it ends with its context.
+func TestPurgeRunFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boom := errors.New("boom")
+		store := &fakeStore{numbers: []any{10, boom, "panic", 10}, began: time.Now()}
+		p := newPurge(t, PurgeConfig{Store: store, Retention: 24 * time.Hour, Batch: 10, Pause: time.Minute})
+		if n, err := p.Run(t.Context()); n != 11 || !errors.Is(err, boom) || !strings.Contains(err.Error(), "1999-12-31T00:00:00Z") {
+			t.Error(n, err)
+		}
+		if n, err := p.Run(t.Context()); n != 0 || err == nil || !strings.Contains(err.Error(), "panic") {
+			t.Error(n, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if n, err := p.Run(ctx); n != 10 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(n, err)
+		}
+		store.takes = time.Hour
+		began := time.Now()
+		if _, err := p.Run(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != batchTimeout {
+			t.Error(err, time.Since(began))
+		}
+	})
+}
+
+// Feature I8: the schedule begins in the first tenth, goes on after a failure, and has ended when the router has.
+func TestPurgeSchedule(t *testing.T) {
+	first := make(map[string]bool)
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			log := &fakeLog{}
+			store := &fakeStore{numbers: []any{errors.New("boom"), "panic", 5}, began: time.Now(), takes: time.Second}
+			p := newPurge(t, PurgeConfig{Store: store, Retention: 30 * 24 * time.Hour, Logger: log})
+			for round := range 2 {
+				store.asked, store.began = nil, time.Now()
+				if err := p.start(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(4*time.Hour + 7*time.Minute)
+				p.stop()
+				asked := len(store.asked)
+				time.Sleep(4 * time.Hour)
+				if asked != 5 || len(store.asked) != 5 {
+					t.Fatal(round, store.asked)
+				}
+				var times []time.Duration
+				for _, a := range store.asked {
+					at, err := time.ParseDuration(strings.Fields(a)[0])
+					if err != nil {
+						t.Fatal(err)
+					}
+					times = append(times, at)
+				}
+				first[times[0].String()] = true
+				if times[0] > 6*time.Minute || times[1]-times[0] != time.Hour+time.Second || times[4]-times[3] != time.Hour+time.Second {
+					t.Error(times)
+				}
+			}
+			if len(log.lines) != 2 || !strings.Contains(log.lines[0], "boom") || !strings.Contains(log.lines[0], "fakeStore") {
+				t.Error(log.lines)
+			}
+		})
+	}
+	if len(first) < 10 {
+		t.Errorf("processes that start together purge together: %v", first)
+	}
+}
+
+// Feature I8: a router that stops interrupts a purge without calling that a failure, and waits no longer than it must.
+func TestPurgeStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &fakeLog{}
+		store := &fakeStore{takes: 30 * time.Second}
+		p := newPurge(t, PurgeConfig{Store: store, Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
+		_ = p.start()
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		p.stop()
+		if time.Since(began) != 0 || len(log.lines) > 0 || len(store.asked) != 1 {
+			t.Error(time.Since(began), log.lines, store.asked)
+		}
+		deaf := deafStore{make(chan struct{})}
+		p = newPurge(t, PurgeConfig{Store: deaf, Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
+		_ = p.start()
+		time.Sleep(5 * time.Second)
+		began = time.Now()
+		p.stop()
+		if time.Since(began) != stopTimeout || len(log.lines) != 1 || !strings.Contains(log.lines[0], "did not end") {
+			t.Error(time.Since(began), log.lines)
+		}
+		close(deaf.answer)
+	})
+}
+
+type deafStore struct{ answer chan struct{} }
+
+func (d deafStore) Purge(context.Context, time.Time, int) (int, error) { <-d.answer; return 0, nil }
+
+// Feature I8: who keeps keys for a shorter time than messages may take to come back is told so, with both times.
+func TestPurgeRetention(t *testing.T) {
+	day := 24 * time.Hour
+	for _, c := range []struct {
+		retention, horizon time.Duration
+		told               string
+	}{
+		{13 * day, 0, "the retention 312h0m0s is shorter than the horizon 336h0m0s"}, {14 * day, 0, ""},
+		{day, 2 * day, "the retention 24h0m0s is shorter than the horizon 48h0m0s"}, {2 * day, 2 * day, ""}, {day, time.Hour, ""},
+	} {
+		log := &fakeLog{}
+		newPurge(t, PurgeConfig{Store: &fakeStore{}, Retention: c.retention, Horizon: c.horizon, Logger: log})
+		if told := strings.Join(log.lines, ""); !strings.Contains(told, c.told) || (told == "") != (c.told == "") || told != "" && !strings.Contains(told, "applied again") {
+			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
+		}
+	}
+	var none *SQLiteStore
+	for want, config := range map[string]PurgeConfig{
+		"Store":     {Retention: day},
+		"Store is":  {Store: none, Retention: day},
+		"Retention": {Store: &fakeStore{}},
+		"positive":  {Store: &fakeStore{}, Retention: -day},
+		"Horizon":   {Store: &fakeStore{}, Retention: day, Horizon: -1},
+		"Every":     {Store: &fakeStore{}, Retention: day, Every: -1},
+		"Batch":     {Store: &fakeStore{}, Retention: day, Batch: -1},
+		"Pause":     {Store: &fakeStore{}, Retention: day, Pause: -1},
+	} {
+		if _, err := NewPurge(config); err == nil || want != "positive" && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if p := newPurge(t, PurgeConfig{Store: SQLite(nil), Retention: day}); p.config.Batch != 200 {
+		t.Error(p.config.Batch)
+	}
+	if p := newPurge(t, PurgeConfig{Store: Postgres(nil), Retention: day}); p.config.Batch != 1000 {
+		t.Error(p.config.Batch)
+	}
+}

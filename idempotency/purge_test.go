@@ -1,0 +1,340 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// purger is a store that can be purged.
+type purger interface {
+	idempotency.Store
+	Purge(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// onEachToPurge runs a test on each database, with its store and a handler that writes one effect.
+func onEachToPurge(t *testing.T, test func(t *testing.T, db *sql.DB, store purger, handler message.HandlerFunc)) {
+	t.Run("SQLite", func(t *testing.T) {
+		db := openWithEffects(t)
+		test(t, db, initialized(t, idempotency.SQLite(db)), effect)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		db := openPostgres(t)
+		test(t, db, initialized(t, idempotency.Postgres(db)), effect)
+	})
+	t.Run("MySQL", func(t *testing.T) {
+		db := openMySQL(t)
+		test(t, db, initialized(t, idempotency.MySQL(db)), effectMySQL)
+	})
+}
+
+func initialized[S purger](t *testing.T, store S) S {
+	t.Helper()
+	if err := store.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// enterKeys writes n keys that were applied at a time, with ids that begin with name. expires is NULL or a time.
+func enterKeys(t *testing.T, db *sql.DB, name string, n int, at time.Time, expires string) {
+	t.Helper()
+	const digits = `(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)`
+	number := `a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n`
+	id := `'` + name + `-' || (` + number + `)`
+	if strings.HasPrefix(fmt.Sprintf("%T", db.Driver()), "*mysql") {
+		id = `CONCAT('` + name + `-', ` + number + `)`
+	}
+	if _, err := db.Exec(fmt.Sprintf(`INSERT INTO spillway_keys (consumer, id, applied_at, expires_at) SELECT 'billing', %s, %d + %s, %s
+FROM %s a, %s b, %s c, %s d, %s e WHERE %s < %d`, id, at.UnixMilli(), number, expires, digits, digits, digits, digits, digits, number, n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func kept(t *testing.T, db *sql.DB) (ids []string) {
+	t.Helper()
+	rows, err := db.Query(`SELECT id FROM spillway_keys ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Feature I8: the oldest keys go first and no more than asked for; young keys and leases that somebody holds stay.
+func TestPurge(t *testing.T) {
+	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, _ message.HandlerFunc) {
+		now := time.Now()
+		old := now.Add(-48 * time.Hour)
+		enterKeys(t, db, "old", 5, old, "NULL")
+		enterKeys(t, db, "live", 1, old, fmt.Sprint(now.Add(time.Hour).UnixMilli()))
+		enterKeys(t, db, "over", 1, old, fmt.Sprint(now.Add(-time.Second).UnixMilli()))
+		enterKeys(t, db, "released", 1, old, "0")
+		enterKeys(t, db, "young", 1, now, "NULL")
+		enterKeys(t, db, "edge", 1, now.Add(-24*time.Hour), "NULL")
+		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 4); n != 4 || err != nil {
+			t.Error(n, err)
+		}
+		if got := fmt.Sprint(kept(t, db)); got != "[edge-0 live-0 old-2 old-3 old-4 young-0]" {
+			t.Error(got)
+		}
+		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 4); n != 3 || err != nil {
+			t.Error(n, err)
+		}
+		if got := fmt.Sprint(kept(t, db)); got != "[edge-0 live-0 young-0]" {
+			t.Error(got)
+		}
+		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 0); n != 0 || err == nil || !strings.Contains(err.Error(), "limit") {
+			t.Error(n, err)
+		}
+		name := strings.ToLower(strings.TrimPrefix(t.Name(), "TestPurge/"))
+		if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Purge(t.Context(), now, 1); err == nil || !strings.HasPrefix(err.Error(), strings.Replace(name, "postgresql", "postgres", 1)+": purge keys: ") {
+			t.Error(err)
+		}
+	})
+	var noSQLite *idempotency.SQLiteStore
+	var noPostgres *idempotency.PostgresStore
+	var noMySQL *idempotency.MySQLStore
+	for _, store := range []purger{noSQLite, noPostgres, noMySQL, idempotency.SQLite(nil), idempotency.Postgres(nil), idempotency.MySQL(nil)} {
+		if _, err := store.Purge(t.Context(), time.Now(), 1); err == nil || !strings.Contains(err.Error(), "no database") {
+			t.Errorf("%T: %v", store, err)
+		}
+	}
+}
+
+// Feature I8: any bytes are a key that can be purged, of any consumer, and more than a statement can name.
+func TestPurgeAnyKey(t *testing.T) {
+	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, _ message.HandlerFunc) {
+		for _, key := range []idempotency.Key{
+			{Consumer: "a", ID: "x"}, {Consumer: "A", ID: "x"}, {Consumer: "b ", ID: "x "}, {Consumer: "ü", ID: "\xff\x00'\\"}, {Consumer: "b", ID: strings.Repeat("y", 4000)},
+		} {
+			claim, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
+			if err == nil {
+				err = claim.Commit(nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		enterKeys(t, db, "old", 2345, time.Now().Add(-time.Hour), "NULL")
+		if n, err := store.Purge(t.Context(), time.Now().Add(time.Hour), 5000); n != 2350 || err != nil || len(kept(t, db)) > 0 {
+			t.Error(n, err)
+		}
+	})
+}
+
+// Feature I8: processes that purge at once delete each key once, and are not in each other's way.
+func TestPurgeTogether(t *testing.T) {
+	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, _ message.HandlerFunc) {
+		enterKeys(t, db, "old", 3000, time.Now().Add(-time.Hour), "NULL")
+		var deleted atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for deleted.Load() < 3000 {
+					n, err := store.Purge(t.Context(), time.Now(), 70)
+					deleted.Add(int64(n))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := deleted.Load(); n != 3000 || len(kept(t, db)) > 0 {
+			t.Errorf("deleted %d", n)
+		}
+	})
+}
+
+// Feature I8: a key that somebody is about to change is passed over, not waited for.
+func TestPurgePassesOver(t *testing.T) {
+	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, _ message.HandlerFunc) {
+		if strings.Contains(t.Name(), "SQLite") {
+			t.Skip("SQLite locks no rows")
+		}
+		enterKeys(t, db, "old", 3, time.Now().Add(-time.Hour), "NULL")
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.Exec(`UPDATE spillway_keys SET fence = 1 WHERE consumer = 'billing' AND id = 'old-1'`); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if n, err := store.Purge(ctx, time.Now(), 10); n != 2 || err != nil || fmt.Sprint(kept(t, db)) != "[old-1]" {
+			t.Error(n, err, kept(t, db))
+		}
+	})
+}
+
+// Feature I8: a claim of a key that is being purged waits or passes, and never fails; without the key it is the first.
+func TestPurgeUnderClaims(t *testing.T) {
+	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, handler message.HandlerFunc) {
+		receiver := newReceiver(t, idempotency.ReceiverConfig{Store: store})
+		ctx, cancel := context.WithCancel(t.Context())
+		var purgers, claims sync.WaitGroup
+		var purged, applied atomic.Int64
+		for range 2 {
+			purgers.Go(func() {
+				for ctx.Err() == nil {
+					n, err := store.Purge(t.Context(), time.Now().Add(time.Hour), 3)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					purged.Add(int64(n))
+				}
+			})
+		}
+		for range 6 {
+			claims.Go(func() {
+				for range 100 {
+					ran := false
+					_, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+						ran = true
+						return handler(msg)
+					})(newMessage(fmt.Sprint("m", rand.N(5))))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if ran {
+						applied.Add(1)
+					}
+				}
+			})
+		}
+		claims.Wait()
+		cancel()
+		purgers.Wait()
+		if int64(count(t, db, "effects")) != applied.Load() || applied.Load() != purged.Load()+int64(count(t, db, "spillway_keys")) || purged.Load() == 0 {
+			t.Errorf("%d effects, %d applied, %d purged, %d kept", count(t, db, "effects"), applied.Load(), purged.Load(), count(t, db, "spillway_keys"))
+		}
+	})
+}
+
+// Feature I8: claims go on while many keys are purged. What it costs them is logged, not judged: others use the machine.
+func TestPurgeBesideClaims(t *testing.T) {
+	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, handler message.HandlerFunc) {
+		const many = 10_000
+		enterKeys(t, db, "old", many, time.Now().Add(-30*24*time.Hour), "NULL")
+		handle := newReceiver(t, idempotency.ReceiverConfig{Store: store}).Middleware(handler)
+		var claimed int
+		claimFor := func(name string, goOn func() bool) (longest time.Duration, perClaim time.Duration) {
+			began, n := time.Now(), 0
+			for ; goOn(); n++ {
+				at := time.Now()
+				if _, err := handle(newMessage(fmt.Sprint(name, n))); err != nil {
+					t.Error(err)
+					return 0, 0
+				}
+				longest = max(longest, time.Since(at))
+			}
+			claimed += n
+			return longest, time.Since(began) / time.Duration(max(n, 1))
+		}
+		until := time.Now().Add(300 * time.Millisecond)
+		longest, each := claimFor("alone", func() bool { return time.Now().Before(until) })
+		batches := 0
+		purge, err := idempotency.NewPurge(idempotency.PurgeConfig{Store: store, Retention: 24 * time.Hour, OnPurged: func(context.Context, int) { batches++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		var took time.Duration
+		go func() {
+			defer close(done)
+			began := time.Now()
+			if n, err := purge.Run(t.Context()); n != many || err != nil {
+				t.Error(n, err)
+			}
+			took = time.Since(began)
+		}()
+		longestBeside, eachBeside := claimFor("beside", func() bool {
+			select {
+			case <-done:
+				return false
+			default:
+				return true
+			}
+		})
+		<-done
+		t.Logf("a claim took %v (at the most %v), beside the purge %v (%v); %d keys went in %d batches, %v in all, three quarters of it pauses",
+			each, longest, eachBeside, longestBeside, many, batches, took)
+		wantRows(t, db, claimed, claimed)
+	})
+}
+
+// Feature I8: the purge runs as long as a router does, and has ended with it.
+func TestPurgePlugin(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "test.db"))
+	store := initialized(t, idempotency.SQLite(db))
+	enterKeys(t, db, "old", 3, time.Now().Add(-time.Hour), "NULL")
+	purged := make(chan int, 10)
+	purge, err := idempotency.NewPurge(idempotency.PurgeConfig{Store: store, Retention: time.Minute, Every: 10 * time.Millisecond,
+		OnPurged: func(_ context.Context, n int) { purged <- n }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router.AddPlugin(purge.Plugin)
+	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	router.AddConsumerHandler("billing", "orders", ps, func(*message.Message) error { return nil })
+	ran := make(chan error, 1)
+	go func() { ran <- router.Run(t.Context()) }()
+	<-router.Running()
+	if n := <-purged; n != 3 {
+		t.Error(n)
+	}
+	if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil { // which stops nothing
+		t.Fatal(err)
+	}
+	time.Sleep(30 * time.Millisecond)
+	initialized(t, store)
+	enterKeys(t, db, "more", 2, time.Now().Add(-time.Hour), "NULL")
+	if n := <-purged; n != 2 {
+		t.Error(n)
+	}
+	if err := router.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	enterKeys(t, db, "late", 1, time.Now().Add(-time.Hour), "NULL")
+	time.Sleep(50 * time.Millisecond)
+	if len(kept(t, db)) != 1 || len(purged) > 0 {
+		t.Error("the purge goes on without its router")
+	}
+}

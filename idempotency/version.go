@@ -1,0 +1,59 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// VersionFunc returns the version that a message makes of its key: of two messages with one key, the one with the higher
+// version is the later state. Versions compare as numbers, and there may be gaps between them. The conditions are those
+// of a KeyFunc.
+type VersionFunc func(msg *message.Message) (int64, error)
+
+// VersionMetadata reads the version from a metadata field, as a decimal number of 64 bits, with a sign or without. A
+// message without it is invalid, with the reason missing_metadata; one with anything else there is invalid too.
+func VersionMetadata(field string) VersionFunc {
+	return func(msg *message.Message) (int64, error) {
+		text := msg.Metadata.Get(field)
+		if text == "" {
+			text := "the message has no metadata " + strconv.Quote(field) + " to take as its version"
+			return 0, invalid(text, classify.Reason(classify.ReasonMissingMetadata))
+		}
+		version, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, invalid(fmt.Sprintf("the metadata %q is %q, and a version is a decimal number of 64 bits", field, bounded.Text(text, 64)))
+		}
+		return version, nil
+	}
+}
+
+// entry returns what a claim of msg enters, for the consumer that ctx names.
+func (r *Receiver) entry(ctx context.Context, msg *message.Message) (Entry, error) {
+	key, err := r.key(ctx, msg)
+	entry := Entry{Key: key, Versioned: r.config.Version != nil}
+	if err != nil {
+		return entry, err
+	}
+	if !r.config.AnyPayload {
+		sum := sha256.Sum256(msg.Payload)
+		entry.Fingerprint = sum[:]
+	}
+	if entry.Versioned {
+		err := contain.Call("ReceiverConfig.Version", func() (err error) {
+			entry.Version, err = r.config.Version(msg)
+			return err
+		})
+		if err != nil {
+			return entry, failed("find the version of", key, err)
+		}
+	}
+	return entry, nil
+}

@@ -1,0 +1,27 @@
+-- Spillway, the table of keys, version 2: fingerprints, versions, leases, and the index of the purge.
+--
+-- Each statement commits by itself. Where one fails because its column (1060) or index (1061) is there already, go on with
+-- the next one, as Spillway does: that is how an upgrade that was cut short is completed (mariadb --force, mysql --force).
+--
+-- Adding the columns takes an instant, however large the table is. It waits for the transactions that use the table at that
+-- moment, and everybody else waits behind it meanwhile. Making the index takes some seconds for a million keys, during
+-- which the server lets others write. In a live database with many keys run this file by hand, before a new program does:
+-- that would wait for it, and give up after 30 seconds.
+
+-- SHA-256 of the payload.
+ALTER TABLE spillway_keys ADD COLUMN fingerprint VARBINARY(32);
+
+-- The business version of the key.
+ALTER TABLE spillway_keys ADD COLUMN version BIGINT;
+
+-- The fencing token of a lease.
+ALTER TABLE spillway_keys ADD COLUMN fence BIGINT;
+
+-- When a lease expires, in Unix milliseconds by the database's clock. NULL: the key is applied.
+ALTER TABLE spillway_keys ADD COLUMN expires_at BIGINT;
+
+CREATE INDEX spillway_keys_applied_at ON spillway_keys (applied_at);
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('keys', 2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
+ON DUPLICATE KEY UPDATE version = spillway_schema.version;

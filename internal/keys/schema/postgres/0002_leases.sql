@@ -1,0 +1,26 @@
+-- Spillway, the table of keys, version 2: fingerprints, versions, leases, and the index of the purge.
+--
+-- Adding the columns takes an instant, however large the table is: they are NULL, and no row is written. It waits for the
+-- transactions that use the table at that moment, and everybody else waits behind it meanwhile.
+--
+-- Making the index takes some seconds for a million keys, during which nobody can write them. In a live database with
+-- many keys run the statement by itself before this file, outside of a transaction, as
+--   CREATE INDEX CONCURRENTLY IF NOT EXISTS spillway_keys_applied_at ON spillway_keys (applied_at);
+-- This file, and Spillway, then find it there. Where it failed, drop the index and begin again: it stays, marked INVALID.
+
+-- SHA-256 of the payload.
+ALTER TABLE spillway_keys ADD COLUMN IF NOT EXISTS fingerprint bytea;
+
+-- The business version of the key.
+ALTER TABLE spillway_keys ADD COLUMN IF NOT EXISTS version bigint;
+
+-- The fencing token of a lease.
+ALTER TABLE spillway_keys ADD COLUMN IF NOT EXISTS fence bigint;
+
+-- When a lease expires, in Unix milliseconds by the database's clock. NULL: the key is applied.
+ALTER TABLE spillway_keys ADD COLUMN IF NOT EXISTS expires_at bigint;
+
+CREATE INDEX IF NOT EXISTS spillway_keys_applied_at ON spillway_keys (applied_at);
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('keys', 2, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) ON CONFLICT DO NOTHING;

@@ -1,0 +1,22 @@
+-- Spillway, the table of keys, version 2: fingerprints, versions, leases, and the index of the purge.
+--
+-- Where a statement fails because its column is there already ("duplicate column name"), go on with the next one, as
+-- Spillway does. Adding the columns takes an instant, however large the table is. Making the index takes about a second
+-- for a million keys, during which nobody can write to the file.
+
+-- SHA-256 of the payload.
+ALTER TABLE spillway_keys ADD COLUMN fingerprint BLOB;
+
+-- The business version of the key.
+ALTER TABLE spillway_keys ADD COLUMN version INTEGER;
+
+-- The fencing token of a lease.
+ALTER TABLE spillway_keys ADD COLUMN fence INTEGER;
+
+-- When a lease expires, in Unix milliseconds by the database's clock. NULL: the key is applied.
+ALTER TABLE spillway_keys ADD COLUMN expires_at INTEGER;
+
+CREATE INDEX IF NOT EXISTS spillway_keys_applied_at ON spillway_keys (applied_at);
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('keys', 2, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;
