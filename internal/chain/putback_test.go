@@ -1,0 +1,44 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Feature I3: a message that a part puts back has gone away, for every part further out, and its error is no failure.
+func TestPutBack(t *testing.T) {
+	a := ordinary()
+	c := begin(a.msg)
+	if c.Aborted() {
+		t.Error("aborted before")
+	}
+	err := c.PutBack(errBoom)
+	failure, ok := classify.AsFailure(err)
+	if !c.Aborted() || !ok || failure.Verdict.Class != classify.ClassAborted || !errors.Is(err, errBoom) || !errors.Is(err, context.Canceled) {
+		t.Errorf("aborted %t: %v", c.Aborted(), err)
+	}
+	if again := c.Abort(err); again != err {
+		t.Errorf("told twice: %v", again)
+	}
+	c.Release()
+	if c := begin(a.msg); c.Aborted() {
+		t.Error("the next message of the pool was put back too")
+	}
+}
+
+// Feature I4: who asked to be told of the publishing is told once, in the order of asking.
+func TestPublished(t *testing.T) {
+	c := begin(ordinary().msg)
+	var told []int
+	for i := range 2 {
+		c.OnPublished(func() { told = append(told, i) })
+	}
+	c.Published()
+	c.Published()
+	if len(told) != 2 || told[0] != 0 || told[1] != 1 {
+		t.Errorf("told %v", told)
+	}
+}
