@@ -11,7 +11,7 @@ SERVICES    = internal/services/services.sh
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
-TABLES  = ./poison/wmsql ./idempotency ./redrive ./internal/postgres ./internal/mysql ./internal/figures/sql
+TABLES  = ./poison/wmsql ./idempotency ./delivery ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES)),$(SERVED))
 
 .DEFAULT_GOAL := help
@@ -84,7 +84,7 @@ embedded:
 	SPILLWAY_EMBEDDED=1 CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
-	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./internal/chain ./internal/figures
+	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./internal/chain ./internal/figures ./delivery
 
 conformance: start ## the suite of promises over all pub/subs, and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \

@@ -14,7 +14,7 @@ const module = "github.com/watermill-spillway/spillway"
 var floors = map[string]int{
 	"internal/bounded": 0, "internal/contain": 0, "internal/wait": 0, "internal/chain": 0, "internal/sqlite": 0, "internal/services": 0, "classify": 0,
 	"internal/schema": 0, "internal/life": 0, "internal/postgres": 0, "internal/keys": 0, "internal/mysql": 0, "internal/rerun": 0,
-	"poison": 1, "idempotency": 1, "poison/wmkafka": 1, "poison/wmamqp": 1, "poison/wmsql": 1,
+	"poison": 1, "idempotency": 1, "delivery": 1, "poison/wmkafka": 1, "poison/wmamqp": 1, "poison/wmsql": 1,
 	"middleware":                     2,
 	"redrive":                        3,
 	"":                               4, // the front door
@@ -76,7 +76,7 @@ func TestLayout(t *testing.T) {
 
 // Who does not import a leaf does not compile its client.
 func TestNobodyElseCompilesClients(t *testing.T) {
-	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/idempotency"} {
+	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/idempotency", "/delivery"} {
 		out, err := exec.Command("go", "list", "-deps", module+name).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,101 @@
+package delivery
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/schema"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// dialect is all in which one database differs from another.
+type dialect struct {
+	tables []schema.Table
+	ensure func(context.Context, *sql.DB, schema.Table) error
+	// query puts the database's own placeholders into a statement.
+	query func(string) string
+	// text binds a text.
+	text func(string) any
+	// now is the database's clock, in milliseconds since 1970.
+	now string
+	// enter, again and sweep are those statements that no two databases have in common.
+	enter, again, sweep string
+	// count runs again and returns the count.
+	count func(ctx context.Context, db *sql.DB, statement string, args []any) (int, error)
+	// write runs a statement that writes, and read one that does not, again and again while others are in the way.
+	write func(ctx context.Context, db *sql.DB, statement func() error) error
+	read  func(ctx context.Context, statement func() error) error
+	// timeout bounds a statement and the waits for its turn.
+	timeout time.Duration
+}
+
+// statements are what a store says to its database.
+type statements struct {
+	register, beat, others, lose, forget, signOff string
+	enter, earlier, again, clear, clearOwn, sweep string
+}
+
+func (d *dialect) statements() statements {
+	say := func(statement string) string { return d.query(strings.ReplaceAll(statement, "now()", d.now)) }
+	return statements{
+		register: say(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats) VALUES (?, ?, ?, ?, now(), 0)`),
+		beat:     say(`UPDATE spillway_processes SET beats = beats + 1, lost_at = NULL WHERE id = ?`),
+		others: say(`SELECT id, beats, beat_ms, lost_at IS NOT NULL, COALESCE(now() - lost_at, 0) FROM spillway_processes
+WHERE service = ? AND id <> ?`),
+		lose:    say(`UPDATE spillway_processes SET lost_at = now() WHERE id = ? AND beats = ? AND lost_at IS NULL`),
+		forget:  say(`DELETE FROM spillway_processes WHERE id = ? AND lost_at IS NOT NULL`),
+		signOff: say(`DELETE FROM spillway_processes WHERE id = ?`),
+
+		enter:    say(d.enter),
+		earlier:  say(`SELECT deliveries FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ?`),
+		again:    say(d.again),
+		clear:    say(`DELETE FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ?`),
+		clearOwn: say(`DELETE FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ? AND process = ?`),
+		sweep:    say(d.sweep),
+	}
+}
+
+const (
+	processTable  = "spillway_processes"
+	deliveryTable = "spillway_deliveries"
+)
+
+var (
+	processColumns  = []string{"service", "id", "node", "beat_ms", "started_at", "beats", "lost_at"}
+	processKey      = []string{"id"}
+	deliveryColumns = []string{"service", "consumer", "id", "deliveries", "process", "marked_at"}
+	deliveryKey     = []string{"service", "consumer", "id"}
+)
+
+// newMark has the arguments of sqlStore.key and a process.
+const newMark = ` INTO spillway_deliveries (service, consumer, id, process, deliveries, marked_at) VALUES (?, ?, ?, ?, 1, now())`
+
+// The statements that PostgreSQL and SQLite have in common.
+const (
+	enterMark = `INSERT` + newMark + ` ON CONFLICT DO NOTHING`
+	countMark = `INSERT` + newMark + ` ON CONFLICT (service, consumer, id) DO UPDATE SET
+	deliveries = spillway_deliveries.deliveries + 1, process = excluded.process, marked_at = excluded.marked_at
+RETURNING deliveries`
+	sweepMarks = `DELETE FROM spillway_deliveries WHERE (service, consumer, id) IN (
+	SELECT service, consumer, id FROM spillway_deliveries WHERE marked_at < now() - ? LIMIT 500)`
+)
+
+// attempts is how often a statement may be in another's way before its error is returned.
+const attempts = 5
+
+// unless returns a dialect.write that runs a statement again when undone says that others are the reason of its error.
+func unless(undone func(error) bool) func(context.Context, *sql.DB, func() error) error {
+	return func(ctx context.Context, _ *sql.DB, statement func() error) error {
+		for attempt := 1; ; attempt++ {
+			err := statement()
+			if err == nil || attempt == attempts || !undone(err) || !wait.For(ctx, time.Duration(attempt)*5*time.Millisecond) {
+				return err
+			}
+		}
+	}
+}
+
+// once is a dialect.read where readers wait for nobody.
+func once(_ context.Context, statement func() error) error { return statement() }

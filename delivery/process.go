@@ -1,0 +1,125 @@
+package delivery
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+const (
+	registerWithin = 5 * time.Second
+	signOffWithin  = 5 * time.Second
+)
+
+// process is this process while it is registered, or tries to be.
+type process struct {
+	limit      *Limit
+	id         string
+	observer   observer
+	registered bool
+	failing    bool
+	swept      time.Time
+	cancel     context.CancelFunc
+	done       chan struct{}
+}
+
+// begin registers this process, unless it is. With insist a store that is down is an error; without it is logged, and the
+// beats go on trying.
+func (l *Limit) begin(insist bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil {
+		return nil
+	}
+	p := &process{
+		limit: l, id: rand.Text(), done: make(chan struct{}),
+		observer: observer{beat: l.config.Beat, quietAfter: l.config.QuietAfter},
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), registerWithin)
+	defer cancel()
+	err := p.round(ctx)
+	if err != nil && insist {
+		p.withdraw()
+		return fmt.Errorf("delivery: register this process in the store: the database must answer when the router starts; start the "+
+			"router again when it does: %w", err)
+	}
+	p.note(err)
+	l.mode.Store(p.mode())
+	if l.mode.Load() == marking {
+		l.config.Logger.Info("delivery: there are processes that did not sign off: deliveries are marked until each has shown that it lives", nil)
+	}
+	l.current = p
+	ctx, p.cancel = context.WithCancel(context.Background())
+	go p.run(ctx)
+	return nil
+}
+
+// process returns the id of this process while it is registered, or tries to be.
+func (l *Limit) process() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil {
+		return ""
+	}
+	return l.current.id
+}
+
+// signOffIfIdle signs this process off after the end was asked for and the last message has returned.
+func (l *Limit) signOffIfIdle() error {
+	if !l.room.isEmpty() {
+		return nil // the last one will
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || !l.closing.Load() {
+		return nil
+	}
+	before := l.mode.Swap(off) // whoever comes from now on registers again
+	if !l.room.isEmpty() {
+		l.mode.Store(before)
+		return nil
+	}
+	p := l.current
+	l.current = nil
+	return p.end()
+}
+
+func (p *process) mode() int32 {
+	if p.observer.marking(time.Now()) {
+		return marking
+	}
+	return quiet
+}
+
+// turn changes between quiet and marking. It never wakes a limit that is off.
+func (l *Limit) turn(to int32) {
+	if to == marking && l.mode.CompareAndSwap(quiet, marking) {
+		l.config.Logger.Info("delivery: a process ended uncleanly: deliveries are marked", watermill.LogFields{"for": l.config.QuietAfter.String()})
+	}
+	if to == quiet && l.mode.CompareAndSwap(marking, quiet) {
+		l.config.Logger.Info("delivery: all processes ran clean: deliveries are no longer marked", nil)
+	}
+}
+
+// end stops the beats, and signs off.
+func (p *process) end() error {
+	p.cancel()
+	<-p.done
+	ctx, cancel := context.WithTimeout(context.Background(), signOffWithin)
+	defer cancel()
+	p.pay(ctx)
+	if err := p.limit.config.Store.signOff(ctx, p.id); err != nil {
+		return fmt.Errorf("delivery: sign this process off: %w", err)
+	}
+	return nil
+}
+
+// withdraw takes back a registration that may have come through before something failed.
+func (p *process) withdraw() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = p.limit.config.Store.signOff(ctx, p.id)
+}
