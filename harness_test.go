@@ -104,6 +104,15 @@ func (b *bench) apply(msg *message.Message) error {
 	return err
 }
 
+// count counts the rows of a table.
+func (b *bench) count(table string) (n int) {
+	b.t.Helper()
+	if err := b.db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
 func (b *bench) effects() []string {
 	b.t.Helper()
 	rows, err := b.db.Query(`SELECT id FROM effects ORDER BY id`)

@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -31,6 +32,9 @@ type Config struct {
 	Classify classify.Config
 	// Queue says where dead letters go and what they carry.
 	Queue poison.QueueConfig
+	// Deliveries says how often a message may end the process before it is set aside. It takes effect with a store, or a
+	// broker's own count. It needs Attach, or Plugin.
+	Deliveries delivery.LimitConfig
 	// Guard says which messages never reach a handler.
 	Guard middleware.GuardConfig
 	// Retry says how handlers are tried again.
@@ -47,6 +51,7 @@ type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
 	chain   message.HandlerMiddleware
+	plugins []message.RouterPlugin
 }
 
 // New returns a Channel, or an error that names the field of config with which messages could be lost. With a store it
@@ -78,7 +83,16 @@ func New(config Config) (*Channel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
-	steps := []chain.Step{outputs.Step, queue.Step, guard.Step, retry.Step}
+	ch := &Channel{queue: queue, outputs: outputs}
+	steps := []chain.Step{outputs.Step, queue.Step}
+	if config.Deliveries.Store != nil || config.Deliveries.Delivered != nil {
+		limit, err := delivery.NewLimit(config.Deliveries)
+		if err != nil {
+			return nil, fmt.Errorf("spillway: %w", err)
+		}
+		steps, ch.plugins = append(steps, limit.Step), append(ch.plugins, limit.Plugin)
+	}
+	steps = append(steps, guard.Step, retry.Step)
 	if config.Receiver.Store != nil {
 		receiver, err := idempotency.NewReceiver(config.Receiver)
 		if err != nil {
@@ -86,8 +100,8 @@ func New(config Config) (*Channel, error) {
 		}
 		steps = append(steps, receiver.Step)
 	}
-	steps = append(steps, middleware.Recover{}.Step)
-	return &Channel{queue: queue, outputs: outputs, chain: chain.Enter(steps...)}, nil
+	ch.chain = chain.Enter(append(steps, middleware.Recover{}.Step)...)
+	return ch, nil
 }
 
 // Attach protects all handlers of router: the middleware, the decorator that insists on their outputs, and a check at
@@ -101,6 +115,18 @@ func (ch *Channel) Attach(router *message.Router) {
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
 	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe)
+	router.AddPlugin(ch.Plugin)
+}
+
+// Plugin is the router's plugin that does what goes on beside the handlers, as long as they run: it registers the process
+// for Deliveries, and purges old keys. Attach adds it.
+func (ch *Channel) Plugin(router *message.Router) error {
+	for _, plugin := range ch.plugins {
+		if err := plugin(router); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Middleware protects one handler, for those who do not Attach: handler.AddMiddleware(channel.Middleware). Outputs are
@@ -139,7 +165,7 @@ func (c *Config) distribute() error {
 	if c.Retry.Attempts == 0 {
 		c.Retry.Attempts = c.Attempts
 	}
-	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger} {
+	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger, &c.Deliveries.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}

@@ -24,6 +24,8 @@ type setting struct {
 	Down string
 	// Wait is the time between two attempts.
 	Wait time.Duration
+	// Limit sets messages aside that end the process.
+	Limit bool
 	// DeadThrough and SourceThrough are addresses to connect to in the broker's place.
 	DeadThrough, SourceThrough string
 }

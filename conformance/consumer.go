@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -77,6 +78,9 @@ func (c *consumer) configure(config *spillway.Config) {
 	}}
 	// An output waits for its broker's return as long as that may take here.
 	config.Outputs = middleware.OutputsConfig{Attempts: 30, Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
+	if c.Limit {
+		config.Deliveries = delivery.LimitConfig{Store: c.deliveries(), Service: c.group, Beat: 500 * time.Millisecond}
+	}
 	if c.Wait > 0 {
 		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}
 	}
@@ -120,15 +124,19 @@ var errDown = errors.New("the downstream is down")
 
 // What becomes of a message is in its id.
 const (
-	badPrefix     = "bad"     // fails for good
-	waitingPrefix = "waiting" // fails while the downstream is down
-	leavingPrefix = "leaving" // fails when its context ends, and waits for that
+	badPrefix     = "bad"                 // fails for good
+	waitingPrefix = "waiting"             // fails while the downstream is down
+	leavingPrefix = "leaving"             // fails when its context ends, and waits for that
+	deadlyPrefix  = badPrefix + "-deadly" // ends the process
 )
 
 func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 	id := msg.UUID
 	c.halt(msg.Context(), stepHandling, id)
 	switch {
+	case strings.HasPrefix(id, deadlyPrefix):
+		c.tell("dies", id)
+		os.Exit(3)
 	case strings.HasPrefix(id, badPrefix):
 		return nil, classify.Permanent(errNever)
 	case strings.HasPrefix(id, waitingPrefix) && c.down():

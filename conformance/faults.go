@@ -102,6 +102,12 @@ func (b *bench) finish(ids ...string) {
 	b.until(fmt.Sprintf("%q are settled", ids), func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return !b.acked(id) })
 	})
+	b.wrapUp(ids...)
+}
+
+// wrapUp is what remains of finish when the messages are settled.
+func (b *bench) wrapUp(ids ...string) {
+	b.Helper()
 	b.untilNothingLeft()
 	b.until("the processes are idle", func() bool {
 		return !slices.ContainsFunc(b.processes, func(p *process) bool { return !p.idle() })

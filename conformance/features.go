@@ -21,7 +21,7 @@ func features() []feature {
 		{"D7", "letters of Watermill's PoisonQueue", (*bench).watermillLetters},
 		{"D8", "what cannot be unmarshalled is set aside", (*bench).unreadable},
 		{"D9", "one SQL transaction for everything", (*bench).oneTransaction},
-		{"D10", "delivery limit over process deaths", nil},
+		{"D10", "delivery limit over process deaths", (*bench).deadly},
 		{"D11", "expired, going in circles, incomplete, rejected", (*bench).guards},
 		{"D12", "no dead letters of dead letters", (*bench).parked},
 		{"D13", "a failed handler's outputs stay", (*bench).failedOutputs},
@@ -49,11 +49,6 @@ func features() []feature {
 	}
 }
 
-// unbuilt are rows that no pub/sub has yet, with the reason that stands in the matrix.
-var unbuilt = map[string]string{
-	"D10": "not in this version",
-}
-
 // faults are rows on consumers in processes of their own, with a bench that has nothing open. Those that are true have
 // the broker for themselves; the others, which mostly wait, run at the same time.
-var faults = map[string]bool{"F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false}
+var faults = map[string]bool{"D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false}

@@ -49,12 +49,12 @@ func TestGoChannel(t *testing.T) {
 		Publisher:  func(testing.TB) message.Publisher { return staysOpen{channel} },
 		Subscriber: func(testing.TB, string) message.Subscriber { return staysOpen{channel} },
 		Pins: map[string]string{
-			"D9": "no SQL source",
-			"D5": "topics need not be made",
-			"D8": "hands over messages, reads no bytes",
-			"V3": "gives every new subscriber all letters again",
-			"H3": "has no client but Watermill",
-			"F1": oneProcess, "F2": oneProcess, "F3": oneProcess, "F4": oneProcess,
+			"D9":  "no SQL source",
+			"D5":  "topics need not be made",
+			"D8":  "hands over messages, reads no bytes",
+			"V3":  "gives every new subscriber all letters again",
+			"H3":  "has no client but Watermill",
+			"D10": oneProcess, "F1": oneProcess, "F2": oneProcess, "F3": oneProcess, "F4": oneProcess,
 			"F5": oneProcess, "F6": oneProcess, "F7": oneProcess, "F8": oneProcess,
 		},
 	})

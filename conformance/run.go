@@ -30,9 +30,6 @@ func Run(t *testing.T, target Target) {
 	var last []func() // records those that run together, in order
 	for _, f := range features() {
 		reason, pinned := target.Pins[f.id]
-		if f.run == nil {
-			reason, pinned = unbuilt[f.id], true
-		}
 		result := "pinned"
 		if alone, fault := faults[f.id]; fault && !alone {
 			if !pinned {

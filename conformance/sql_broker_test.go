@@ -15,6 +15,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
 	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/poison/wmsql"
 )
@@ -31,10 +32,11 @@ type sqlServer struct {
 	offsets      wsql.OffsetsAdapter
 	refuse, take string // make a table read-only, and writable
 	loses        bool
+	deliveries   func(*sql.DB) delivery.Store
 }
 
 var postgres = sqlServer{
-	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres,
+	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres, deliveries: delivery.Postgres,
 	within: func(address, name string) (string, string, error) {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -62,7 +64,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON TABLE_NAME EXECUTE FUNCTION refuse()`,
 }
 
 var mariadb = sqlServer{
-	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL,
+	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL, deliveries: delivery.MySQL,
 	within: func(address, name string) (string, string, error) {
 		config, err := mysql.ParseDSN(address)
 		if err != nil {

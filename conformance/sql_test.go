@@ -49,6 +49,7 @@ func (s *tables) target(name string) conformance.Target {
 		Database: func(t testing.TB) (*sql.DB, idempotency.Store) {
 			return s.db, wmsql.Join(subscriber(t, s.db, ""))
 		},
+		Deliveries:  s.deliveries,
 		CreateTopic: s.createTopic,
 		BadTopic:    "no topic of SQL!",
 		Origins:     []string{poison.KeyOriginalOffset, poison.KeyOriginalGroup},

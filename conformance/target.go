@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -45,6 +46,9 @@ type Target struct {
 	// returns the database that the messages are in, the same at each call, and the store of keys that joins. The suite
 	// makes tables of its own there. Where it is nil the effects are in SQLite.
 	Database func(t testing.TB) (*sql.DB, idempotency.Store)
+
+	// Deliveries is the store that counts deliveries in Database. Where it is nil it is in SQLite too.
+	Deliveries func(db *sql.DB) delivery.Store
 
 	// CreateShared is CreateTopic for a topic that two members of a group consume at the same time. Where it is nil,
 	// CreateTopic's are.
