@@ -4,6 +4,7 @@
 package chain
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,7 +20,13 @@ type Step func(next Handler) Handler
 // When an error leaves it, the message is again as it arrived. Messages of Spillway's own handlers pass by the steps.
 func Enter(steps ...Step) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
-		run := Handler(func(c *Call) ([]*message.Message, error) { return h(c.Msg) })
+		run := Handler(func(c *Call) ([]*message.Message, error) {
+			out, err := h(c.Msg)
+			if err != nil && errors.As(err, new(givenBack)) {
+				c.putBack = true
+			}
+			return out, err
+		})
 		for i := len(steps) - 1; i >= 0; i-- {
 			run = steps[i](run)
 		}

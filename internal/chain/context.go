@@ -56,8 +56,13 @@ func Own(sub message.Subscriber) (message.Subscriber, error) {
 // parts further out it has gone away.
 func (c *Call) PutBack(err error) error {
 	c.putBack = true
-	return c.Abort(err)
+	return givenBack{c.Abort(err)}
 }
+
+// givenBack tells a chain further out, where parts are attached one by one, that the message was put back.
+type givenBack struct{ error }
+
+func (e givenBack) Unwrap() error { return e.error }
 
 // Abort returns the error with which a message that went away is given back: nothing is published and nothing counted.
 // It is a context.Canceled too, which the router does not log as a failure.

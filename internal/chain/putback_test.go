@@ -3,7 +3,10 @@ package chain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 )
@@ -40,5 +43,31 @@ func TestPublished(t *testing.T) {
 	c.Published()
 	if len(told) != 2 || told[0] != 0 || told[1] != 1 {
 		t.Errorf("told %v", told)
+	}
+}
+
+// Feature I3: so it has for a chain further out, where parts are middlewares of their own.
+func TestPutBackThroughChains(t *testing.T) {
+	puts := func(Handler) Handler {
+		return func(c *Call) ([]*message.Message, error) { return nil, c.PutBack(errBoom) }
+	}
+	var aborted bool
+	asks := func(next Handler) Handler {
+		return func(c *Call) ([]*message.Message, error) {
+			out, err := next(c)
+			aborted = c.Aborted()
+			return out, fmt.Errorf("wrapped: %w", err)
+		}
+	}
+	inner := Enter(puts)(nil)
+	if _, err := Enter(asks)(inner)(ordinary().msg); !aborted || !errors.Is(err, errBoom) {
+		t.Errorf("aborted %t: %v", aborted, err)
+	}
+	aborted = false
+	if _, _ = Enter(asks)(Enter(asks)(inner))(ordinary().msg); !aborted {
+		t.Error("lost on the way through two chains")
+	}
+	if _, _ = Enter(asks)(func(*message.Message) ([]*message.Message, error) { return nil, errBoom })(ordinary().msg); aborted {
+		t.Error("a failure is taken for a message put back")
 	}
 }
