@@ -12,11 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
@@ -307,6 +309,9 @@ func TestNewRefuses(t *testing.T) {
 		"Rules[0]":               {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
 		"Default cannot be":      {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
 		"idempotency":            {Publisher: good, Idempotency: idempotency.SQLite(nil)},
+		"no keys to purge":       {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
+		"Config.Purge.Store":     {Publisher: good, Purge: idempotency.PurgeConfig{Store: idempotency.SQLite(nil)}},
+		"LimitConfig.Max":        {Publisher: good, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(nil), Max: -1}},
 	} {
 		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("want an error with %q, got %v", field, err)

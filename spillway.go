@@ -41,6 +41,9 @@ type Config struct {
 	Retry middleware.RetryConfig
 	// Receiver says how messages are recognised. It takes effect with a store, here or as Idempotency.
 	Receiver idempotency.ReceiverConfig
+	// Purge says how long the receiver's keys are kept: it takes effect with a Retention. Default: for good. Its Store is
+	// the receiver's and stays nil here. It needs Attach, or Plugin.
+	Purge idempotency.PurgeConfig
 	// Outputs says how produced messages are insisted on. Its Queue is the channel's and stays nil here.
 	Outputs middleware.OutputsConfig
 }
@@ -99,6 +102,13 @@ func New(config Config) (*Channel, error) {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
 		steps = append(steps, receiver.Step)
+	}
+	if config.Purge.Retention != 0 {
+		purge, err := idempotency.NewPurge(config.Purge)
+		if err != nil {
+			return nil, fmt.Errorf("spillway: %w", err)
+		}
+		ch.plugins = append(ch.plugins, purge.Plugin)
 	}
 	ch.chain = chain.Enter(append(steps, middleware.Recover{}.Step)...)
 	return ch, nil
@@ -162,10 +172,19 @@ func (c *Config) distribute() error {
 	if c.Receiver.Store == nil {
 		c.Receiver.Store = c.Idempotency
 	}
+	if c.Purge.Store != nil {
+		return fmt.Errorf("spillway: Config.Purge.Store is set: it is the receiver's own store; configure that as Config.Idempotency")
+	}
+	if c.Purge.Retention != 0 {
+		if c.Receiver.Store == nil {
+			return fmt.Errorf("spillway: Config.Purge.Retention is %s, and there are no keys to purge: give Config.Idempotency", c.Purge.Retention)
+		}
+		c.Purge.Store = c.Receiver.Store
+	}
 	if c.Retry.Attempts == 0 {
 		c.Retry.Attempts = c.Attempts
 	}
-	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger, &c.Deliveries.Logger} {
+	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger, &c.Deliveries.Logger, &c.Purge.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}

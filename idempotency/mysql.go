@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
@@ -45,6 +46,15 @@ func (s *MySQLStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Lease holds a connection only until it has leased the key. While a transaction holds the key it waits no longer than ten
+// times innodb_lock_wait_timeout. See Store.
+func (s *MySQLStore) Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error) {
+	if s == nil || s.db == nil {
+		return nil, errors.New("mysql: the store has no database")
+	}
+	return leased(ctx, keys.LeasesInMySQL(s.db), entry, d)
 }
 
 // MarkPublished is one statement on a connection of its own. See Store.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/postgres"
@@ -42,6 +43,14 @@ func (s *PostgresStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Lease holds a connection only until it has leased the key. See Store.
+func (s *PostgresStore) Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error) {
+	if s == nil || s.db == nil {
+		return nil, errors.New("postgres: the store has no database")
+	}
+	return leased(ctx, keys.LeasesInPostgres(s.db), entry, d)
 }
 
 // MarkPublished is one statement on a connection of its own. See Store.

@@ -39,6 +39,21 @@ type ReceiverConfig struct {
 	// costs a statement for each message with outputs, and needs middleware.Outputs, as in a spillway.Channel. Where the
 	// process ends between the publishing and the mark, a duplicate publishes them again all the same.
 	MarkPublished bool
+	// Lease, if set, selects the lease mode, for handlers whose effects are outside of SQL: an HTTP call, a mail. There is no
+	// transaction then (Tx returns nil). The key is leased for so long before the handler runs, the lease is renewed while it
+	// runs, and the key is recorded as applied when it has succeeded. At least 1 s; by default there is none, and key and
+	// effects share a transaction. It is how long a message waits after its process has died, and how long the database may
+	// be away before a handler at work is cancelled.
+	//
+	// Promised: nobody else is given the message while the lease lasts. The handler's context is cancelled with the cause
+	// ErrLeaseLost before another can take the key over, and carries a fencing token (Fence), by which the other side can
+	// refuse a writer that comes late. A key that was recorded is not applied again.
+	//
+	// Not promised: that effects happen once. They happen at least once: again where the process dies, or loses its lease,
+	// after the effect and before the record; and where the handler fails after it. A process that is suspended for longer
+	// than its lease wakes up without it, and does not know for a moment. A handler that ignores its context goes on. Where
+	// that matters, send the token along, or the key as the idempotency key of the other side.
+	Lease time.Duration
 	// PutBackAfter is how long a message is held whose key somebody else holds by a lease, before it is given back to come
 	// again. Default: 1 s.
 	PutBackAfter time.Duration
@@ -53,6 +68,9 @@ type ReceiverConfig struct {
 	OnStale func(ctx context.Context, key Key, version, applied int64)
 	// OnPutBack is called when a message is given back, because another delivery holds its key by a lease.
 	OnPutBack func(ctx context.Context, key Key)
+	// OnLeaseLost is called when a lease was lost while the handler ran, or before its success was recorded: the effects may
+	// happen twice. The message is given back; where another delivery has applied it, it is absorbed when it comes again.
+	OnLeaseLost func(ctx context.Context, key Key)
 }
 
 func (c *ReceiverConfig) setDefaults() {
@@ -70,6 +88,9 @@ func (c *ReceiverConfig) setDefaults() {
 func (c *ReceiverConfig) validate() error {
 	if contain.IsNil(c.Store) {
 		return errors.New("idempotency: ReceiverConfig.Store is nil: set it, to SQLite(db), Postgres(db) or MySQL(db) for instance")
+	}
+	if c.Lease != 0 && c.Lease < minLease {
+		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be 1s or more, or else its renewal comes too late; 0 is for transactions", c.Lease)
 	}
 	if c.PutBackAfter < 0 {
 		return fmt.Errorf("idempotency: ReceiverConfig.PutBackAfter is %s: it must not be negative", c.PutBackAfter)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/sqlite"
@@ -60,6 +61,14 @@ func (s *SQLiteStore) Claim(ctx context.Context, entry Entry) (_ Claim, err erro
 	}
 	entered = true
 	return c, nil
+}
+
+// Lease waits for the write lock, and gives it back at once: handlers of different keys run at the same time. See Store.
+func (s *SQLiteStore) Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error) {
+	if s == nil || s.db == nil {
+		return nil, errors.New("sqlite: the store has no database")
+	}
+	return leased(ctx, keys.LeasesInSQLite(s.db), entry, d)
 }
 
 // MarkPublished waits for the write lock too. See Store.

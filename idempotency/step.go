@@ -22,11 +22,17 @@ func (r *Receiver) Step(next chain.Handler) chain.Handler {
 		if inside, err := nested(ctx, r.config.Store, entry.Key, c.Msg); err != nil {
 			return nil, err
 		} else if inside {
+			if err := r.sameMode(ctx, c.Msg, entry.Key); err != nil {
+				return nil, err
+			}
 			return next(c)
 		}
 		wait := ctx
 		if c.Acked() { // by an attempt before this one: its context has ended, the message has not gone away
 			wait = context.WithoutCancel(ctx)
+		}
+		if r.config.Lease > 0 {
+			return r.lease(wait, c, next, entry)
 		}
 		claim, err := r.config.Store.Claim(wait, entry)
 		if err != nil {

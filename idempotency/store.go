@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 )
@@ -55,9 +56,20 @@ type Store interface {
 	// cause, so that its class can be found.
 	Claim(ctx context.Context, entry Entry) (Claim, error)
 
+	// Lease leases the key for d, which is at least a second, by the clock of the store's database. It is committed before
+	// Lease returns, and no transaction stays open. Keys, versions and waits are as in Claim, a transaction that holds the key
+	// included; a key that another lease holds is not waited for: the error wraps ErrHeld. One whose lease has expired, was
+	// given up, or began in the future because the clock was set back, is taken over. What is recorded of the key stays
+	// recorded until Lease.Complete. After an error that wraps its cause, what may be left of the lease expires.
+	Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error)
+
 	// MarkPublished forgets the outputs that were recorded with an applied key, because they were seen published. A key
 	// that is not there, or not applied, is no error.
 	MarkPublished(ctx context.Context, key Key) error
+
+	// Purge deletes at most limit keys that were applied before a time, the oldest first, in one short transaction that is in
+	// no claim's way, and returns how many it deleted. Keys under a lease stay until it is over. See NewPurge.
+	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // Claim is a key on its way from absent to applied. It is used by one goroutine, and ended by Commit or Release.

@@ -33,6 +33,9 @@ type Record struct {
 // ErrHeld says that somebody holds the key by a lease.
 var ErrHeld = errors.New("the key is held by a lease: another consumer is at work on it")
 
+// ErrGone says that a key which was entered is not there any more.
+var ErrGone = errors.New("the row of the key is gone: the handler removed it")
+
 // Querier is a transaction, or a connection.
 type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -102,7 +105,7 @@ func (d *Dialect) Find(ctx context.Context, q Querier, row Row) (record *Record,
 func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, outputs []byte) error {
 	changed, err := d.change(ctx, tx, d.record, outputs, d.text(row.Consumer), d.text(row.ID))
 	if err == nil && !changed {
-		err = errors.New("the row of the key is gone: the handler removed it")
+		err = ErrGone
 	}
 	return err
 }

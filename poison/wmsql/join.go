@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -71,6 +72,15 @@ func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 	return c, nil
 }
 
+// Lease leases the key in a transaction of its own, on another connection of the *sql.DB, which must have one to spare: a
+// lease that committed with the message would be none while the handler runs. See idempotency.Store.
+func (s *JoinedStore) Lease(ctx context.Context, entry idempotency.Entry, d time.Duration) (idempotency.Lease, error) {
+	if s == nil || s.err != nil {
+		return nil, errors.New("wmsql: the store of keys was not initialized")
+	}
+	return s.own.Lease(ctx, entry, d)
+}
+
 // MarkPublished forgets outputs in the message's transaction, in which the key is, or in the database where that has ended.
 // See idempotency.Store.
 func (s *JoinedStore) MarkPublished(ctx context.Context, key idempotency.Key) error {
@@ -87,6 +97,14 @@ func (s *JoinedStore) MarkPublished(ctx context.Context, key idempotency.Key) er
 		return s.own.MarkPublished(ctx, key)
 	}
 	return s.sub.dialect.inKeys.Published(ctx, d.t.db, key.Consumer, key.ID)
+}
+
+// Purge deletes old keys, in a transaction of its own. See idempotency.Store.
+func (s *JoinedStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
+	if s == nil || s.err != nil {
+		return 0, errors.New("wmsql: the store of keys was not initialized")
+	}
+	return s.own.Purge(ctx, before, limit)
 }
 
 // claim is a savepoint of the message's transaction, with the key behind it.

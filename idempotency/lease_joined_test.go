@@ -1,0 +1,73 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison/wmsql"
+)
+
+// Feature I3, decision 8: a lease of a joined store is committed while the message's own transaction is open: other processes
+// see it, and the key is applied when the handler has succeeded.
+func TestLeaseJoined(t *testing.T) {
+	for _, b := range leaseBases[1:] {
+		t.Run(b.name, func(t *testing.T) {
+			address := b.create(t)
+			db := b.open(t, address)
+			pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, PollInterval: 10 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sub.SubscribeInitialize("orders"); err != nil {
+				t.Fatal(err)
+			}
+			r := newReceiver(t, idempotency.ReceiverConfig{Store: wmsql.Join(sub), Lease: time.Minute})
+			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := b.store(b.open(t, address))
+			held := make(chan error, 10)
+			handle := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := other.Lease(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: msg.UUID}}, time.Minute)
+				if _, ok := idempotency.Fence(msg.Context()); !ok || idempotency.Tx(msg.Context()) != nil {
+					t.Error("not under a lease")
+				}
+				held <- err
+				return nil, nil
+			})
+			router.AddConsumerHandler("billing", "orders", sub, func(msg *message.Message) error { _, err := handle(msg); return err })
+			stopped := make(chan error)
+			go func() { stopped <- router.Run(context.Background()) }()
+			<-router.Running()
+			id := watermill.NewUUID()
+			for range 2 {
+				if err := pub.Publish("orders", message.NewMessage(id, []byte(`{}`))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-held; !errors.Is(err, idempotency.ErrHeld) {
+				t.Error(err)
+			}
+			eventually(t, "the key is applied", func() bool { return count(t, db, `spillway_keys WHERE expires_at IS NULL`) == 1 })
+			_ = router.Close()
+			if err := <-stopped; err != nil || len(held) != 0 {
+				t.Fatal(err, len(held))
+			}
+			var none *wmsql.JoinedStore
+			if _, err := none.Lease(t.Context(), idempotency.Entry{}, time.Minute); err == nil {
+				t.Error("a nil store leases")
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// Feature I3: where the database is gone when the handler has succeeded, the message is put back, and its lease keeps others
+// off until it expires.
+func TestLeaseRecordDown(t *testing.T) {
+	onLeaseBases(t, func(t *testing.T, b leaseBase) {
+		t.Parallel()
+		address, db := b.ready(t)
+		other := b.store(b.open(t, address))
+		r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: time.Second, PutBackAfter: time.Millisecond})
+		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, db.Close() })(newMessage("m1"))
+		if !aborted(err) || errors.Is(err, idempotency.ErrLeaseLost) {
+			t.Fatal(err)
+		}
+		eventually(t, "the key can be leased", func() bool {
+			l, err := other.Lease(context.Background(), idempotency.Entry{Key: leaseKey}, time.Minute)
+			return err == nil && l.Recorded() == nil
+		})
+	})
+}
+
+// Feature I3: outputs that the database does not take are an error of the message, which would else have its effects again
+// and again; its lease is left.
+func TestLeaseRecordRefused(t *testing.T) {
+	b := leaseBases[2]
+	_, db := b.ready(t)
+	var most int
+	if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&most); err != nil {
+		t.Fatal(err)
+	}
+	r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: time.Minute, PutBackAfter: time.Millisecond})
+	_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return []*message.Message{message.NewMessage("", make([]byte, most))}, nil
+	})(newMessage("m1"))
+	if class(err) != classify.ClassPermanent || aborted(err) {
+		t.Fatal(err)
+	}
+	if _, err := b.store(db).Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Minute); !errors.Is(err, idempotency.ErrHeld) {
+		t.Fatal(err)
+	}
+}
