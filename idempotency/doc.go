@@ -27,19 +27,46 @@
 //
 // # What is not promised
 //
-//   - Effects outside the transaction (an HTTP call, a mail, a write through the *sql.DB itself) happen at least once.
+//   - Effects outside the transaction (an HTTP call, a mail, a write through the *sql.DB itself) happen at least once. For
+//     those there are leases.
 //   - Order: a message that failed is applied when it comes back, after those that came behind it.
-//   - That a handler which commits or rolls back the transaction itself did one thing or the other: it gets a permanent
-//     error that says so. What it committed stays, with the key.
+//   - Duplicates beyond the retention: a key that was purged is forgotten, and its message applied again if it comes again.
+//
+// # Leases
+//
+// For handlers whose effects are outside of SQL set ReceiverConfig.Lease. The key is then leased, by the database's clock, in
+// a short transaction before the handler runs; renewed after each third of the lease while it runs; and recorded as applied,
+// with the outputs, when it has succeeded. No transaction is open meanwhile, and Tx returns nil. A duplicate that comes while
+// the first is at work is given back after PutBackAfter, not acked and not counted. A handler that fails gives its lease up.
+//
+// Effects happen at least once: once as long as the process neither dies nor loses its lease between the effect and the
+// record, and the handler does not fail after it. The handler's context is cancelled with the cause ErrLeaseLost before the
+// lease is over, and carries a fencing token (Fence) that rises with every lease of the key, so that the other side can
+// refuse a late writer. A process that is suspended for longer than its lease wakes up without it, and a handler that ignores
+// its context goes on: only the token, or an idempotency key on the other side, helps against those. Where a success cannot be
+// recorded because the database is away, the message is given back, and its effects happen again if the record never came
+// about; where the database refuses the record, it is a permanent error.
+//
+// # Keys, versions, payloads
+//
+// A key is the message's id, or what ReceiverConfig.Key says. With ReceiverConfig.Version it is a business key: the message
+// with the highest version wins, and stale ones are skipped. The payload's SHA-256 is kept with the key, so that a key used
+// for two messages is reported (invalid, with reason key_reused) instead of absorbing the second.
 //
 // # The states of a key
 //
-//	absent ──Claim──▶ claimed ──Commit──▶ applied (for good, with the recorded messages)
+//	absent ──Claim──▶ claimed ──Commit──▶ applied (with the recorded messages; until Purge)
 //	   ▲                 │
 //	   └──Release, crash─┘
 //
+//	absent, given up, expired ──Lease──▶ leased ──Complete──▶ applied
+//	          ▲                            │
+//	          └──Release, crash + expiry───┘
+//
 // "Claimed" is an open transaction and nothing else, so no expiry and no sweeper is needed: where the process or its
-// connection ends, the database rolls back. "Applied" is a row of the table spillway_keys.
+// connection ends, the database rolls back. "Applied" and "leased" are rows of the table spillway_keys. STATES.md in this
+// folder has every transition with its SQL. The table is made by Initialize, or from the files of Schema by a migration tool
+// of your own. Purge deletes what is older than its retention.
 //
 // # SQLite
 //
@@ -58,13 +85,19 @@
 // on gets an error. Rows must be closed before the handler returns: the connection is busy with them. A commit whose
 // answer is lost with the connection is an error, and the next delivery finds out what became of it.
 //
+// A claim costs no round trip of its own: the key travels with BEGIN, and the proof that the transaction is still the one
+// that entered it with COMMIT. Tx is a *sql.Tx on that connection whose Commit and Rollback send nothing: a handler that calls
+// one gets a permanent error, and nothing of what it wrote is kept. A COMMIT in SQL does commit, with the key, and is an
+// error too. The first claim of a connection prepares a statement named spillway_ and a hash; a pooler between must keep a
+// session's statements, or the claim prepares it anew each time.
+//
 // # MySQL and MariaDB
 //
 //	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
 //
-// All that is said of PostgreSQL's connections, isolation and open rows holds here too. A statement that failed does not
-// end the transaction, unless it failed with a deadlock: that rolls everything back, the key included. A handler that goes
-// on after it gets a permanent error, and what it writes is rolled back as well: while a claim holds the connection,
-// autocommit is off. Statements that commit before they run, such as CREATE TABLE, end the transaction as a COMMIT by the
-// handler does. Tables that the handler writes must be InnoDB's: no other engine takes anything back.
+// All that is said of PostgreSQL's connections, isolation, open rows and Tx holds here too. A statement that failed does not
+// end the transaction, unless it failed with a deadlock: that rolls everything back, the key included. What a handler that
+// goes on after it says is refused, and it gets a permanent error. Statements that commit before they run, such as CREATE
+// TABLE, end the transaction as a COMMIT by the handler does; before one that may, two more are sent to find out. Tables that
+// the handler writes must be InnoDB's: no other engine takes anything back.
 package idempotency

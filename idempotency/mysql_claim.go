@@ -9,31 +9,34 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/shadow"
 )
 
-const (
-	// holdMySQL lets a deadlock be followed by a new transaction, where by default each statement after it would commit on
-	// its own: what a handler writes then, having ignored the error, is rolled back with the claim.
-	holdMySQL   = `SET @spillway_autocommit = @@autocommit, autocommit = 0`
-	returnMySQL = `SET autocommit = @spillway_autocommit`
-	// The savepoint lives as long as the transaction that entered the key, however that one ends.
-	markMySQL  = `SAVEPOINT spillway_key`
-	probeMySQL = `RELEASE SAVEPOINT spillway_key`
-)
-
-// mysqlClaim holds a connection of its own, so that one whose transaction did not end cleanly can be thrown away instead
-// of going back to the pool with it.
+// mysqlClaim is a transaction on a connection of its own. The handler has a shadow of it, which sees every statement: so
+// what can end the transaction is watched where it happens, and costs nothing where it does not.
 type mysqlClaim struct {
+	key      Key
 	row      keys.Row
+	store    *MySQLStore
 	conn     *sql.Conn
-	tx       *sql.Tx
-	cancel   context.CancelFunc
+	shadow   *shadow.Transaction
 	recorded *keys.Record // the key was there already
+	held     bool         // a statement came that may end the transaction: autocommit is off
+	marked   bool         // and the savepoint is set
+	spoiled  error        // or could not be: the transaction is in no state to go on
+	doubt    error        // a statement failed with this, and perhaps the server rolled everything back
+	gone     error        // it did, and nothing more is let through
 	ended    bool
 }
 
-func (c *mysqlClaim) Tx() *sql.Tx       { return c.tx }
 func (c *mysqlClaim) Recorded() *Record { return (*Record)(c.recorded) }
+
+func (c *mysqlClaim) Tx() *sql.Tx {
+	if c.shadow == nil {
+		return nil // the key was applied: nobody writes
+	}
+	return c.shadow.Tx()
+}
 
 func (c *mysqlClaim) Commit(outputs []byte) error {
 	if c.ended {
@@ -43,11 +46,18 @@ func (c *mysqlClaim) Commit(outputs []byte) error {
 		if c.recorded != nil {
 			return errors.Join(errors.New("mysql: commit of a key that was applied before"), c.rollback())
 		}
+		switch left := c.shadow.Stop(); {
+		case left.Reading:
+			c.throwAway()
+			return errors.New("mysql: commit: rows are open: close them before the handler returns")
+		case left.Ended:
+			return errors.Join(fmt.Errorf("mysql: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone), c.rollback())
+		}
 		if err := c.record(outputs); err != nil {
 			c.throwAway()
 			return fmt.Errorf("mysql: record the outputs: %w", err)
 		}
-		if err := c.tx.Commit(); err != nil {
+		if _, err := c.conn.ExecContext(context.Background(), `COMMIT`); err != nil {
 			c.throwAway()
 			if mysql.Number(err) != 0 { // the server answered
 				return fmt.Errorf("mysql: commit: %w", err)
@@ -63,23 +73,34 @@ func (c *mysqlClaim) Commit(outputs []byte) error {
 // any other the UPDATE and the COMMIT would be no errors.
 func (c *mysqlClaim) record(outputs []byte) error {
 	ctx := context.Background()
-	_, err := c.tx.ExecContext(ctx, probeMySQL)
-	switch {
-	case mysql.Number(err) == mysql.NoSavepoint && c.committed():
+	switch over, err := c.over(ctx); {
+	case c.spoiled != nil:
+		return c.spoiled
+	case over && c.committed(ctx):
 		return fmt.Errorf("the key is committed already, by a COMMIT or a statement that commits before it runs, such as "+
 			"CREATE TABLE: %w", sql.ErrTxDone)
-	case mysql.Number(err) == mysql.NoSavepoint:
+	case over:
 		return fmt.Errorf("%w: %w", errUndone, sql.ErrTxDone)
 	case err != nil || len(outputs) == 0: // then NULL stands there already
 		return err
 	}
-	return keys.InMySQL.RecordOutputs(ctx, c.tx, c.row, outputs)
+	return keys.InMySQL.RecordOutputs(ctx, c.conn, c.row, outputs)
+}
+
+// over tells whether the transaction that entered the key has ended, by the handler in SQL or by the server.
+func (c *mysqlClaim) over(ctx context.Context) (bool, error) {
+	if c.marked {
+		_, err := c.conn.ExecContext(ctx, probeMySQL)
+		return mysql.Number(err) == mysql.NoSavepoint, err
+	}
+	err := c.resolveDoubt(ctx)
+	return c.gone != nil, err
 }
 
 // committed tells whether the row that this claim entered is in the database, once its transaction has ended. A duplicate
 // that entered the same key meanwhile did so at another time.
-func (c *mysqlClaim) committed() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+func (c *mysqlClaim) committed(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	found, err := keys.InMySQL.Entered(ctx, c.conn, c.row)
 	return err == nil && found
@@ -92,17 +113,24 @@ func (c *mysqlClaim) Release() error {
 	return c.guard(c.rollback)
 }
 
-// rollback returns an error only where the handler committed.
+// rollback returns an error only where the handler committed, in SQL.
 func (c *mysqlClaim) rollback() error {
-	if c.recorded == nil && c.over() {
-		committed := c.committed()
+	ctx := context.Background()
+	if c.shadow != nil && c.shadow.Stop().Reading || c.spoiled != nil {
 		c.throwAway()
-		if committed {
-			return fmt.Errorf("mysql: roll back: the key is committed: %w", sql.ErrTxDone)
-		}
 		return nil
 	}
-	if c.tx.Rollback() != nil { // without its connection the transaction is over as well
+	if c.marked {
+		if over, _ := c.over(ctx); over {
+			committed := c.committed(ctx)
+			c.throwAway()
+			if committed {
+				return fmt.Errorf("mysql: roll back: the key is committed: %w", sql.ErrTxDone)
+			}
+			return nil
+		}
+	}
+	if _, err := c.conn.ExecContext(ctx, `ROLLBACK`); err != nil { // without its connection the transaction is over as well
 		c.throwAway()
 		return nil
 	}
@@ -110,36 +138,28 @@ func (c *mysqlClaim) rollback() error {
 	return nil
 }
 
-// over tells whether the transaction that entered the key has ended: by the handler, in SQL or by the methods of Tx, or by
-// the server.
-func (c *mysqlClaim) over() bool {
-	_, err := c.tx.ExecContext(context.Background(), probeMySQL)
-	return errors.Is(err, sql.ErrTxDone) || mysql.Number(err) == mysql.NoSavepoint
-}
-
 // end gives the connection back to the pool as it was, or closes it.
 func (c *mysqlClaim) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := c.conn.ExecContext(ctx, returnMySQL); err != nil {
-		discard(c.conn)
+	if c.held {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if _, err := c.conn.ExecContext(ctx, returnMySQL); err != nil {
+			discard(c.conn)
+		}
 	}
 	c.close()
 }
 
 // throwAway ends the claim and closes the connection itself: the server rolls back what was open on it.
 func (c *mysqlClaim) throwAway() {
-	if c.tx != nil {
-		_ = c.tx.Rollback()
-	}
 	discard(c.conn)
 	c.close()
 }
 
 func (c *mysqlClaim) close() {
 	c.ended = true
-	if c.cancel != nil {
-		c.cancel()
+	if c.shadow != nil {
+		c.shadow.Close()
 	}
 	_ = c.conn.Close() // does nothing where it was discarded
 }
@@ -147,8 +167,8 @@ func (c *mysqlClaim) close() {
 func (c *mysqlClaim) guard(work func() error) error {
 	return guarded(c.conn, func() {
 		c.ended = true
-		if c.cancel != nil {
-			c.cancel()
+		if c.shadow != nil {
+			c.shadow.Close()
 		}
 	}, work)
 }

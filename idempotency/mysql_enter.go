@@ -3,39 +3,44 @@ package idempotency
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/shadow"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// maxPauseMySQL is how long a claim pauses at the most before it asks for its key again.
-const maxPauseMySQL = 100 * time.Millisecond
+const (
+	// maxPauseMySQL is how long a claim pauses at the most before it asks for its key again.
+	maxPauseMySQL = 100 * time.Millisecond
+	// notUnderstood is the number of a syntax error.
+	notUnderstood = 1064
+)
 
 // begin leaves nothing open when it fails.
-func (c *mysqlClaim) begin(ctx context.Context, db *sql.DB) error {
-	conn, err := db.Conn(ctx)
+func (c *mysqlClaim) begin(ctx context.Context) error {
+	conn, err := c.store.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("mysql: take a connection: %w", err)
 	}
 	c.conn = conn
 	return c.guard(func() error {
-		// The transaction's context ends with ctx as long as the key is not entered, and from then on with the claim alone.
-		var lasting context.Context
-		lasting, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		attached := context.AfterFunc(ctx, c.cancel)
-		err := c.enterInTurn(lasting)
-		if detached := attached(); !detached {
-			// How a driver says that it was interrupted differs, and must not decide what the error is.
-			err = fmt.Errorf("mysql: wait for the key: %w", ctx.Err())
+		err := c.enterInTurn(ctx)
+		if err == nil && c.recorded == nil {
+			c.shadow, err = shadow.Begin(ctx, conn, c)
 		}
-		if err != nil {
-			c.throwAway()
+		if err == nil {
+			return nil
 		}
-		return err
+		c.throwAway()
+		if ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
+			return fmt.Errorf("mysql: wait for the key: %w", ctx.Err())
+		}
+		return fmt.Errorf("mysql: begin, and enter the key: %w", err)
 	})
 }
 
@@ -43,32 +48,50 @@ func (c *mysqlClaim) begin(ctx context.Context, db *sql.DB) error {
 // innodb_lock_wait_timeout, and with a deadlock when the transaction ahead rolls back and several waited for it. Each of
 // those holds a lock on the key's place then, so that none of them could insert.
 func (c *mysqlClaim) enterInTurn(ctx context.Context) error {
-	if _, err := c.conn.ExecContext(ctx, holdMySQL); err != nil {
-		return fmt.Errorf("mysql: prepare the connection: %w", err)
-	}
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPauseMySQL) {
 		err := c.enter(ctx)
 		if !mysql.Undone(err) {
 			return err
 		}
-		if c.tx == nil || c.tx.Rollback() != nil || !wait.For(ctx, rand.N(pause)) {
+		if _, failed := c.conn.ExecContext(ctx, `ROLLBACK`); failed != nil || !wait.For(ctx, rand.N(pause)) {
 			return err
 		}
 	}
 }
 
 // enter enters the key. Where it is a duplicate its row is committed, and READ COMMITTED lets the next statement see it.
-func (c *mysqlClaim) enter(ctx context.Context) (err error) {
-	if c.tx, err = c.conn.BeginTx(ctx, mysql.Options); err != nil {
-		return fmt.Errorf("mysql: begin: %w", err)
-	}
+func (c *mysqlClaim) enter(ctx context.Context) error {
 	c.row.At = time.Now().UnixMilli()
-	c.recorded, err = keys.InMySQL.Enter(ctx, c.tx, c.row)
-	if err == nil && c.recorded == nil {
-		_, err = c.tx.ExecContext(ctx, markMySQL)
+	err := c.beginWithKey(ctx)
+	if mysql.Number(err) != mysql.Duplicate {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("mysql: enter the key: %w", err)
+	if !c.row.Versioned {
+		c.recorded, err = keys.InMySQL.Resolve(ctx, c.conn, c.row)
+		if !errors.Is(err, sql.ErrNoRows) { // else it was purged in between
+			return err
+		}
+	}
+	c.recorded, err = keys.InMySQL.Enter(ctx, c.conn, c.row)
+	return err
+}
+
+// beginWithKey begins the transaction and inserts the key: in one compound statement, as MariaDB knows them, or in three.
+// A compound that fails, at a duplicate say, leaves the transaction open.
+func (c *mysqlClaim) beginWithKey(ctx context.Context) error {
+	const isolation, begin = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`
+	enter := keys.EnterMySQL(c.row)
+	if !c.store.plain.Load() {
+		_, err := c.conn.ExecContext(ctx, `BEGIN NOT ATOMIC `+isolation+`; `+begin+`; `+enter+`; END`)
+		if mysql.Number(err) != notUnderstood {
+			return err
+		}
+		c.store.plain.Store(true)
+	}
+	for _, statement := range []string{isolation, begin, enter} {
+		if _, err := c.conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
 	}
 	return nil
 }

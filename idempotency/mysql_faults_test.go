@@ -18,8 +18,10 @@ import (
 // for statements that begin with the text.
 type faultyMySQL struct {
 	driver.Connector
-	onBegin, onCommit, onCommitted func() error
-	before, after                  map[string]func() error
+	before, instead, after map[string]func() error
+
+	said []string // what got as far as the server
+	last *faultyMySQLConn
 }
 
 func openFaultyMySQL(t *testing.T, f *faultyMySQL) (db, observer *sql.DB) {
@@ -68,19 +70,16 @@ type faultyMySQLConn struct {
 	faults *faultyMySQL
 }
 
-func (c *faultyMySQLConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if err := happens(c.faults.onBegin); err != nil {
-		return nil, err
-	}
-	tx, err := c.mysqlConn.BeginTx(ctx, opts)
-	return &faultyMySQLTx{tx, c.faults}, err
-}
-
 func (c *faultyMySQLConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	word, _, _ := strings.Cut(query, " ")
 	if err := happens(c.faults.before[word]); err != nil {
 		return nil, err
 	}
+	c.faults.last = c
+	if fault := c.faults.instead[word]; fault != nil {
+		return nil, fault()
+	}
+	c.faults.said = append(c.faults.said, query)
 	result, err := c.mysqlConn.ExecContext(ctx, query, args)
 	if err == nil {
 		err = happens(c.faults.after[word])
@@ -88,19 +87,9 @@ func (c *faultyMySQLConn) ExecContext(ctx context.Context, query string, args []
 	return result, err
 }
 
-type faultyMySQLTx struct {
-	driver.Tx
-	faults *faultyMySQL
-}
-
-func (tx *faultyMySQLTx) Commit() error {
-	if err := happens(tx.faults.onCommit); err != nil {
-		return err
-	}
-	if err := tx.Tx.Commit(); err != nil {
-		return err
-	}
-	return happens(tx.faults.onCommitted)
+func (c *faultyMySQLConn) exec(query string) error {
+	_, err := c.mysqlConn.ExecContext(context.Background(), query, nil)
+	return err
 }
 
 func on(word string, fault func() error) map[string]func() error {
@@ -111,13 +100,13 @@ func on(word string, fault func() error) map[string]func() error {
 // the key and returns what was recorded.
 func TestMySQLCommitAnswerLost(t *testing.T) {
 	lost := errors.New("connection reset by peer")
-	f := &faultyMySQL{onCommitted: func() error { return lost }}
+	f := &faultyMySQL{after: on("COMMIT", func() error { return lost })}
 	db, observer := openFaultyMySQL(t, f)
 	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
 	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
 		t.Fatal(err)
 	}
-	f.onCommitted = nil
+	f.after = nil
 	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +116,7 @@ func TestMySQLCommitAnswerLost(t *testing.T) {
 // Feature I2: a commit that the server refuses is an error with its cause, and nothing stays.
 func TestMySQLCommitRefused(t *testing.T) {
 	refused := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"} // as a Galera cluster does
-	f := &faultyMySQL{onCommit: func() error { return refused }}
+	f := &faultyMySQL{before: on("COMMIT", func() error { return refused })}
 	db, observer := openFaultyMySQL(t, f)
 	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
 	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, refused) || strings.Contains(err.Error(), "perhaps") {
@@ -140,12 +129,13 @@ func TestMySQLCommitRefused(t *testing.T) {
 func TestMySQLDriverPanics(t *testing.T) {
 	boom := func() error { panic("boom") }
 	for name, f := range map[string]*faultyMySQL{
-		"begin": {onBegin: boom}, "commit": {onCommit: boom},
-		"set": {before: on("SET", boom)}, "insert": {after: on("INSERT", boom)}, "savepoint": {before: on("SAVEPOINT", boom)},
-		"probe": {before: on("RELEASE", boom)}, "update": {before: on("UPDATE", boom)},
+		"begin": {before: on("BEGIN", boom)}, "commit": {before: on("COMMIT", boom)}, "insert": {after: on("BEGIN", boom)},
+		"hold": {before: on("SET", boom)}, "mark": {before: on("SAVEPOINT", boom)}, "probe": {before: on("RELEASE", boom)},
+		"update": {before: on("UPDATE", boom)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, observer := openFaultyMySQL(t, f)
+			db.SetMaxOpenConns(1) // the one that the panic was on must come back
 			func() {
 				defer func() {
 					if recover() != "boom" {
@@ -161,6 +151,7 @@ func TestMySQLDriverPanics(t *testing.T) {
 						t.Error(err)
 					}
 				}()
+				_, _ = c.Tx().Exec(`SET @any = 1`) // may end the transaction, for all that we know
 				_ = c.Commit([]byte("x"))
 			}()
 			*f = faultyMySQL{Connector: f.Connector}
@@ -187,14 +178,15 @@ func TestMySQLDriverFails(t *testing.T) {
 	bad := errors.New("bad")
 	fail := func() error { return bad }
 	for name, f := range map[string]*faultyMySQL{
-		"begin": {onBegin: fail}, "set": {before: on("SET", fail)}, "insert": {after: on("INSERT", fail)},
-		"savepoint": {before: on("SAVEPOINT", fail)}, "probe": {before: on("RELEASE", fail)}, "update": {before: on("UPDATE", fail)},
+		"begin": {before: on("BEGIN", fail)}, "insert": {after: on("BEGIN", fail)}, "hold": {before: on("SET", fail)},
+		"mark": {before: on("SAVEPOINT", fail)}, "probe": {before: on("RELEASE", fail)}, "update": {before: on("UPDATE", fail)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, observer := openFaultyMySQL(t, f)
 			c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
 			if err == nil {
-				err = c.Commit([]byte("x"))
+				_, err = c.Tx().Exec(`SET @any = 1`)
+				err = errors.Join(err, c.Commit([]byte("x")))
 			}
 			if !errors.Is(err, bad) {
 				t.Fatal(err)
@@ -213,6 +205,9 @@ func TestMySQLConnectionNotRestored(t *testing.T) {
 	db, observer := openFaultyMySQL(t, f)
 	c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Tx().Exec(`SET @any = 1`); err != nil {
 		t.Fatal(err)
 	}
 	f.before = on("SET", func() error { return errors.New("bad") })

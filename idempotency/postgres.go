@@ -38,8 +38,8 @@ func (s *PostgresStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 	if s == nil || s.db == nil {
 		return nil, errors.New("postgres: the store has no database")
 	}
-	c := &postgresClaim{row: entry.row()}
-	if err := c.begin(ctx, s.db); err != nil {
+	c := &postgresClaim{key: entry.Key, row: entry.row(), db: s.db}
+	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
 	return c, nil

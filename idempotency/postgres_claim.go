@@ -9,19 +9,19 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/shadow"
 )
 
-// probePostgres does nothing inside of a transaction, and fails in one that has failed, or where there is none.
-const probePostgres = `SAVEPOINT spillway`
-
-// postgresClaim holds a connection of its own, so that one whose transaction did not end cleanly can be thrown away
-// instead of going back to the pool with it.
+// postgresClaim is a transaction on a connection of its own, which it begins and ends in one round trip each: beginning
+// carries the key, and the end its own proof. The handler has a shadow of it.
 type postgresClaim struct {
+	key      Key
 	row      keys.Row
+	db       *sql.DB
 	conn     *sql.Conn
-	tx       *sql.Tx
-	cancel   context.CancelFunc
+	shadow   *shadow.Transaction
 	recorded *keys.Record // the key was there already
+	suspect  bool         // the handler ran a statement that may have ended the transaction
 	ended    bool
 }
 
@@ -29,43 +29,51 @@ type postgresClaim struct {
 var errAborted = errors.New("a statement failed, so PostgreSQL commits nothing of the transaction, and the handler went on: " +
 	"return the error of a failed statement, or set a SAVEPOINT before it and roll back to that")
 
-func (c *postgresClaim) Tx() *sql.Tx       { return c.tx }
+// divisionByZero is how the statements that commit say that the key's row is not there.
+const divisionByZero = "22012"
+
 func (c *postgresClaim) Recorded() *Record { return (*Record)(c.recorded) }
 
+func (c *postgresClaim) Tx() *sql.Tx {
+	if c.shadow == nil {
+		return nil // the key was applied: nobody writes
+	}
+	return c.shadow.Tx()
+}
+
+// Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits.
+func (c *postgresClaim) Before(_ context.Context, statement string) error {
+	c.suspect = c.suspect || !shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES")
+	return nil
+}
+
+// Failed is for the shadow. PostgreSQL remembers failed statements itself.
+func (c *postgresClaim) Failed(error) {}
+
+// Committed is for the shadow.
+func (c *postgresClaim) Committed() error { return committedByHandler("postgres", c.key) }
+
 // begin leaves nothing open when it fails.
-func (c *postgresClaim) begin(ctx context.Context, db *sql.DB) error {
-	conn, err := db.Conn(ctx)
+func (c *postgresClaim) begin(ctx context.Context) error {
+	conn, err := c.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("postgres: take a connection: %w", err)
 	}
 	c.conn = conn
 	return c.guard(func() error {
-		// The transaction's context ends with ctx as long as the key is not entered, and from then on with the claim alone.
-		var lasting context.Context
-		lasting, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		attached := context.AfterFunc(ctx, c.cancel)
-		err := c.enter(lasting)
-		if detached := attached(); !detached {
-			// How a driver says that it was interrupted differs, and must not decide what the error is.
-			err = fmt.Errorf("postgres: wait for the key: %w", ctx.Err())
+		err := c.enter(ctx)
+		if err == nil && c.recorded == nil {
+			c.shadow, err = shadow.Begin(ctx, conn, c)
 		}
-		if err != nil {
-			c.throwAway()
+		if err == nil {
+			return nil
 		}
-		return err
+		c.throwAway()
+		if ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
+			return fmt.Errorf("postgres: wait for the key: %w", ctx.Err())
+		}
+		return fmt.Errorf("postgres: begin, and enter the key: %w", err)
 	})
-}
-
-// enter inserts the key. Where it conflicts the row is committed, and READ COMMITTED lets the next statement see it.
-func (c *postgresClaim) enter(ctx context.Context) (err error) {
-	if c.tx, err = c.conn.BeginTx(ctx, postgres.Options); err != nil {
-		return fmt.Errorf("postgres: begin: %w", err)
-	}
-	c.recorded, err = keys.InPostgres.Enter(ctx, c.tx, c.row)
-	if err != nil {
-		return fmt.Errorf("postgres: enter the key: %w", err)
-	}
-	return nil
 }
 
 func (c *postgresClaim) Commit(outputs []byte) error {
@@ -76,48 +84,52 @@ func (c *postgresClaim) Commit(outputs []byte) error {
 		if c.recorded != nil {
 			return errors.Join(errors.New("postgres: commit of a key that was applied before"), c.rollback())
 		}
-		if err := c.record(outputs); err != nil {
+		switch left := c.shadow.Stop(); {
+		case left.Reading:
 			c.throwAway()
-			return err
+			return errors.New("postgres: commit: rows are open: close them before the handler returns")
+		case left.Ended:
+			return errors.Join(fmt.Errorf("postgres: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone), c.rollback())
 		}
-		if err := c.tx.Commit(); err != nil {
-			c.throwAway()
-			if postgres.State(err) != "" { // the server answered
-				return fmt.Errorf("postgres: commit: %w", err)
-			}
-			return fmt.Errorf("postgres: commit, perhaps in vain (if it was not, the key will be found): %w", err)
+		if err := c.commit(outputs); err != nil {
+			return c.refused(err)
 		}
 		c.end()
 		return nil
 	})
 }
 
-// record writes the outputs, if any, and makes sure that the transaction is still the one that entered the key: outside
-// of a transaction COMMIT is no error in PostgreSQL, and in a failed one it rolls back.
-func (c *postgresClaim) record(outputs []byte) error {
+// commit sends everything at once, except for outputs that are large.
+func (c *postgresClaim) commit(outputs []byte) error {
 	ctx := context.Background()
-	_, err := c.tx.ExecContext(ctx, probePostgres)
-	if err == nil && len(outputs) > 0 {
-		err = keys.InPostgres.RecordOutputs(ctx, c.tx, c.row, outputs)
+	if len(outputs) > maxInText && !c.suspect {
+		if err := keys.InPostgres.RecordOutputs(ctx, c.conn, c.row, outputs); err != nil {
+			return fmt.Errorf("record the outputs: %w", err)
+		}
+		outputs = nil
 	}
-	switch postgres.State(err) {
-	case postgres.FailedTransaction:
-		return fmt.Errorf("postgres: record the outputs: %w: %w", errAborted, err)
-	case postgres.NoTransaction:
-		return fmt.Errorf("postgres: record the outputs: there is no transaction any more: %w", sql.ErrTxDone)
-	}
-	if err != nil {
-		return fmt.Errorf("postgres: record the outputs: %w", err)
-	}
-	return nil
+	_, err := c.conn.ExecContext(ctx, keys.CommitPostgres(c.row, outputs, c.suspect))
+	return err
 }
 
-// committed tells whether the row that this claim entered is in the database, once its transaction has ended.
-func (c *postgresClaim) committed() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	found, err := keys.InPostgres.Entered(ctx, c.conn, c.row)
-	return err == nil && found
+// refused is the error of a commit that failed with err.
+func (c *postgresClaim) refused(err error) error {
+	switch state := postgres.State(err); {
+	case state == postgres.FailedTransaction:
+		err = fmt.Errorf("postgres: commit: %w: %w", errAborted, err)
+	case state == postgres.NoTransaction:
+		err = fmt.Errorf("postgres: commit: there is no transaction any more: %w", sql.ErrTxDone)
+	case state == divisionByZero && c.suspect:
+		err = fmt.Errorf("postgres: commit: the key is not this transaction's: the handler ended the one it was given: %w", sql.ErrTxDone)
+	case state == divisionByZero:
+		err = fmt.Errorf("postgres: commit: the row of the key is gone, perhaps the handler removed it: %w", err)
+	case state != "": // the server answered
+		err = fmt.Errorf("postgres: commit: %w", err)
+	default:
+		err = fmt.Errorf("postgres: commit, perhaps in vain (if it was not, the key will be found): %w", err)
+	}
+	c.throwAway()
+	return err
 }
 
 func (c *postgresClaim) Release() error {
@@ -127,41 +139,40 @@ func (c *postgresClaim) Release() error {
 	return c.guard(c.rollback)
 }
 
-// rollback returns an error only where the handler committed.
+// rollback returns an error only where the handler committed, in SQL.
 func (c *postgresClaim) rollback() error {
-	if c.recorded == nil && c.over() {
-		committed := c.committed()
+	if c.shadow != nil && c.shadow.Stop().Reading {
 		c.throwAway()
-		if committed {
-			return fmt.Errorf("postgres: roll back: the key is committed: %w", sql.ErrTxDone)
-		}
-		return nil
+	} else if _, err := c.conn.ExecContext(context.Background(), `ROLLBACK`); err != nil {
+		c.throwAway() // without its connection the transaction is over as well
+	} else {
+		c.end()
 	}
-	if c.tx.Rollback() != nil { // without its connection the transaction is over as well
-		c.throwAway()
-		return nil
+	if c.suspect && c.committed() {
+		return fmt.Errorf("postgres: roll back: the key is committed: %w", sql.ErrTxDone)
 	}
-	c.end()
 	return nil
 }
 
-// over tells whether the handler has ended the transaction, by its methods or in SQL.
-func (c *postgresClaim) over() bool {
-	_, err := c.tx.ExecContext(context.Background(), probePostgres)
-	return errors.Is(err, sql.ErrTxDone) || postgres.State(err) == postgres.NoTransaction
+// committed tells whether the row that this claim entered is in the database, once its transaction has ended.
+func (c *postgresClaim) committed() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	found, err := keys.InPostgres.Entered(ctx, c.db, c.row)
+	return err == nil && found
 }
 
+// end gives the connection back to the pool, unless it was discarded.
 func (c *postgresClaim) end() {
 	c.ended = true
-	c.cancel()
-	_ = c.conn.Close() // gives it back to the pool, unless it was discarded
+	if c.shadow != nil {
+		c.shadow.Close()
+	}
+	_ = c.conn.Close()
 }
 
 // throwAway ends the claim and closes the connection itself: PostgreSQL rolls back what was open on it.
 func (c *postgresClaim) throwAway() {
-	if c.tx != nil {
-		_ = c.tx.Rollback()
-	}
 	discard(c.conn)
 	c.end()
 }
@@ -169,8 +180,8 @@ func (c *postgresClaim) throwAway() {
 func (c *postgresClaim) guard(work func() error) error {
 	return guarded(c.conn, func() {
 		c.ended = true
-		if c.cancel != nil {
-			c.cancel()
+		if c.shadow != nil {
+			c.shadow.Close()
 		}
 	}, work)
 }

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/watermill-spillway/spillway/idempotency"
@@ -17,7 +19,9 @@ import (
 // faulty is a driver that does what a test says beside what pgx does. Each fault happens where it is set.
 type faulty struct {
 	driver.Connector
-	onBegin, onInsert, onUpdate, onCommit, onCommitted func() error
+	onBegin, onInsert, onUpdate, onCommit, onCommitted, onRollback func() error
+
+	said []string // what got as far as the server
 }
 
 func openFaulty(t *testing.T, f *faulty) (db, observer *sql.DB) {
@@ -68,19 +72,6 @@ func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 	return &faultyTx{tx, c.faults}, err
 }
 
-func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if strings.HasPrefix(query, "UPDATE") {
-		if err := happens(c.faults.onUpdate); err != nil {
-			return nil, err
-		}
-	}
-	result, err := c.Conn.ExecContext(ctx, query, args)
-	if strings.Contains(query, "INSERT INTO spillway_keys") && err == nil {
-		err = happens(c.faults.onInsert)
-	}
-	return result, err
-}
-
 type faultyTx struct {
 	driver.Tx
 	faults *faulty
@@ -94,6 +85,28 @@ func (tx *faultyTx) Commit() error {
 		return err
 	}
 	return happens(tx.faults.onCommitted)
+}
+
+func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	for _, fault := range []struct {
+		in  string
+		now func() error
+	}{{"BEGIN", c.faults.onBegin}, {"UPDATE spillway_keys", c.faults.onUpdate}, {"COMMIT", c.faults.onCommit}, {"ROLLBACK", c.faults.onRollback}} {
+		if strings.Contains(query, fault.in) {
+			if err := happens(fault.now); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.faults.said = append(c.faults.said, query)
+	result, err := c.Conn.ExecContext(ctx, query, args)
+	if strings.Contains(query, "INSERT INTO spillway_keys") && err == nil {
+		err = happens(c.faults.onInsert)
+	}
+	if strings.HasSuffix(query, "COMMIT") && err == nil {
+		err = happens(c.faults.onCommitted)
+	}
+	return result, err
 }
 
 // Promise P7: a commit whose answer is lost is an error, not a success that nobody knows of, and the next delivery finds
@@ -117,10 +130,11 @@ func TestPostgresCommitAnswerLost(t *testing.T) {
 func TestPostgresDriverPanics(t *testing.T) {
 	boom := func() error { panic("boom") }
 	for name, f := range map[string]*faulty{
-		"begin": {onBegin: boom}, "update": {onUpdate: boom}, "commit": {onCommit: boom}, // in a query database/sql keeps a goroutine
+		"begin": {onBegin: boom}, "update": {onUpdate: boom}, "commit": {onCommit: boom}, "insert": {onInsert: boom}, // in a query database/sql keeps a goroutine
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, observer := openFaulty(t, f)
+			db.SetMaxOpenConns(1) // the one that the panic was on must come back
 			key := idempotency.Key{Consumer: "c", ID: "same"}
 			func() {
 				defer func() {
@@ -178,4 +192,26 @@ func TestPostgresDriverFails(t *testing.T) {
 			wantRows(t, observer, 0, 0)
 		})
 	}
+}
+
+// Feature I2: a claim costs no round trip beside those of a transaction of the handler's own, also with outputs.
+func TestPostgresTrips(t *testing.T) {
+	f := &faulty{}
+	db, observer := openFaulty(t, f)
+	db.SetMaxOpenConns(1)
+	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+	for i, outputs := range [][]*message.Message{nil, {newMessage("out")}, nil} {
+		f.said = nil
+		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			_, err := effect(msg)
+			return outputs, err
+		})(newMessage(fmt.Sprint(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(f.said) != 3 || strings.Contains(f.said[0], "PREPARE") != (i == 0) {
+			t.Errorf("%q", f.said)
+		}
+	}
+	wantRows(t, observer, 3, 3)
 }

@@ -243,10 +243,23 @@ func TestPostgresConnectionLost(t *testing.T) {
 }
 
 // Promise P7: a handler that ends the transaction, by its methods or in SQL, is told so, and set aside where something
-// stayed or where it said that it had succeeded. The connection is as good as new for those behind it.
+// stayed or where it said that it had succeeded. What it ends by the methods leaves nothing. The connection is as good as
+// new for those behind it.
 func TestPostgresHandlerEndsTransaction(t *testing.T) {
-	inSQL := func(statement string) func(*sql.Tx) error {
-		return func(tx *sql.Tx) error { _, err := tx.Exec(statement); return err }
+	inSQL := func(statements ...string) func(*sql.Tx) error {
+		return func(tx *sql.Tx) (err error) {
+			for _, statement := range statements {
+				_, failed := tx.Exec(statement)
+				err = errors.Join(err, failed)
+			}
+			return err
+		}
+	}
+	commit := func(tx *sql.Tx) error {
+		if err := tx.Commit(); class(err) != classify.ClassPermanent || !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("the handler's commit: %v", err)
+		}
+		return nil // as of a handler that does not look
 	}
 	cause := classify.Transient(errors.New("boom"))
 	for _, c := range []struct {
@@ -256,9 +269,15 @@ func TestPostgresHandlerEndsTransaction(t *testing.T) {
 		rows   int
 		class  classify.Class
 	}{
-		{"Commit, success", (*sql.Tx).Commit, nil, 1, classify.ClassPermanent},
+		{"Commit, success", commit, nil, 0, classify.ClassPermanent},
 		{"Rollback, success", (*sql.Tx).Rollback, nil, 0, classify.ClassPermanent},
-		{"Commit, failure", (*sql.Tx).Commit, cause, 1, classify.ClassPermanent},
+		{"Commit, failure", commit, cause, 0, classify.ClassTransient},
+		{"COMMIT and another, success", inSQL(`COMMIT`, `BEGIN`), nil, 1, classify.ClassPermanent},
+		{"COMMIT and another, failure", inSQL(`COMMIT`, `BEGIN`), cause, 1, classify.ClassPermanent},
+		{"ROLLBACK and another, success", inSQL(`ROLLBACK`, `BEGIN`, `INSERT INTO effects VALUES ('more')`), nil, 0, classify.ClassPermanent},
+		{"ROLLBACK and another at once, success", inSQL(`ROLLBACK AND CHAIN`), nil, 0, classify.ClassPermanent},
+		{"hidden", inSQL(`SELECT 1; ROLLBACK AND CHAIN`), nil, 0, classify.ClassPermanent},
+		{"behind a comment", inSQL(`/* SELECT */ ROLLBACK AND CHAIN`), nil, 0, classify.ClassPermanent},
 		{"Rollback, failure", (*sql.Tx).Rollback, cause, 0, classify.ClassTransient},
 		{"COMMIT, success", inSQL(`COMMIT`), nil, 1, classify.ClassPermanent},
 		{"ROLLBACK, success", inSQL(`ROLLBACK`), nil, 0, classify.ClassPermanent},
@@ -305,7 +324,7 @@ func TestPostgresRollbackThenDuplicate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Tx().Rollback(); err != nil {
+	if _, err := c.Tx().Exec(`ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Millisecond) // rows are told apart by the millisecond in which they were entered

@@ -69,7 +69,7 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 	}
 	if err := c.record(outputs); err != nil {
 		err = errors.Join(fmt.Errorf("sqlite: record the outputs: %w", err), c.rollback())
-		if c.lost {
+		if c.lost && errors.Is(err, keys.ErrGone) { // else it was this statement that made SQLite roll back
 			err = fmt.Errorf("%w: %w", errRolledBack, err)
 		}
 		return err

@@ -91,7 +91,7 @@ func run(c *chain.Call, next chain.Handler, s *scope) ([]*message.Message, error
 }
 
 const endedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +
-	"and leave both to the receiver"
+	"and leave both to the receiver. What the Commit of Tx was asked to keep is not kept; what a COMMIT in SQL kept, stays"
 
 const endedByDatabase = "a statement failed, the database rolled the transaction back, and the handler went on and returned " +
 	"nil: what it wrote after that was committed on its own. Return the error of a failed statement"

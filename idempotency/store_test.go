@@ -185,11 +185,15 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 	t.Run("ended by the handler", func(t *testing.T) {
 		store, _ := start(t)
 		for i, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
-			c := claim(t, store, idempotency.Key{Consumer: "c", ID: fmt.Sprint("release", i)})
+			released := idempotency.Key{Consumer: "c", ID: fmt.Sprint("release", i)}
+			c := claim(t, store, released)
 			_ = end(c.Tx())
-			if err := c.Release(); errors.Is(err, sql.ErrTxDone) != (i == 0) {
-				t.Fatal(i, err)
+			err := c.Release()
+			again := claim(t, store, released)
+			if _, stayed := recorded(again); errors.Is(err, sql.ErrTxDone) != stayed {
+				t.Fatal(i, stayed, err)
 			}
+			_ = again.Release()
 			c = claim(t, store, idempotency.Key{Consumer: "c", ID: fmt.Sprint("commit", i)})
 			_ = end(c.Tx())
 			if err := c.Commit([]byte("x")); !errors.Is(err, sql.ErrTxDone) {

@@ -1,0 +1,88 @@
+package idempotency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/shadow"
+)
+
+// Around a statement that may end the transaction:
+const (
+	// holdMySQL lets an end be followed by a new transaction, where by default each statement after it would commit on its
+	// own: what a handler writes then is rolled back with the claim.
+	holdMySQL   = `SET @spillway_autocommit = @@autocommit, autocommit = 0`
+	returnMySQL = `SET autocommit = @spillway_autocommit`
+	// The savepoint lives as long as the transaction that entered the key, however that one ends.
+	markMySQL  = `SAVEPOINT spillway_key`
+	probeMySQL = `RELEASE SAVEPOINT spillway_key`
+)
+
+// Before is for the shadow. The mark stands before all savepoints of the handler's own, so that none can take it back.
+func (c *mysqlClaim) Before(ctx context.Context, statement string) error {
+	if c.doubt != nil && c.gone == nil {
+		if err := c.resolveDoubt(ctx); err != nil {
+			return err
+		}
+	}
+	if err := cmp.Or(c.spoiled, c.gone); err != nil {
+		return err
+	}
+	if c.marked || shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH") {
+		return nil
+	}
+	return c.mark(ctx)
+}
+
+// mark makes ready for a statement that may end the transaction. Where that fails nobody knows in what state it is.
+func (c *mysqlClaim) mark(ctx context.Context) error {
+	c.spoiled, c.held = errNotReady, true
+	for _, prepare := range []string{holdMySQL, markMySQL} {
+		if _, err := c.conn.ExecContext(ctx, prepare); err != nil {
+			c.spoiled = fmt.Errorf("%w: %w", errNotReady, err)
+			return c.spoiled
+		}
+	}
+	c.spoiled, c.marked = nil, true
+	return nil
+}
+
+var errNotReady = errors.New("mysql: cannot make ready for a statement that may end the transaction")
+
+// Failed is for the shadow. After a deadlock the server has rolled back, after most other errors it has not: the key tells.
+func (c *mysqlClaim) Failed(err error) {
+	switch number := mysql.Number(err); {
+	case number == mysql.Deadlock:
+		c.lose(err)
+	case number != 0 && !c.marked && c.doubt == nil:
+		c.doubt = err
+	}
+}
+
+// Committed is for the shadow.
+func (c *mysqlClaim) Committed() error { return committedByHandler("mysql", c.key) }
+
+// resolveDoubt asks for the key, which a rollback took away. An error says that nobody knows.
+func (c *mysqlClaim) resolveDoubt(ctx context.Context) error {
+	if c.doubt == nil || c.gone != nil {
+		return nil
+	}
+	there, err := keys.InMySQL.Entered(ctx, c.conn, c.row)
+	if err != nil {
+		return fmt.Errorf("mysql: find out whether the transaction goes on after an error: %w", err)
+	}
+	if !there {
+		c.lose(c.doubt)
+	}
+	c.doubt = nil
+	return nil
+}
+
+// lose lets no statement follow, which would commit on its own.
+func (c *mysqlClaim) lose(because error) {
+	c.gone = fmt.Errorf("mysql: the server rolled the transaction back when a statement failed: %w", because)
+}

@@ -1,0 +1,153 @@
+package idempotency_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "github.com/lib/pq" // registers "postgres"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+)
+
+// openPQ opens an empty PostgreSQL database by another driver, lib/pq.
+func openPQ(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("postgres", postgrestest.Schema(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// Features I1, I2: the contract of a Store holds with lib/pq too.
+func TestPostgresStoreWithPQ(t *testing.T) {
+	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
+		db := openPQ(t)
+		return idempotency.Postgres(db), db
+	})
+}
+
+// Promises P1, P7: what a handler spoils is found out with lib/pq too.
+func TestPostgresSpoiledWithPQ(t *testing.T) {
+	for name, spoil := range map[string]func(*sql.Tx) error{
+		"COMMIT":           func(tx *sql.Tx) error { _, err := tx.Exec(`COMMIT`); return err },
+		"ROLLBACK, BEGIN":  func(tx *sql.Tx) error { _, err := tx.Exec(`ROLLBACK; BEGIN`); return err },
+		"failed statement": func(tx *sql.Tx) error { _, _ = tx.Exec(`nonsense`); return nil },
+		"open rows":        func(tx *sql.Tx) error { _, err := tx.Query(`SELECT generate_series(1, 100000)`); return err },
+		"Commit":           func(tx *sql.Tx) error { _ = tx.Commit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openPQ(t)
+			db.SetMaxOpenConns(1)
+			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				_, wrote := effect(msg)
+				return nil, errors.Join(wrote, spoil(idempotency.Tx(msg.Context())))
+			})(newMessage("m1"))
+			if err == nil || name == "open rows" && !strings.Contains(err.Error(), "close them before the handler returns") {
+				t.Error(err)
+			}
+			if _, err := r.Middleware(effect)(newMessage("m2")); err != nil {
+				t.Fatal(err)
+			}
+			rows := 1
+			if name == "COMMIT" { // the statement that fails comes too late for that
+				rows = 2
+			}
+			wantRows(t, db, rows, rows)
+		})
+	}
+}
+
+// Feature I2: a connection need not have the statements that we think it has, nor lack those that we think it lacks.
+func TestPostgresPrepared(t *testing.T) {
+	for _, driver := range []string{"pgx", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			db, err := sql.Open(driver, postgrestest.Schema(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			db.SetMaxOpenConns(1)
+			store := idempotency.Postgres(db)
+			if err := store.Initialize(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			claims := func(what string) {
+				t.Helper()
+				for _, versioned := range []bool{false, true, false, true} {
+					n++
+					c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: fmt.Sprint(n)}, Version: 1, Versioned: versioned})
+					if err != nil {
+						t.Fatalf("%s: %v", what, err)
+					}
+					if err := c.Commit(nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			claims("at first")
+			var statements int
+			if err := db.QueryRow(`SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'spillway%'`).Scan(&statements); err != nil || statements != 2 {
+				t.Error(statements, err)
+			}
+			if _, err := db.Exec(`DEALLOCATE ALL`); err != nil {
+				t.Fatal(err)
+			}
+			claims("deallocated")
+			idempotency.ForgetPrepared()
+			claims("forgotten")
+			if _, err := db.Exec(`SET search_path = nowhere`); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Claim(t.Context(), idempotency.Entry{Key: same}); err == nil || !strings.Contains(err.Error(), "spillway_keys") {
+				t.Error("a claim in a table that is out of sight: ", err)
+			}
+		})
+	}
+}
+
+// Feature I2: outputs are recorded whole, whether they go in the text of the commit or not, and whatever else ran.
+func TestPostgresOutputSizes(t *testing.T) {
+	db := openPostgres(t)
+	store := idempotency.Postgres(db)
+	if err := store.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{0, 1, 16 << 10, 16<<10 + 1, 1 << 20} {
+		for _, suspect := range []bool{false, true} {
+			outputs := strings.Repeat("\x00'\\", size)[:size]
+			key := idempotency.Key{Consumer: "c", ID: fmt.Sprint(size, suspect)}
+			c, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if suspect {
+				if _, err := c.Tx().Exec(`SAVEPOINT mine; ROLLBACK TO mine`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.Commit([]byte(outputs)); err != nil {
+				t.Fatal(size, suspect, err)
+			}
+			again, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, done := recorded(again); !done || string(got) != outputs {
+				t.Errorf("%d bytes: %d recorded, %v", size, len(got), done)
+			}
+			_ = again.Release()
+		}
+	}
+}

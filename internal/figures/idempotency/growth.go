@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// growth compares the time of a claim with many kept keys and with few, and again while the many are purged.
+func growth(ctx context.Context, p plan, to io.Writer) (err error) {
+	few, err := openFilled(ctx, p.few)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, few.close()) }()
+	many, err := openFilled(ctx, p.keys)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, many.close()) }()
+	alternate := func() (a, b float64, err error) {
+		var of, against []float64
+		for i := range p.rounds + 1 {
+			x, err := many.claim(ctx, p.claims)
+			if err != nil {
+				return 0, 0, err
+			}
+			y, err := few.claim(ctx, p.claims)
+			if err != nil {
+				return 0, 0, err
+			}
+			if i > 0 {
+				of, against = append(of, x), append(against, y)
+			}
+		}
+		return median(of), median(against), nil
+	}
+	long, short, err := alternate()
+	if err != nil {
+		return err
+	}
+	purged := make(chan error, 1)
+	purging, stop := context.WithCancel(ctx)
+	go func() { purged <- many.purge(purging) }()
+	during, beside, err := alternate()
+	stop()
+	if err := errors.Join(err, <-purged); err != nil {
+		return err
+	}
+	if err := say(to, map[string]any{"figure": "idempotency_growth", "db": "postgres", "keys": p.few, "claim_us": int(short)}); err != nil {
+		return err
+	}
+	return say(to, map[string]any{"figure": "idempotency_growth", "db": "postgres", "keys": p.keys, "claim_us": int(long),
+		"ratio": hundredths(long / short), "ratio_during_purge": hundredths(during / short), "claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside)})
+}
+
+// openFilled makes a database with n kept keys, applied over the past 30 days.
+func openFilled(ctx context.Context, n int) (*database, error) {
+	d, err := open(ctx, sides[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := d.fill(ctx, n); err != nil {
+		return nil, errors.Join(fmt.Errorf("fill: %w", err), d.close())
+	}
+	return d, nil
+}
+
+const month = 30 * 24 * time.Hour
+
+func (d *database) fill(ctx context.Context, n int) error {
+	if err := d.store(d.db).Initialize(ctx); err != nil {
+		return err
+	}
+	const part = 1_000_000
+	for done := 0; done < n; done += part {
+		_, err := d.db.ExecContext(ctx, `INSERT INTO spillway_keys (consumer, id, applied_at)
+SELECT 'figures', gen_random_uuid()::text, $1 + ($2::bigint * i / $3) FROM generate_series($4::bigint, $5::bigint) i`,
+			time.Now().Add(-month).UnixMilli(), month.Milliseconds(), n, done+1, min(done+part, n))
+		if err != nil {
+			return err
+		}
+	}
+	for _, statement := range []string{`VACUUM ANALYZE spillway_keys`, `CHECKPOINT`} {
+		if _, err := d.db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim is the median time in microseconds of claims of new keys, each of which is committed, but not on the clock.
+func (d *database) claim(ctx context.Context, n int) (float64, error) {
+	store := d.store(d.db)
+	var took []float64
+	for range n {
+		began := time.Now()
+		c, err := store.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "figures", ID: watermill.NewUUID()}})
+		took = append(took, float64(time.Since(began).Microseconds()))
+		if err == nil {
+			err = c.Commit(nil)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return median(took), nil
+}
+
+// purge removes old keys until it is told to stop, or half of them are gone.
+func (d *database) purge(ctx context.Context) error {
+	store := idempotency.Postgres(d.db)
+	for ctx.Err() == nil {
+		n, err := store.Purge(ctx, time.Now().Add(-month/2), 1000)
+		if ctx.Err() != nil || err == nil && n == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

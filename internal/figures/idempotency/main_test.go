@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Every side is measured to the end, and a line says what is asked for. What it says is not judged here.
+func TestFigures(t *testing.T) {
+	services.Postgres(t)
+	services.MySQL(t)
+	var out strings.Builder
+	p := plan{databases: []string{"postgres", "mariadb", "sqlite"}, rounds: 1, round: 20 * time.Millisecond, keys: 2_000, few: 100, claims: 20}
+	if err := run(p, &out); err != nil {
+		t.Fatal(err)
+	}
+	var measured []string
+	for line := range strings.Lines(out.String()) {
+		var f struct {
+			Figure, DB, Driver, Mode string
+			Consumers, Keys          int
+			Own                      float64 `json:"handler_own_tx_per_s"`
+			With                     float64 `json:"with_receiver_per_s"`
+			Claim                    float64 `json:"claim_us"`
+			During                   float64 `json:"ratio_during_purge"`
+			Ratio                    float64
+		}
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatal(err)
+		}
+		switch f.Figure {
+		case "idempotency":
+			if f.Mode != "transaction" || f.Consumers == 0 || f.Own <= 0 || f.With <= 0 || f.Ratio <= 0 {
+				t.Errorf("%s", line)
+			}
+			measured = append(measured, f.DB+" "+f.Driver)
+		case "idempotency_growth":
+			if f.Claim <= 0 || f.Keys == 2_000 && (f.Ratio <= 0 || f.During <= 0) {
+				t.Errorf("%s", line)
+			}
+			measured = append(measured, "growth")
+		}
+	}
+	const want = "postgres pgx,postgres pgx,postgres lib/pq,mariadb go-sql-driver,mariadb go-sql-driver,sqlite modernc,growth,growth"
+	if got := strings.Join(measured, ","); got != want {
+		t.Errorf("measured %s", got)
+	}
+}

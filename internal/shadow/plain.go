@@ -1,0 +1,20 @@
+package shadow
+
+import "strings"
+
+// Plain tells whether a statement is one of those that begin with the given words (upper case), and nothing behind it.
+// One that begins with a comment, or has a semicolon anywhere, or is one word, which may be the name of a prepared
+// statement, is not: who asks must then make sure by other means.
+func Plain(statement string, words ...string) bool {
+	statement = strings.TrimLeft(statement, " \t\r\n")
+	end := strings.IndexFunc(statement, func(r rune) bool { return (r|0x20) < 'a' || (r|0x20) > 'z' })
+	if end <= 0 || !strings.ContainsRune(" \t\r\n(/*\"'`", rune(statement[end])) || strings.IndexByte(statement, ';') >= 0 {
+		return false
+	}
+	for _, word := range words {
+		if strings.EqualFold(statement[:end], word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,121 @@
+// Package shadow gives a *sql.Tx to those who work in a transaction that somebody else has begun on a connection of their
+// own, and will end: with statements of their own, which need not be those that a driver would send. The *sql.Tx is that of
+// a sql.DB which has no server behind it, only that connection, and what begins and ends there sends nothing.
+//
+// The driver's connection is used inside of (*sql.Conn).Raw alone, each statement in a call of its own. So database/sql
+// keeps every promise it makes to a driver, learns at once that a connection is bad, and unlocks it when a driver panics.
+package shadow
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Owner is whose transaction it is. Its methods are called while nothing else runs on the connection.
+type Owner interface {
+	// Before is called before each statement of the user's, and may run some of the owner's own. An error refuses it.
+	Before(ctx context.Context, statement string) error
+	// Failed is told of the error of a statement, or of reading its rows.
+	Failed(err error)
+	// Committed is the error that the user's own Commit returns.
+	Committed() error
+}
+
+// Transaction is a transaction on a connection that its owner has to itself.
+type Transaction struct {
+	conn  *sql.Conn
+	owner Owner
+	db    *sql.DB
+	tx    *sql.Tx
+
+	mu      sync.Mutex // one statement at a time
+	over    bool       // the owner lets nothing more be said
+	ended   bool       // by the user
+	reading int        // how many results are open, on which the connection cannot say anything else
+	broken  bool       // a driver panicked, and where it did so in a query database/sql waits for its end for ever
+}
+
+// errOver is what late statements get.
+var errOver = fmt.Errorf("the transaction has ended: %w", sql.ErrTxDone)
+
+// Begin returns a shadow of the transaction that is open on conn. It lasts until Close, however ctx ends.
+//
+// A sql.DB is a goroutine, and this one lives as long as the message's claim. That is cheaper than it looks (some
+// microseconds), and one that claims shared would have to outlive them, which those who count goroutines would see.
+func Begin(ctx context.Context, conn *sql.Conn, owner Owner) (*Transaction, error) {
+	t := &Transaction{conn: conn, owner: owner}
+	t.db = sql.OpenDB(connector{t})
+	var err error
+	if t.tx, err = t.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+		return nil, errors.Join(err, t.db.Close())
+	}
+	return t, nil
+}
+
+// Tx is for the user. Its Commit and Rollback end nothing but itself.
+func (t *Transaction) Tx() *sql.Tx { return t.tx }
+
+// State is how a user left a transaction.
+type State struct {
+	// Ended says that the user called Commit or Rollback.
+	Ended bool
+	// Reading says that rows are open. The connection must not be used any more.
+	Reading bool
+}
+
+// Stop waits for the statement that is running, if any, and lets no other begin. From then on the connection is the
+// owner's alone.
+func (t *Transaction) Stop() State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	return State{Ended: t.ended, Reading: t.reading > 0}
+}
+
+// Close stops the transaction and frees what belongs to the shadow. It sends nothing.
+func (t *Transaction) Close() {
+	t.Stop()
+	free := func() { _ = t.tx.Rollback(); _ = t.db.Close() }
+	if t.broken {
+		go free()
+		return
+	}
+	free()
+}
+
+// run lets work use the driver's connection for a statement, if the transaction still takes any.
+func (t *Transaction) run(ctx context.Context, statement string, work func(driver.Conn) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return errOver
+	}
+	if err := t.owner.Before(ctx, statement); err != nil {
+		return err
+	}
+	return t.observeLocked(t.useLocked(work))
+}
+
+func (t *Transaction) useLocked(work func(driver.Conn) error) error {
+	t.broken = true
+	err := t.conn.Raw(func(raw any) error {
+		conn, ok := raw.(driver.Conn)
+		if !ok {
+			return fmt.Errorf("the driver's connection %T is no driver.Conn", raw)
+		}
+		return work(conn)
+	})
+	t.broken = false
+	return err
+}
+
+func (t *Transaction) observeLocked(err error) error {
+	if err != nil && err != driver.ErrSkip {
+		t.owner.Failed(err)
+	}
+	return err
+}
