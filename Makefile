@@ -15,7 +15,7 @@ TABLES  = ./poison/wmsql ./idempotency ./delivery ./redrive ./internal/postgres 
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES)),$(SERVED))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance bench bench-kafka bench-sql chaos fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency chaos fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,13 @@ conformance: start ## the suite of promises over all pub/subs, and its matrix
 	SPILLWAY_CONFORMANCE_OUT=$$results $(GO) test -count=1 -timeout 30m ./conformance; status=$$?; \
 	$(GO) run ./internal/matrix $$results && exit $$status
 
+conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings by three databases, and their matrix
+	@$(SERVICES) up postgres mariadb >&2
+	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
+	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_IDEMPOTENCY_KILLS=50 SPILLWAY_IDEMPOTENCY_MESSAGES=2000 SPILLWAY_IDEMPOTENCY_RUNS=100 \
+	$(GO) test -count=1 -timeout 15m -run '^Test(Matrix|Crash|Consumers|Model)$$' ./idempotency; status=$$?; \
+	$(GO) run ./internal/matrix $$results && exit $$status
+
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2
 	@$(GO) run ./internal/figures/kafka
@@ -98,6 +105,10 @@ bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
 	@$(GO) run ./internal/figures/sql
+
+bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines
+	@$(SERVICES) up postgres mariadb >&2
+	@$(GO) run ./internal/figures/idempotency
 
 bench: ## Go benchmarks, then the figures as JSON lines
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...

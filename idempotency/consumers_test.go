@@ -1,0 +1,78 @@
+package idempotency_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// messagesVariable says how many messages the consumers share. Default: 300.
+const messagesVariable = "SPILLWAY_IDEMPOTENCY_MESSAGES"
+
+// Features I1, I2, promise P7: eight processes' worth of pools share one database and take turns at messages that all come
+// three times, in random order. SQLite's processes wait for one lock, in WAL mode and with a busy time-out as its
+// documentation asks for: nobody is told busy there either, and what a process costs the others is its commits.
+func TestConsumers(t *testing.T) {
+	row{"P7-eight", "8 consumers on the same messages, each delivered 3 times in random order: one effect each", nil}.on(t,
+		func(t *testing.T, d database) { newCell(t, d).eight(number(t, messagesVariable, 300)) })
+}
+
+func (c *cell) eight(messages int) {
+	const times, consumers = 3, 8
+	seed := rand.Uint64()
+	c.Logf("seed %d", seed)
+	deliveries := make([]int, 0, times*messages)
+	for i := range times * messages {
+		deliveries = append(deliveries, i%messages)
+	}
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(deliveries), func(i, j int) {
+		deliveries[i], deliveries[j] = deliveries[j], deliveries[i]
+	})
+	queue := make(chan int, len(deliveries))
+	for _, i := range deliveries {
+		queue <- i
+	}
+	close(queue)
+	c.initialized(c.db)
+	var applied, absorbed, called atomic.Int64
+	var all sync.WaitGroup
+	var share [consumers]int
+	for n := range consumers {
+		db := c.open(c, c.address)
+		h := c.receiver(idempotency.ReceiverConfig{
+			Store:       c.store(db),
+			OnApplied:   func(context.Context, idempotency.Key) { applied.Add(1) },
+			OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) },
+		}).Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+			called.Add(1)
+			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, nil
+		}))
+		all.Go(func() {
+			for i := range queue {
+				out, err := h(newMessage(fmt.Sprint("m", i)))
+				if err != nil || len(out) != 1 || string(out[0].Payload) != fmt.Sprint("m", i) {
+					c.Errorf("message %d: %v, %v", i, out, err)
+					return
+				}
+				share[n]++
+			}
+		})
+	}
+	all.Wait()
+	c.Logf("the consumers handled %v deliveries", share)
+	if applied.Load() != int64(messages) || called.Load() != int64(messages) || absorbed.Load() != int64((times-1)*messages) {
+		c.Errorf("%d calls, %d applied, %d absorbed; want %d, %[4]d and %d",
+			called.Load(), applied.Load(), absorbed.Load(), messages, (times-1)*messages)
+	}
+	c.rows(messages, messages)
+	if n := count(c, c.db, `(SELECT DISTINCT id FROM effects) AS d`); n != messages {
+		c.Errorf("effects of %d messages, want %d", n, messages)
+	}
+}

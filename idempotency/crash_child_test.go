@@ -1,0 +1,139 @@
+package idempotency_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// planned is a message of the source, and where the process dies that is the first to have it there.
+type planned struct{ ID, DiesAt string }
+
+// setting is what a process is told.
+type setting struct {
+	Database, Address, Dir string
+	Leases                 bool
+	Messages               []planned
+}
+
+// The files of a source. They are only ever appended to.
+func (s *setting) acks() string    { return filepath.Join(s.Dir, "acks") }
+func (s *setting) kills() string   { return filepath.Join(s.Dir, "kills") }
+func (s *setting) effects() string { return filepath.Join(s.Dir, "effects") }
+func (s *setting) outputs(t testing.TB) *paper {
+	return &paper{t: t, path: filepath.Join(s.Dir, "outputs")}
+}
+func (s *setting) letters(t testing.TB) *paper {
+	return &paper{t: t, path: filepath.Join(s.Dir, "letters")}
+}
+
+// mortal is a process until it is killed.
+type mortal struct {
+	setting
+	t       *testing.T
+	killed  map[int]bool // by processes before
+	index   atomic.Int64 // of the message that it has
+	handled atomic.Bool  // the handler is done with it
+}
+
+// live consumes until the process is killed, or nothing is left.
+func live(t *testing.T, text string) {
+	m := &mortal{t: t, killed: map[int]bool{}}
+	if err := json.Unmarshal([]byte(text), &m.setting); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines(t, m.kills()) {
+		index, _, _ := strings.Cut(line, ":")
+		i, err := strconv.Atoi(index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.killed[i] = true
+	}
+	for _, d := range databases {
+		if d.name == m.Database {
+			m.consume(d)
+		}
+	}
+}
+
+func (m *mortal) consume(d database) {
+	db, w := openWire(m.t, d, m.Address)
+	w.set(func(_ *wireConn, statement string) error {
+		if isCommit(statement) && m.handled.Load() {
+			m.die("committing")
+		}
+		return nil
+	}, func(_ *wireConn, statement string) error {
+		if isCommit(statement) && m.handled.Load() {
+			m.die("committed")
+		}
+		return nil
+	})
+	config := spillway.Config{Publisher: m.letters(m.t), Idempotency: d.store(db)}
+	config.Receiver.MarkPublished = true
+	if m.Leases {
+		config.Receiver.Lease, config.Receiver.PutBackAfter = time.Second, 40*time.Millisecond
+	}
+	var messages []*message.Message
+	for _, p := range m.Messages {
+		messages = append(messages, newMessage(p.ID))
+	}
+	from := newSpool(m.t, m.acks(), messages...)
+	from.delivers = func(index int) { m.index.Store(int64(index)); m.handled.Store(false) }
+	from.acked = func(int) { m.die("acking") }
+	out := m.outputs(m.t)
+	out.before = func(*message.Message) error { m.die("publishing"); return nil }
+	out.after = func(*message.Message) error { m.die("published"); return nil }
+	pass(m.t, newChannel(m.t, config).Attach, from, out, m.handle)
+}
+
+// die kills this process where it is, if the plan says so.
+func (m *mortal) die(step string) {
+	index := int(m.index.Load())
+	if m.Messages[index].DiesAt != step || m.killed[index] {
+		return
+	}
+	appendLine(m.t, m.kills(), fmt.Appendf(nil, "%d:%s", index, step))
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGKILL); err != nil {
+		panic(err)
+	}
+	select {}
+}
+
+func (m *mortal) handle(msg *message.Message) ([]*message.Message, error) {
+	m.die("claimed")
+	if err := m.effect(msg.Context(), msg.UUID); err != nil {
+		return nil, err
+	}
+	m.die("handled")
+	m.handled.Store(true)
+	return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, nil
+}
+
+// effect writes to the database, or under a lease to a file, with the token.
+func (m *mortal) effect(ctx context.Context, id string) error {
+	fence, leased := idempotency.Fence(ctx)
+	tx := idempotency.Tx(ctx)
+	if leased != m.Leases || (tx == nil) != m.Leases {
+		return fmt.Errorf("leased: %v, transaction: %v", leased, tx != nil)
+	}
+	if leased {
+		appendLine(m.t, m.effects(), fmt.Appendf(nil, "%s:%d", id, fence))
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, inEffects(id))
+	return err
+}

@@ -1,0 +1,158 @@
+package idempotency_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+)
+
+// database is a column of the matrix.
+type database struct {
+	name   string // of the column
+	says   string // what the store calls itself in errors
+	driver string
+	create func(testing.TB) (address string) // an empty one
+	store  func(*sql.DB) idempotency.Store
+}
+
+var databases = []database{
+	{"sqlite", "sqlite", "sqlite", func(t testing.TB) string {
+		return "file:" + filepath.Join(t.TempDir(), "keys.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
+	}, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) }},
+	{"postgres", "postgres", "pgx", postgrestest.Schema, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }},
+	{"mariadb", "mysql", "mysql", mysqltest.Database, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) }},
+}
+
+// open opens a database as a process of its own would.
+func (d database) open(t testing.TB, address string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.driver, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(10) // the server has connections for so many, and other tests
+	db.SetMaxIdleConns(2)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// cell is a case on a database of its own, with a table for effects.
+type cell struct {
+	*testing.T
+	database
+	address string
+	db      *sql.DB
+}
+
+func newCell(t *testing.T, d database) *cell {
+	t.Helper()
+	c := &cell{T: t, database: d, address: d.create(t)}
+	c.db = d.open(t, c.address)
+	c.exec(`CREATE TABLE effects (id TEXT NOT NULL)`)
+	return c
+}
+
+func (c *cell) exec(statements ...string) {
+	c.Helper()
+	for _, statement := range statements {
+		if _, err := c.db.Exec(statement); err != nil {
+			c.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// receiver is one on the cell's database, unless config says otherwise.
+func (c *cell) receiver(config idempotency.ReceiverConfig) *idempotency.Receiver {
+	c.Helper()
+	if config.Store == nil {
+		config.Store = c.store(c.db)
+	}
+	return newReceiver(c, config)
+}
+
+// initialized is the store on db, with its table.
+func (c *cell) initialized(db *sql.DB) idempotency.Store {
+	c.Helper()
+	store := c.store(db)
+	if err := store.Initialize(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+	return store
+}
+
+// inEffects is the statement that writes the effect of an id, in a form that needs neither quotes nor placeholders.
+func inEffects(id string) string { return `INSERT INTO effects VALUES ('` + tag(id) + `')` }
+
+func tag(id string) string {
+	if len(id) > 64 {
+		return fmt.Sprintf("%x", sha256.Sum256([]byte(id)))
+	}
+	return fmt.Sprintf("%x", id)
+}
+
+// write is a handler that writes one effect in the claim's transaction, on any database.
+func write(msg *message.Message) ([]*message.Message, error) {
+	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), inEffects(msg.UUID))
+	return nil, err
+}
+
+// writeAnd is write, followed by a result.
+func writeAnd(result func(*message.Message) ([]*message.Message, error)) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		if _, err := write(msg); err != nil {
+			return nil, err
+		}
+		return result(msg)
+	}
+}
+
+// rows fails unless there are so many effects and keys.
+func (c *cell) rows(effects, keys int) {
+	c.Helper()
+	wantRows(c, c.db, effects, keys)
+}
+
+// applies fails unless h accepts each message.
+func (c *cell) applies(h message.HandlerFunc, messages ...*message.Message) {
+	c.Helper()
+	for _, msg := range messages {
+		if _, err := h(msg); err != nil {
+			c.Fatalf("%.40q: %v", msg.UUID, err)
+		}
+	}
+}
+
+// again tells whether a message that failed so is tried again. What no table knows is, too.
+func again(err error) bool {
+	return class(err) == classify.ClassTransient || class(err) == classify.ClassUnknown
+}
+
+// givenBack tells whether the message of err is to come again and has not failed.
+func givenBack(err error) bool {
+	failure, ok := classify.AsFailure(err)
+	return ok && failure.Verdict.Class == classify.ClassAborted
+}
+
+// explains fails unless err names the store, the key, its consumer, and what else is wanted.
+func (c *cell) explains(err error, want ...string) {
+	c.Helper()
+	if err == nil {
+		c.Fatal("no error")
+	}
+	for _, text := range append(want, c.says, `key "m1" of consumer "billing"`) {
+		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(text)) {
+			c.Errorf("the error does not say %q: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package idempotency_test
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// A server is cut off by a proxy in between, and a file by its driver.
+var downRows = []row{
+	{"P1-down-claim", "a store that is down at claim is an error, the message is tried again, and the handler is not called", (*cell).downAtClaim},
+	{"P1-down-commit", "a store that goes down under the handler takes everything back", (*cell).downAtCommit},
+	{"P7-down-after", "a store that goes down after the commit lets no duplicate through", (*cell).downAfterCommit},
+	{"P7-commit-lost", "a connection cut before the database has the COMMIT: nothing is applied", func(c *cell) { c.cutAtCommit(false) }},
+	{"P7-answer-lost", "a connection cut between COMMIT and its answer: an error, and the next delivery finds the key", func(c *cell) { c.cutAtCommit(true) }},
+	{"P4-back", "a router whose store comes back applies what it was given meanwhile, once each", (*cell).comesBack},
+}
+
+// broken is a receiver over a line, and what has a delivery of m1 fail.
+func (c *cell) broken() (*idempotency.Receiver, line, func(message.HandlerFunc, ...string)) {
+	c.Helper()
+	return c.brokenWith(idempotency.ReceiverConfig{})
+}
+
+func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Receiver, line, func(message.HandlerFunc, ...string)) {
+	c.Helper()
+	c.initialized(c.db)
+	db, l := c.over()
+	config.Store = c.store(db)
+	r := c.receiver(config)
+	return r, l, func(h message.HandlerFunc, want ...string) {
+		c.Helper()
+		out, err := r.Middleware(h)(newMessage("m1"))
+		if out != nil || !again(err) {
+			c.Errorf("%v, judged %s", out, class(err))
+		}
+		c.explains(err, want...)
+		if n := db.Stats().InUse; n != 0 {
+			c.Errorf("%d connections are in use", n)
+		}
+	}
+}
+
+// Promise P1, feature I1.
+func (c *cell) downAtClaim() {
+	r, l, fails := c.broken()
+	c.applies(r.Middleware(write), newMessage("m0"))
+	l.cut()
+	never := func(*message.Message) ([]*message.Message, error) { c.Error("the handler was called"); return nil, nil }
+	for range 2 {
+		fails(never, "claim")
+	}
+	c.rows(1, 1)
+	l.mend()
+	c.applies(r.Middleware(produce), newMessage("m1"), newMessage("m1"))
+	c.rows(2, 2)
+}
+
+// Promise P1, feature I2: both where the handler has outputs to record and where it has none.
+func (c *cell) downAtCommit() {
+	r, l, fails := c.broken()
+	for _, h := range []message.HandlerFunc{write, produce} {
+		fails(func(msg *message.Message) ([]*message.Message, error) {
+			out, err := h(msg)
+			l.cut()
+			return out, err
+		}, "commit")
+		c.rows(0, 0)
+		l.mend()
+	}
+	boom := classify.Transient(errors.New("boom"))
+	_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, _ = write(msg)
+		l.cut()
+		return nil, boom
+	})(newMessage("m1"))
+	if err != boom {
+		c.Errorf("the handler's error became %v", err)
+	}
+	c.rows(0, 0)
+	l.mend()
+	c.applies(r.Middleware(write), newMessage("m1"))
+	c.rows(1, 1)
+}
+
+// Promise P7: nobody knows whether the message is new, so it is not called new.
+func (c *cell) downAfterCommit() {
+	r, l, fails := c.broken()
+	c.applies(r.Middleware(produce), newMessage("m1"))
+	l.cut()
+	fails(produce, "claim")
+	l.mend()
+	out, err := r.Middleware(produce)(newMessage("m1"))
+	if err != nil || len(out) != 1 {
+		c.Fatal(out, err)
+	}
+	c.rows(1, 1)
+}
+
+// Promise P7, features I2, I4: by the next delivery everything is as it should be, whatever the database had of the COMMIT.
+func (c *cell) cutAtCommit(answer bool) {
+	r, l, fails := c.broken()
+	l.cutAtCommit(answer)
+	fails(produce, "commit")
+	applied := 0
+	if answer {
+		applied = 1
+	}
+	c.rows(applied, applied)
+	called := false
+	out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		called = true
+		return produce(msg)
+	})(newMessage("m1"))
+	if err != nil || len(out) != 1 || string(out[0].Payload) != "of m1" || called == answer {
+		c.Fatal(out, err, called)
+	}
+	c.rows(1, 1)
+}
+
+// Promises P1, P4, P7: on a router. The spool gives a message again and again, and the store comes back after a while.
+func (c *cell) comesBack() {
+	c.initialized(c.db)
+	db, l := c.over()
+	dir := c.TempDir()
+	out := &paper{t: c, path: filepath.Join(dir, "out")}
+	store := c.store(db)
+	attach := func(router *message.Router) {
+		router.AddMiddleware(c.receiver(idempotency.ReceiverConfig{Store: store}).Middleware)
+	}
+	from := newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), newMessage("m2"), newMessage("m3"), newMessage("m2"))
+	nacks, cuts := 0, map[string]bool{}
+	from.nacked = func(int) bool {
+		if nacks++; nacks%3 == 0 {
+			l.mend()
+		}
+		return true
+	}
+	pass(c, attach, from, out, func(msg *message.Message) ([]*message.Message, error) {
+		produced, err := produce(msg)
+		if !cuts[msg.UUID] {
+			cuts[msg.UUID] = true
+			l.cut()
+		}
+		return produced, err
+	})
+	if len(cuts) != 3 || nacks != 9 {
+		c.Errorf("%d cuts and %d nacks", len(cuts), nacks)
+	}
+	c.rows(3, 3)
+	if sheets := out.read(); len(sheets) != 4 || sheets[1].ID != sheets[3].ID {
+		c.Errorf("published %+v", sheets)
+	}
+}

@@ -1,0 +1,172 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+var expiryRows = []row{
+	{"I3-renewed", "a lease outlives its time while the handler is at work", (*cell).renewed},
+	{"I3-taken", "an expired lease is taken over; its owner is cancelled, gives the message back, and finds it applied", (*cell).takenOver},
+	{"I3-clock", "a lease from a clock an hour ahead or behind is over, and the fence rises all the same", (*cell).leaseClock},
+	{"I3-answer-lost", "a record whose answer is lost is made sure of: the message succeeds, with one effect", func(c *cell) { c.recordCut(true) }},
+	{"I3-record-cut", "a record that did not arrive is made again: the message succeeds, with one effect", func(c *cell) { c.recordCut(false) }},
+	{"I3-down", "a store that is away until the lease is over: given back, applied at least once, recorded once", (*cell).leaseDown},
+}
+
+// jump moves every lease's time, as a clock that jumps does.
+func (c *cell) jump(by string) {
+	c.Helper()
+	c.exec(`UPDATE spillway_keys SET applied_at = applied_at ` + by + `, expires_at = expires_at ` + by)
+}
+
+// Feature I3: the handler sees its own lease move on twice, and nobody else gets the key meanwhile.
+func (c *cell) renewed() {
+	r := c.receiver(atWork(idempotency.ReceiverConfig{Lease: time.Second}))
+	h := &outside{c: c, then: func(msg *message.Message) error {
+		var first, now int64
+		moves := 0
+		eventually(c.T, "two renewals", func() bool {
+			if err := c.db.QueryRow(`SELECT expires_at FROM spillway_keys`).Scan(&now); err != nil {
+				c.Error(err)
+				return true
+			}
+			if first != 0 && now > first {
+				moves++
+			}
+			first = now
+			return moves == 2
+		})
+		if _, err := r.Middleware(produce)(newMessage("m1")); !errors.Is(err, idempotency.ErrHeld) {
+			c.Errorf("another delivery: %v", err)
+		}
+		return msg.Context().Err()
+	}}
+	c.applies(r.Middleware(h.handle), newMessage("m1"))
+	h.called(1)
+}
+
+// Features I3, I4, promise P7: the other delivery applies the message while the first sleeps past its lease.
+func (c *cell) takenOver() {
+	lost := 0
+	config := atWork(idempotency.ReceiverConfig{Lease: time.Second, OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }})
+	first, second := c.receiver(config), c.receiver(atWork(idempotency.ReceiverConfig{}))
+	taker := &outside{c: c}
+	h := &outside{c: c}
+	h.then = func(msg *message.Message) error {
+		c.jump("- 3600000") // the first owner's time is up; it is told when it renews
+		taker.fence.Store(h.fence.Load())
+		c.applies(second.Middleware(taker.handle), newMessage("m1"))
+		<-msg.Context().Done()
+		if cause := context.Cause(msg.Context()); !errors.Is(cause, idempotency.ErrLeaseLost) {
+			c.Errorf("the context ended with %v", cause)
+		}
+		return context.Cause(msg.Context())
+	}
+	_, err := first.Middleware(h.handle)(newMessage("m1"))
+	if !givenBack(err) || !errors.Is(err, idempotency.ErrLeaseLost) || lost != 1 ||
+		!strings.Contains(err.Error(), `keep the lease of key "m1" of consumer "billing"`) {
+		c.Errorf("told %d times: %v", lost, err)
+	}
+	out, err := first.Middleware(h.handle)(newMessage("m1"))
+	if err != nil || len(out) != 1 {
+		c.Error(out, err)
+	}
+	h.called(1)
+	taker.called(1)
+	c.rows(0, 1)
+}
+
+// leases returns a lease of m1 that was won, with a fence above another.
+func (c *cell) leases(store idempotency.Store, fenceAbove int64) idempotency.Lease {
+	c.Helper()
+	l, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "m1"}}, time.Hour)
+	if err != nil || l.Recorded() != nil || l.Fence() <= fenceAbove {
+		c.Fatalf("%+v, %v; want a lease with a fence above %d", l, err, fenceAbove)
+	}
+	return l
+}
+
+// Feature I3, promise P7: the process that leased is gone, and the database's clock was set right since.
+func (c *cell) leaseClock() {
+	store := c.initialized(c.db)
+	var fence int64
+	for _, by := range []string{"+ 7200000", "- 7200000"} { // more than the lease lasts: begun in the future, or long over
+		old := c.leases(store, fence)
+		c.jump(by)
+		l := c.leases(store, old.Fence())
+		for _, err := range []error{old.Renew(c.Context()), old.Complete(c.Context(), []byte("late"))} {
+			if !errors.Is(err, idempotency.ErrLeaseLost) {
+				c.Errorf("%s: the old owner: %v", by, err)
+			}
+		}
+		fence = l.Fence()
+		if err := l.Release(c.Context()); err != nil {
+			c.Error(err)
+		}
+	}
+	l := c.leases(store, fence)
+	if err := l.Complete(c.Context(), []byte("x")); err != nil {
+		c.Fatal(err)
+	}
+	for _, by := range []string{"+ 7200000", "- 14400000"} { // an applied key has no time
+		c.jump(by)
+		again, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "m1"}}, time.Hour)
+		if err != nil || again.Recorded() == nil || string(again.Recorded().Outputs) != "x" {
+			c.Fatal(again, err)
+		}
+	}
+}
+
+// Features I3, I4, promise P7: the connection is cut at the COMMIT of the record.
+func (c *cell) recordCut(answer bool) {
+	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{}))
+	h := &outside{c: c, then: func(*message.Message) error { l.cutAtCommit(answer); return nil }}
+	out, err := r.Middleware(h.handle)(newMessage("m1"))
+	if err != nil || len(out) != 1 {
+		c.Fatal(out, err)
+	}
+	again, err := r.Middleware(h.handle)(newMessage("m1"))
+	if err != nil || len(again) != 1 || again[0].UUID != out[0].UUID {
+		c.Fatal(again, err)
+	}
+	h.called(1)
+	c.rows(0, 1)
+}
+
+// Features I3, promises P1, P3, P7.
+func (c *cell) leaseDown() {
+	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{Lease: time.Second}))
+	h := &outside{c: c}
+	h.then = func(*message.Message) error {
+		if h.calls.Load() == 1 {
+			l.cut()
+		}
+		return nil
+	}
+	_, err := r.Middleware(h.handle)(newMessage("m1"))
+	if !givenBack(err) {
+		c.Errorf("the message failed: %v", err)
+	}
+	c.explains(err, "record")
+	if _, err := r.Middleware(h.handle)(newMessage("m1")); !again(err) {
+		c.Errorf("while the store is away: %v", err)
+	}
+	h.called(1)
+	l.mend()
+	eventually(c.T, "the message is applied", func() bool { // the lease may last a little longer than its owner thought
+		_, err := r.Middleware(h.handle)(newMessage("m1"))
+		if err != nil && !errors.Is(err, idempotency.ErrHeld) && !again(err) {
+			c.Error(err)
+		}
+		return err == nil
+	})
+	h.called(2)
+	c.rows(0, 1)
+}

@@ -1,0 +1,196 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+var leasedRows = []row{
+	{"I3-once", "lease mode: applied once without a transaction, and a duplicate returns the outputs", (*cell).leasedOnce},
+	{"I3-held", "a duplicate while the first is at work is given back, not set aside and not counted as a failure", (*cell).leasedElsewhere},
+	{"I3-failed", "a failed attempt gives the lease up, and the next one has a higher fence", (*cell).leaseGivenUp},
+	{"I3-reused", "another payload is key_reused, and a higher version is applied, as in transaction mode", (*cell).leasedReused},
+	{"I3-modes", "what one mode applied the other absorbs, and what is leased no transaction takes", (*cell).leasedModes},
+}
+
+// atWork is a configuration with leases, in which who is put back comes again soon.
+func atWork(config idempotency.ReceiverConfig) idempotency.ReceiverConfig {
+	if config.Lease == 0 {
+		config.Lease = time.Hour
+	}
+	config.PutBackAfter = 2 * time.Millisecond
+	return config
+}
+
+// outside is a handler with an effect outside of SQL, whose fences must rise.
+type outside struct {
+	c     *cell
+	calls atomic.Int64
+	fence atomic.Int64
+	then  func(*message.Message) error // after the effect, if set
+}
+
+func (o *outside) handle(msg *message.Message) ([]*message.Message, error) {
+	o.calls.Add(1)
+	fence, ok := idempotency.Fence(msg.Context())
+	if before := o.fence.Swap(fence); !ok || fence <= before || idempotency.Tx(msg.Context()) != nil {
+		o.c.Errorf("fence %d, %v after %d", fence, ok, before)
+	}
+	if o.then != nil {
+		if err := o.then(msg); err != nil {
+			return nil, err
+		}
+	}
+	return []*message.Message{message.NewMessage("", []byte("of "+msg.UUID))}, nil
+}
+
+// called fails unless the handler was called so often.
+func (o *outside) called(want int64) {
+	o.c.Helper()
+	if n := o.calls.Load(); n != want {
+		o.c.Errorf("%d calls of the handler, want %d", n, want)
+	}
+}
+
+// Features I3, I4, promise P7.
+func (c *cell) leasedOnce() {
+	h := &outside{c: c}
+	r := c.receiver(atWork(idempotency.ReceiverConfig{}))
+	var id string
+	for i := range 3 {
+		out, err := r.Middleware(h.handle)(newMessage("m1"))
+		if err != nil || len(out) != 1 || i > 0 && out[0].UUID != id {
+			c.Fatal(out, err)
+		}
+		id = out[0].UUID
+	}
+	h.called(1)
+	c.rows(0, 1)
+	if n := count(c, c.db, `spillway_keys WHERE expires_at IS NULL AND outputs IS NOT NULL AND fence > 0`); n != 1 {
+		c.Error("the key is not applied, with its outputs")
+	}
+}
+
+// Features I3, promises P1, P3: eight deliveries at once, each on a router's terms: who is put back comes again.
+func (c *cell) leasedElsewhere() {
+	free := make(chan struct{})
+	release := sync.OnceFunc(func() { close(free) })
+	defer release()
+	h := &outside{c: c, then: func(*message.Message) error { <-free; return nil }}
+	var back atomic.Int64
+	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Attempts: 2, Idempotency: c.store(c.db)}
+	config.Receiver = atWork(idempotency.ReceiverConfig{Consumer: "billing", OnPutBack: func(_ context.Context, key idempotency.Key) {
+		if key != (idempotency.Key{Consumer: "billing", ID: "m1"}) {
+			c.Errorf("put back: %v", key)
+		}
+		if back.Add(1) == 20 {
+			release()
+		}
+	}})
+	ch := newChannel(c, config).Middleware(h.handle)
+	atOnce(c.T, 8, func(int) error {
+		for {
+			out, err := ch(newMessage("m1"))
+			if err == nil && (len(out) != 1 || string(out[0].Payload) != "of m1") {
+				return fmt.Errorf("returned %v", out)
+			}
+			if err == nil {
+				return nil
+			}
+			if !givenBack(err) || !errors.Is(err, idempotency.ErrHeld) {
+				release()
+				return fmt.Errorf("judged %s: %w", class(err), err)
+			}
+			c.explains(err)
+		}
+	})
+	h.called(1)
+	if letters := config.Publisher.(*paper).read(); len(letters) > 0 {
+		c.Errorf("dead letters: %+v", letters)
+	}
+}
+
+// Features I3, I9.
+func (c *cell) leaseGivenUp() {
+	boom := errors.New("boom")
+	h := &outside{c: c, then: func(msg *message.Message) error {
+		switch msg.Metadata.Get("end") {
+		case "error":
+			return boom
+		case "panic":
+			panic(boom)
+		}
+		return nil
+	}}
+	r := c.receiver(atWork(idempotency.ReceiverConfig{}))
+	for _, end := range []string{"error", "panic", "error"} {
+		msg := newMessage("m1")
+		msg.Metadata.Set("end", end)
+		func() {
+			defer func() { _ = recover() }()
+			if out, err := r.Middleware(h.handle)(msg); out != nil || err != boom {
+				c.Errorf("%s: %v, %v", end, out, err)
+			}
+		}()
+	}
+	c.applies(r.Middleware(h.handle), newMessage("m1"), newMessage("m1"))
+	h.called(4)
+}
+
+// Features I3, I6, I7.
+func (c *cell) leasedReused() {
+	h := &outside{c: c}
+	r := c.receiver(atWork(idempotency.ReceiverConfig{}))
+	c.applies(r.Middleware(h.handle), newMessage("m1"))
+	_, err := r.Middleware(h.handle)(message.NewMessage("m1", []byte("other")))
+	if class(err) != classify.ClassInvalid || reason(err) != classify.ReasonKeyReused {
+		c.Errorf("judged %s, %q: %v", class(err), reason(err), err)
+	}
+	h.called(1)
+	stale, duplicates := 0, 0
+	h = &outside{c: c}
+	v := c.receiver(atWork(idempotency.ReceiverConfig{
+		Consumer: "versions", Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"),
+		OnStale:     func(context.Context, idempotency.Key, int64, int64) { stale++ },
+		OnDuplicate: func(context.Context, idempotency.Key) { duplicates++ },
+	}))
+	c.applies(v.Middleware(h.handle), versioned(-1), versioned(9), versioned(10), versioned(9), versioned(10), versioned(100))
+	h.called(4)
+	if stale != 1 || duplicates != 1 {
+		c.Errorf("%d stale, %d duplicates, want 1 and 1", stale, duplicates)
+	}
+}
+
+// Features I2, I3: a consumer may change its mode between two deliveries.
+func (c *cell) leasedModes() {
+	transactions, leases := c.receiver(idempotency.ReceiverConfig{PutBackAfter: 1}), c.receiver(atWork(idempotency.ReceiverConfig{}))
+	h := &outside{c: c}
+	first, err := transactions.Middleware(produce)(newMessage("m1"))
+	again, leased := leases.Middleware(h.handle)(newMessage("m1"))
+	if err != nil || leased != nil || len(first) != 1 || len(again) != 1 || first[0].UUID != again[0].UUID {
+		c.Fatal(first, err, again, leased)
+	}
+	c.rows(1, 1)
+	h.then = func(*message.Message) error {
+		_, err := transactions.Middleware(produce)(newMessage("m2"))
+		if !errors.Is(err, idempotency.ErrHeld) || !givenBack(err) {
+			c.Errorf("a transaction took a leased key: %v", err)
+		}
+		return nil
+	}
+	c.applies(leases.Middleware(h.handle), newMessage("m2"))
+	c.applies(transactions.Middleware(produce), newMessage("m2"))
+	h.called(1)
+	c.rows(1, 2)
+}

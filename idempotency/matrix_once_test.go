@@ -1,0 +1,206 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+var onceRows = []row{
+	{"I1-once", "a key takes effect once, and hooks tell of it", (*cell).once},
+	{"I1-consumers", "each consumer applies the message for itself", (*cell).consumers},
+	{"I1-one-name", "of two handlers with one consumer name only the first is called, and the second returns its outputs", (*cell).oneName},
+}
+
+var togetherRows = []row{
+	{"I2-together", "key, writes and outputs commit together or not at all", (*cell).together},
+	{"I2-wait", "a duplicate waits for the first, and sees its result", (*cell).waits},
+	{"I2-wait-release", "a duplicate that waited for a failure is the first itself", (*cell).waitsForFailure},
+	{"I2-wait-ends", "the wait ends with the message's context", (*cell).waitEnds},
+}
+
+// Feature I1, promise P7: three deliveries, one effect.
+func (c *cell) once() {
+	var applied, duplicate []idempotency.Key
+	h := c.receiver(idempotency.ReceiverConfig{
+		OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k) },
+		OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k) },
+	}).Middleware(write)
+	c.applies(h, newMessage("m1"), newMessage("m1"), newMessage("m2"), newMessage("m1"))
+	c.rows(2, 2)
+	m1, m2 := idempotency.Key{Consumer: "billing", ID: "m1"}, idempotency.Key{Consumer: "billing", ID: "m2"}
+	if !slices.Equal(applied, []idempotency.Key{m1, m2}) || !slices.Equal(duplicate, []idempotency.Key{m1, m1}) {
+		c.Errorf("the hooks saw %v applied and %v absorbed", applied, duplicate)
+	}
+}
+
+// Feature I1: the consumer is a part of the key, however key and consumer are cut.
+func (c *cell) consumers() {
+	for _, key := range []idempotency.Key{{Consumer: "a", ID: "bc"}, {Consumer: "ab", ID: "c"}, {Consumer: "A", ID: "bc"}} {
+		h := c.receiver(idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(write)
+		c.applies(h, newMessage(key.ID), newMessage(key.ID))
+	}
+	c.rows(3, 3)
+}
+
+// Features I1, I4: two handlers that were given one consumer name are one consumer. The second handler is never called
+// for what the first applied, and what it returns is what the first produced. Each handler has a name of its own for that.
+func (c *cell) oneName() {
+	returns := func(payload string) message.HandlerFunc {
+		return writeAnd(func(*message.Message) ([]*message.Message, error) {
+			return []*message.Message{message.NewMessage("", []byte(payload))}, nil
+		})
+	}
+	r := c.receiver(idempotency.ReceiverConfig{})
+	for _, name := range []string{"first", "second"} {
+		out, err := r.Middleware(returns(name))(newMessage("m1"))
+		if err != nil || len(out) != 1 || string(out[0].Payload) != "first" {
+			c.Errorf("the %s handler: %v, %v", name, out, err)
+		}
+	}
+	c.rows(1, 1)
+}
+
+// Features I2, I4, promise P7: an attempt that ends in any way but success leaves nothing, and its error is unchanged; one
+// that succeeds leaves everything.
+func (c *cell) together() {
+	r := c.receiver(idempotency.ReceiverConfig{})
+	boom := errors.New("boom")
+	output := []*message.Message{message.NewMessage("", []byte("out"))}
+	for name, end := range map[string]func() ([]*message.Message, error){
+		"error":  func() ([]*message.Message, error) { return output, boom },
+		"panic":  func() ([]*message.Message, error) { panic(boom) },
+		"goexit": func() ([]*message.Message, error) { runtime.Goexit(); return output, nil },
+		"nil":    func() ([]*message.Message, error) { return []*message.Message{nil}, nil },
+	} {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer func() { _ = recover() }()
+			out, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) { return end() }))(newMessage("m1"))
+			if out != nil || err == nil || name == "error" && err != boom {
+				c.Errorf("%s: %v, %v", name, out, err)
+			}
+		}()
+		<-ended
+		c.rows(0, 0)
+	}
+	out, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) { return output, nil }))(newMessage("m1"))
+	if err != nil || len(out) != 1 {
+		c.Fatal(out, err)
+	}
+	c.rows(1, 1)
+	again, err := r.Middleware(write)(newMessage("m1"))
+	if err != nil || len(again) != 1 || again[0].UUID != out[0].UUID {
+		c.Fatal(again, err)
+	}
+	if n := c.db.Stats().InUse; n != 0 {
+		c.Errorf("%d connections are in use", n)
+	}
+}
+
+// Feature I2: eight deliveries at once, on two pools, call the handler once; the others wait and return what it returned.
+func (c *cell) waits() {
+	var called atomic.Int64
+	holding, free := make(chan struct{}), make(chan struct{})
+	h := writeAnd(func(*message.Message) ([]*message.Message, error) {
+		if called.Add(1) == 1 {
+			close(holding)
+			<-free
+		}
+		return []*message.Message{message.NewMessage("", []byte("out"))}, nil
+	})
+	pools := []message.HandlerFunc{
+		c.receiver(idempotency.ReceiverConfig{}).Middleware(h),
+		c.receiver(idempotency.ReceiverConfig{Store: c.store(c.open(c, c.address))}).Middleware(h),
+	}
+	ids := make(chan string, 8)
+	deliver := func(pool int) {
+		out, err := pools[pool](newMessage("m1"))
+		if err != nil || len(out) != 1 {
+			c.Error(out, err)
+			ids <- ""
+			return
+		}
+		ids <- out[0].UUID
+	}
+	go deliver(0)
+	<-holding
+	for i := range 7 {
+		go deliver(i % 2)
+	}
+	select { // nobody can be asked whether all of them wait by now: whoever does not has ended
+	case id := <-ids:
+		c.Errorf("a duplicate returned %q before the first had ended", id)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(free)
+	seen := map[string]bool{}
+	for range 8 {
+		seen[<-ids] = true
+	}
+	if len(seen) != 1 || called.Load() != 1 {
+		c.Errorf("%d calls of the handler, ids %v", called.Load(), seen)
+	}
+	c.rows(1, 1)
+}
+
+// Feature I2, promise P7: when the first fails, one of those that waited is called, with no trace of the first.
+func (c *cell) waitsForFailure() {
+	var called atomic.Int64
+	holding, free := make(chan struct{}), make(chan struct{})
+	h := c.receiver(idempotency.ReceiverConfig{}).Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+		if called.Add(1) == 1 {
+			close(holding)
+			<-free
+			return nil, errors.New("boom")
+		}
+		return nil, nil
+	}))
+	failed := make(chan error, 4)
+	go func() { _, err := h(newMessage("m1")); failed <- err }()
+	<-holding
+	for range 3 {
+		go func() { _, err := h(newMessage("m1")); failed <- err }()
+	}
+	close(free)
+	errs := 0
+	for range 4 {
+		if err := <-failed; err != nil {
+			errs++
+		}
+	}
+	if errs != 1 || called.Load() != 2 {
+		c.Errorf("%d deliveries failed and the handler was called %d times, want 1 and 2", errs, called.Load())
+	}
+	c.rows(1, 1)
+}
+
+// Feature I2, promise P3: who waits goes when its message does. The error names what was waited for.
+func (c *cell) waitEnds() {
+	r := c.receiver(idempotency.ReceiverConfig{})
+	_, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		msg := newMessage("m1") // another delivery, from within the first
+		msg.SetContext(ctx)
+		_, err := r.Middleware(write)(msg)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), `key "m1" of consumer "billing"`) {
+			c.Error(err)
+		}
+		return nil, nil
+	}))(newMessage("m1"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.rows(1, 1)
+}

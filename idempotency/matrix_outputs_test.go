@@ -1,0 +1,185 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+var outputRows = []row{
+	{"I4-record", "a duplicate returns the recorded outputs, byte for byte and with their ids", (*cell).recordsOutputs},
+	{"I4-ids", "ids are the same when a lost attempt is made again, and differ by key, consumer and index", (*cell).derivesIDs},
+}
+
+var publishedRows = []row{
+	{"I4-mark", "once seen published, outputs are not published again", (*cell).marks},
+	{"I4-no-mark", "without the mark a duplicate publishes them again, with the same ids", (*cell).doesNotMark},
+	{"I4-mark-lost", "where the mark fails, a duplicate publishes again with the same ids", (*cell).losesMark},
+	{"I4-publish-fails", "a publish that failed after the commit is made up for, with the same ids and no second effect", (*cell).publishFails},
+}
+
+// Feature I4, promise P7: outputs of any shape, and a record of a megabyte.
+func (c *cell) recordsOutputs() {
+	outputs := append(hostile(), message.NewMessage("large", bytes.Repeat([]byte{0, 0xff, 'x'}, 1<<20/3)))
+	r := c.receiver(idempotency.ReceiverConfig{})
+	first, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil }))(newMessage("m1"))
+	if err != nil || len(first) != len(outputs) {
+		c.Fatal(len(first), err)
+	}
+	again, err := r.Middleware(write)(newMessage("m1"))
+	if err != nil || len(again) != len(outputs) {
+		c.Fatal(len(again), err)
+	}
+	for i, want := range outputs {
+		got := again[i]
+		if got.UUID != first[i].UUID || got.UUID == "" || !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) {
+			c.Errorf("output %d is %.80q %.80q, and was %.80q %.80q", i, got.UUID, got.Payload, first[i].UUID, want.Payload)
+		}
+	}
+	c.rows(1, 1)
+}
+
+// Feature I4, promise P7.
+func (c *cell) derivesIDs() {
+	ids := map[string]bool{}
+	for _, key := range []idempotency.Key{{Consumer: "a", ID: "bc"}, {Consumer: "ab", ID: "c"}, {Consumer: "a", ID: "b"}} {
+		var before []string
+		for attempt := range 2 { // the row of the first is lost, as with a commit that never arrived
+			h := c.receiver(idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(
+				func(*message.Message) ([]*message.Message, error) {
+					return []*message.Message{newMessage("x"), newMessage("x")}, nil
+				})
+			out, err := h(newMessage(key.ID))
+			if err != nil || len(out) != 2 {
+				c.Fatal(out, err)
+			}
+			if attempt == 1 && (out[0].UUID != before[0] || out[1].UUID != before[1]) {
+				c.Errorf("ids were %v, and are %s and %s", before, out[0].UUID, out[1].UUID)
+			}
+			before = []string{out[0].UUID, out[1].UUID}
+			c.exec(`DELETE FROM spillway_keys`)
+		}
+		ids[before[0]], ids[before[1]] = true, true
+	}
+	if len(ids) != 6 {
+		c.Errorf("6 outputs have %d ids", len(ids))
+	}
+}
+
+// produce is a handler with one effect and one output.
+var produce = writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+	return []*message.Message{message.NewMessage("", []byte("of "+msg.UUID))}, nil
+})
+
+// published passes deliveries of m1 through a router with the whole channel, and returns the outputs' ids.
+func (c *cell) published(deliveries int, change func(*spillway.Config, *paper)) (ids []string) {
+	c.Helper()
+	dir := c.TempDir()
+	out := &paper{t: c, path: filepath.Join(dir, "out")}
+	dead := &paper{t: c, path: filepath.Join(dir, "dead")}
+	config := spillway.Config{Publisher: dead}
+	config.Receiver.Store = c.store(c.db)
+	change(&config, out)
+	var messages []*message.Message
+	for range deliveries {
+		messages = append(messages, newMessage("m1"))
+	}
+	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, produce)
+	c.rows(1, 1)
+	if letters := dead.read(); len(letters) > 0 {
+		c.Errorf("dead letters: %+v", letters)
+	}
+	for _, s := range out.read() {
+		ids = append(ids, s.ID)
+		if s.ID == "" || s.ID != ids[0] || s.Payload != "of m1" {
+			c.Errorf("published %+v", s)
+		}
+	}
+	return ids
+}
+
+func (c *cell) recordedOutputs() (n int) {
+	c.Helper()
+	return count(c, c.db, `spillway_keys WHERE outputs IS NOT NULL`)
+}
+
+// Feature I4: on a real router, the mark follows the publish.
+func (c *cell) marks() {
+	ids := c.published(3, func(config *spillway.Config, out *paper) {
+		config.Receiver.MarkPublished = true
+		out.after = func(*message.Message) error {
+			if n := c.recordedOutputs(); n != 1 {
+				c.Errorf("%d records while the output is being published, want 1", n)
+			}
+			return nil
+		}
+	})
+	if len(ids) != 1 || c.recordedOutputs() != 0 {
+		c.Errorf("published %d times, and %d records are left", len(ids), c.recordedOutputs())
+	}
+}
+
+// Feature I4: at least once is what is promised, and what happens.
+func (c *cell) doesNotMark() {
+	ids := c.published(3, func(*spillway.Config, *paper) {})
+	if len(ids) != 3 || c.recordedOutputs() != 1 {
+		c.Errorf("published %d times, and %d records are left", len(ids), c.recordedOutputs())
+	}
+}
+
+// forgetful is a store whose marks fail at first.
+type forgetful struct {
+	idempotency.Store
+	left atomic.Int64
+}
+
+func (s *forgetful) MarkPublished(ctx context.Context, key idempotency.Key) error {
+	if s.left.Add(-1) >= 0 {
+		return errors.New("the store is down")
+	}
+	return s.Store.MarkPublished(ctx, key)
+}
+
+// Feature I4, promise P7: a mark that is lost is made by the duplicate that had to publish again, and the message whose
+// mark failed is acked all the same. The crash matrix has the process end in between.
+func (c *cell) losesMark() {
+	ids := c.published(4, func(config *spillway.Config, _ *paper) {
+		s := &forgetful{Store: config.Receiver.Store}
+		s.left.Store(2)
+		config.Receiver.Store, config.Receiver.MarkPublished = s, true
+	})
+	if len(ids) != 3 || c.recordedOutputs() != 0 {
+		c.Errorf("published %d times, and %d records are left, want 3 and 0", len(ids), c.recordedOutputs())
+	}
+}
+
+// Features I2, I4, promises P1, P7: a router that has no Outputs nacks the message whose output was refused.
+func (c *cell) publishFails() {
+	refusals, effects := 3, 0
+	dir := c.TempDir()
+	out := &paper{t: c, path: filepath.Join(dir, "out"), before: func(*message.Message) error {
+		if refusals--; refusals >= 0 {
+			return errors.New("refused")
+		}
+		return nil
+	}}
+	attach := func(router *message.Router) {
+		router.AddMiddleware(c.receiver(idempotency.ReceiverConfig{MarkPublished: true}).Middleware)
+	}
+	pass(c, attach, newSpool(c, filepath.Join(dir, "acks"), newMessage("m1")), out, func(msg *message.Message) ([]*message.Message, error) {
+		effects++
+		return produce(msg)
+	})
+	if sheets := out.read(); len(sheets) != 1 || sheets[0].Payload != "of m1" || effects != 1 || refusals >= 0 {
+		c.Errorf("published %+v after %d calls of the handler", sheets, effects)
+	}
+	c.rows(1, 1)
+}

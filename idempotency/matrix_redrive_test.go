@@ -1,0 +1,66 @@
+package idempotency_test
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+var redriveRows = []row{
+	{"I9-failed", "a message that was dead-lettered is applied when it is redriven, once", (*cell).redriven},
+	{"I9-applied", "a message that was applied absorbs a redrive, with no effect and its outputs", (*cell).redrivenApplied},
+}
+
+// redrive passes messages through a router with the whole channel, and returns the dead letters and the outputs.
+func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (letters, outputs []sheet) {
+	c.Helper()
+	dir := c.TempDir()
+	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
+	config := spillway.Config{Publisher: dead, Attempts: 2, Idempotency: c.store(c.db)}
+	config.Retry.Backoff.Initial = 1
+	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, h)
+	return dead.read(), out.read()
+}
+
+// Feature I9, promises P1, P7: failed for good, and failed too often.
+func (c *cell) redriven() {
+	for i, cause := range []error{classify.Permanent(errors.New("boom")), classify.Transient(errors.New("boom"))} {
+		id := []string{"permanent", "transient"}[i]
+		fail := writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+			return []*message.Message{newMessage("")}, cause
+		})
+		letters, outputs := c.redrive(fail, newMessage(id))
+		if len(letters) != 1 || letters[0].Topic != "orders.dlq" || len(outputs) != 0 {
+			c.Fatal(letters, outputs)
+		}
+		c.rows(i, i)
+		again := newMessage(letters[0].ID)
+		again.Metadata.Set("x-redrive-count", "1")
+		letters, outputs = c.redrive(produce, again, again)
+		if len(letters) != 0 || len(outputs) != 2 || outputs[0].ID != outputs[1].ID {
+			c.Fatal(letters, outputs)
+		}
+		c.rows(i+1, i+1)
+	}
+}
+
+// Feature I9, promise P7.
+func (c *cell) redrivenApplied() {
+	_, first := c.redrive(produce, newMessage("m1"))
+	again := newMessage("m1")
+	again.Metadata.Set("x-redrive-count", "3")
+	never := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("the handler was called") }
+	letters, outputs := c.redrive(never, again)
+	if len(letters) != 0 || len(first) != 1 || len(outputs) != 1 || outputs[0] != first[0] {
+		c.Error(letters, first, outputs)
+	}
+	c.rows(1, 1)
+	// A duplicate behind another consumer's back is no duplicate.
+	c.applies(c.receiver(idempotency.ReceiverConfig{Consumer: "shipping"}).Middleware(write), newMessage("m1"))
+	c.rows(2, 2)
+}

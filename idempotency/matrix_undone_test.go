@@ -1,0 +1,174 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+)
+
+var undoneRows = []row{
+	{"P7-deadlock", "of handlers that wait for each other one is undone, transient, and applied when it comes again", (*cell).deadlocked},
+	{"P7-serialization", "a serialization failure undoes everything and is transient; the isolation cannot be changed", (*cell).serialization},
+	{"I2-isolation", "nobody's writes are lost, whatever isolation the connections ask for", (*cell).isolation},
+}
+
+var clockRows = []row{
+	{"P7-clock", "keys entered an hour ahead or behind, by a clock that jumped, are recognised all the same", (*cell).clockJumps},
+}
+
+// Feature I2, promises P1, P7. SQLite has one lock and so no two that wait for each other, except who writes past Tx: that
+// ends with the driver's busy time-out.
+func (c *cell) deadlocked() {
+	if c.driver == "sqlite" {
+		c.waitsForItself()
+		return
+	}
+	c.exec(`CREATE TABLE pair (id INT PRIMARY KEY, n INT NOT NULL)`, `INSERT INTO pair VALUES (1, 0), (2, 0)`)
+	var both sync.WaitGroup
+	both.Add(2)
+	h := func(row int, wait func()) message.HandlerFunc {
+		return writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+			for i := range 2 {
+				_, err := idempotency.Tx(msg.Context()).Exec(fmt.Sprintf(`UPDATE pair SET n = n + 1 WHERE id = %d`, (row+i)%2+1))
+				if err != nil {
+					return nil, err
+				}
+				wait()
+				wait = func() {}
+			}
+			return nil, nil
+		})
+	}
+	r := c.receiver(idempotency.ReceiverConfig{})
+	errs := make([]error, 2)
+	var all sync.WaitGroup
+	for i := range 2 {
+		all.Go(func() {
+			_, errs[i] = r.Middleware(h(i, func() { both.Done(); both.Wait() }))(newMessage(fmt.Sprint("m", i)))
+		})
+	}
+	all.Wait()
+	if (errs[0] == nil) == (errs[1] == nil) || class(errors.Join(errs...)) != classify.ClassTransient {
+		c.Errorf("want one transient error: %v", errs)
+	}
+	c.rows(1, 1)
+	for i := range 2 {
+		c.applies(r.Middleware(h(i, func() {})), newMessage(fmt.Sprint("m", i)))
+	}
+	c.rows(2, 2)
+	if n := count(c, c.db, "pair WHERE n = 2"); n != 2 {
+		c.Errorf("%d rows have been counted up twice, want 2", n)
+	}
+}
+
+func (c *cell) waitsForItself() {
+	db := c.open(c, strings.Replace(c.address, "busy_timeout(2000)", "busy_timeout(20)", 1))
+	r := c.receiver(idempotency.ReceiverConfig{Store: c.store(db)})
+	_, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+		_, err := db.Exec(inEffects("past Tx"))
+		return nil, err
+	}))(newMessage("m1"))
+	if class(err) != classify.ClassTransient {
+		c.Errorf("judged %s: %v", class(err), err)
+	}
+	c.rows(0, 0)
+	c.applies(r.Middleware(write), newMessage("m1"))
+	c.rows(1, 1)
+}
+
+// Feature I2, promises P1, P7. At READ COMMITTED no database makes one by itself; a function or trigger may raise one. In
+// SQLite the claim writes first and keeps everybody else from writing, which is what makes the failure impossible.
+func (c *cell) serialization() {
+	raise := map[string]string{
+		"pgx":    `DO $$ BEGIN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001'; END $$`,
+		"mysql":  `BEGIN NOT ATOMIC SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'; END`,
+		"sqlite": "",
+	}[c.driver]
+	r := c.receiver(idempotency.ReceiverConfig{})
+	for _, statement := range []string{raise, `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`} {
+		if c.driver == "sqlite" {
+			break
+		}
+		_, err := r.Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+			_, err := idempotency.Tx(msg.Context()).Exec(statement)
+			return nil, err
+		}))(newMessage("m1"))
+		if err == nil || statement == raise && class(err) != classify.ClassTransient {
+			c.Errorf("%s: judged %s: %v", statement, class(err), err)
+		}
+		c.rows(0, 0)
+	}
+	_, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		// Another process: the claim of another key waits on SQLite, and only there.
+		other, err := c.store(c.open(c, c.address)).Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "other"}})
+		if (err != nil) != (c.driver == "sqlite") {
+			c.Errorf("the claim of another key: %v", err)
+		}
+		if err == nil {
+			return nil, other.Release()
+		}
+		return nil, nil
+	}))(newMessage("m1"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.rows(1, 1)
+}
+
+// Feature I2: handlers that count in one row, while the connections ask for the strictest there is.
+func (c *cell) isolation() {
+	address := c.address
+	switch c.driver {
+	case "pgx":
+		address += "&default_transaction_isolation=serializable"
+	case "mysql":
+		address = mysqltest.With(address, "tx_isolation=%27SERIALIZABLE%27")
+	}
+	c.exec(`CREATE TABLE counter (n INT NOT NULL)`, `INSERT INTO counter VALUES (0)`)
+	h := c.receiver(idempotency.ReceiverConfig{Store: c.store(c.open(c, address))}).Middleware(writeAnd(
+		func(msg *message.Message) ([]*message.Message, error) {
+			_, err := idempotency.Tx(msg.Context()).Exec(`UPDATE counter SET n = n + 1`)
+			return nil, err
+		}))
+	atOnce(c.T, 60, func(i int) error { _, err := h(newMessage(fmt.Sprint(i / 2))); return err })
+	c.rows(30, 30)
+	if count(c, c.db, `counter WHERE n = 30`) != 1 {
+		c.Error("writes were lost")
+	}
+}
+
+// Feature I1, promise P7: transaction mode decides nothing by the time.
+func (c *cell) clockJumps() {
+	r := c.receiver(idempotency.ReceiverConfig{})
+	for i, jump := range []string{"+", "-"} {
+		id := fmt.Sprint("m", i)
+		first, err := r.Middleware(produce)(newMessage(id))
+		if err != nil || len(first) != 1 {
+			c.Fatal(first, err)
+		}
+		c.exec(`UPDATE spillway_keys SET applied_at = applied_at ` + jump + ` 3600000`)
+		again, err := r.Middleware(produce)(newMessage(id))
+		if err != nil || len(again) != 1 || again[0].UUID != first[0].UUID {
+			c.Fatal(again, err)
+		}
+		c.rows(i+1, i+1)
+	}
+	// A version that is applied after one from the future.
+	c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
+	v := c.versionReceiver(nil, nil)
+	c.applies(v.Middleware(write), versioned(1))
+	c.exec(`UPDATE spillway_keys SET applied_at = applied_at + 3600000`)
+	c.applies(v.Middleware(write), versioned(2), versioned(1))
+	c.rows(2, 1)
+}

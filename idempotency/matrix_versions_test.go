@@ -1,0 +1,193 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+var versionRows = []row{
+	{"I6-versions", "a higher version is applied, a lower one skipped and counted, an equal one a duplicate; compared as numbers", (*cell).versions},
+	{"I6-failed", "a version that fails leaves the one before, with its outputs", (*cell).failedVersion},
+	{"I6-at-once", "versions that arrive at once leave the highest", (*cell).versionsAtOnce},
+	{"I6-bad", "a version that is missing or no number is invalid, and says so", (*cell).badVersions},
+}
+
+var reusedRows = []row{
+	{"I7-reused", "a key with another payload is invalid, with reason key_reused, and nothing is written", (*cell).reused},
+	{"I7-aside", "such a message is set aside as it was, not lost, and those behind it go on", (*cell).reusedAside},
+	{"I7-any", "AnyPayload absorbs it", (*cell).anyPayload},
+}
+
+// versioned is a message of one business key.
+func versioned(version any) *message.Message {
+	msg := message.NewMessage(fmt.Sprint("v", version), fmt.Appendf(nil, "state of %v", version))
+	msg.Metadata.Set("key", "m1")
+	if version != nil {
+		msg.Metadata.Set("version", fmt.Sprint(version))
+	}
+	return msg
+}
+
+func (c *cell) versionReceiver(onStale func(context.Context, idempotency.Key, int64, int64), onDuplicate func(context.Context, idempotency.Key)) *idempotency.Receiver {
+	return c.receiver(idempotency.ReceiverConfig{
+		Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"), OnStale: onStale, OnDuplicate: onDuplicate,
+	})
+}
+
+// Feature I6.
+func (c *cell) versions() {
+	var stale [][2]int64
+	duplicates := 0
+	var applied []string
+	h := c.versionReceiver(
+		func(_ context.Context, key idempotency.Key, version, applied int64) {
+			if key != (idempotency.Key{Consumer: "billing", ID: "m1"}) {
+				c.Errorf("stale: %v", key)
+			}
+			stale = append(stale, [2]int64{version, applied})
+		},
+		func(context.Context, idempotency.Key) { duplicates++ },
+	).Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		applied = append(applied, msg.Metadata.Get("version"))
+		return []*message.Message{newMessage("")}, nil
+	}))
+	const least, most = "-9223372036854775808", "9223372036854775807"
+	for _, v := range []struct {
+		version any
+		outputs int
+	}{
+		{least, 1}, {-10, 1}, {-9, 1}, {-10, 0}, {0, 1}, {9, 1}, {10, 1}, {9, 0}, {"+11", 1}, {11, 1}, {"0100", 1}, {99, 0}, {100, 1},
+		{most, 1}, {most, 1}, {least, 0},
+	} {
+		msg := versioned(v.version)
+		if v.version == 11 || v.version == 100 { // the same state as before, written in another way
+			msg.Payload = versioned(map[any]string{11: "+11", 100: "0100"}[v.version]).Payload
+		}
+		out, err := h(msg)
+		if err != nil || len(out) != v.outputs {
+			c.Fatalf("version %v: %v, %v", v.version, out, err)
+		}
+	}
+	if want := []string{least, "-10", "-9", "0", "9", "10", "+11", "0100", most}; !slices.Equal(applied, want) {
+		c.Errorf("applied %v, want %v", applied, want)
+	}
+	if want := [][2]int64{{-10, -9}, {9, 10}, {99, 100}, {-1 << 63, 1<<63 - 1}}; !slices.Equal(stale, want) || duplicates != 3 {
+		c.Errorf("%v were stale, want %v; %d duplicates, want 3", stale, want, duplicates)
+	}
+	c.rows(9, 1)
+}
+
+// Features I2, I6, promise P7: the rollback of a later version brings back the earlier one as it was.
+func (c *cell) failedVersion() {
+	var stale int64
+	r := c.versionReceiver(func(_ context.Context, _ idempotency.Key, _, applied int64) { stale = applied }, nil)
+	fail := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("boom") }
+	first, err := r.Middleware(produce)(versioned(1))
+	if err != nil || len(first) != 1 {
+		c.Fatal(first, err)
+	}
+	if _, err := r.Middleware(writeAnd(fail))(versioned(2)); err == nil {
+		c.Fatal("no error")
+	}
+	c.rows(1, 1)
+	again, err := r.Middleware(write)(versioned(1))
+	if err != nil || len(again) != 1 || again[0].UUID != first[0].UUID {
+		c.Fatal(again, err)
+	}
+	c.applies(r.Middleware(write), versioned(2), versioned(1))
+	if stale != 2 {
+		c.Errorf("the stale message was told of version %d", stale)
+	}
+	if c.recordedOutputs() != 0 {
+		c.Error("the outputs of version 1 stand with version 2")
+	}
+	c.rows(2, 1)
+}
+
+// Feature I6, promise P7: in whatever order they come to be handled, none is applied after a higher one.
+func (c *cell) versionsAtOnce() {
+	h := c.versionReceiver(nil, nil).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO effects VALUES ('` + msg.Metadata.Get("version") + `')`)
+		return nil, err
+	})
+	atOnce(c.T, 24, func(i int) error { _, err := h(versioned(i / 2)); return err })
+	c.rows(count(c, c.db, "effects"), 1)
+	if n := count(c, c.db, `spillway_keys WHERE version = 11`); n != 1 {
+		c.Error("the key is not at version 11")
+	}
+	if all, different := count(c, c.db, "effects"), count(c, c.db, "(SELECT DISTINCT id FROM effects) AS d"); all != different {
+		c.Errorf("%d effects of %d versions", all, different)
+	}
+}
+
+// Feature I6.
+func (c *cell) badVersions() {
+	h := c.versionReceiver(nil, nil).Middleware(write)
+	for _, bad := range []any{nil, "one", "1.5", "1e3", " 1", "0x1", "9223372036854775808", "-9223372036854775809", "--1", "١", "1\x00"} {
+		_, err := h(versioned(bad))
+		if class(err) != classify.ClassInvalid || (reason(err) == classify.ReasonMissingMetadata) != (bad == nil) {
+			c.Errorf("version %v: judged %s, %q: %v", bad, class(err), reason(err), err)
+			continue
+		}
+		for _, text := range []string{`"version"`, `key "m1" of consumer "billing"`} {
+			if !strings.Contains(err.Error(), text) {
+				c.Errorf("version %v: the error does not say %s: %v", bad, text, err)
+			}
+		}
+	}
+	c.rows(0, 0)
+}
+
+// Feature I7.
+func (c *cell) reused() {
+	r := c.receiver(idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { c.Error("absorbed") }})
+	if _, err := r.Middleware(produce)(newMessage("m1")); err != nil {
+		c.Fatal(err)
+	}
+	for _, payload := range []string{"other", "", "payload ", "Payload"} {
+		out, err := r.Middleware(write)(message.NewMessage("m1", []byte(payload)))
+		if out != nil || class(err) != classify.ClassInvalid || reason(err) != classify.ReasonKeyReused {
+			c.Fatalf("%q: %v, judged %s, %q: %v", payload, out, class(err), reason(err), err)
+		}
+		if verdict := (*classify.Classifier)(nil).Classify(err); !strings.Contains(verdict.Description, "Give the message a key of its own") {
+			c.Errorf("described as %q", verdict.Description)
+		}
+		if !strings.Contains(err.Error(), `key "m1" of consumer "billing"`) {
+			c.Error(err)
+		}
+	}
+	c.rows(1, 1)
+}
+
+// Feature I7, promises P1, P2, P4: on a real router with the whole channel.
+func (c *cell) reusedAside() {
+	dir := c.TempDir()
+	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
+	other := message.NewMessage("m1", []byte("other"))
+	pass(c, newChannel(c, spillway.Config{Publisher: dead, Idempotency: c.store(c.db)}).Attach,
+		newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), other, newMessage("m2")), out, produce)
+	if letters := dead.read(); len(letters) != 1 || letters[0] != (sheet{"orders.invalid", "m1", "other", classify.ReasonKeyReused}) {
+		c.Errorf("set aside: %+v", letters)
+	}
+	if sheets := out.read(); len(sheets) != 2 || sheets[0].Payload != "of m1" || sheets[1].Payload != "of m2" {
+		c.Errorf("published: %+v", sheets)
+	}
+	c.rows(2, 2)
+}
+
+// Feature I7: who wants it so.
+func (c *cell) anyPayload() {
+	h := c.receiver(idempotency.ReceiverConfig{AnyPayload: true}).Middleware(write)
+	c.applies(h, newMessage("m1"), message.NewMessage("m1", []byte("other")))
+	c.rows(1, 1)
+}

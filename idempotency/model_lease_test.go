@@ -1,0 +1,87 @@
+package idempotency_test
+
+import (
+	"errors"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// lease leases the key, or finds what a claim would find.
+func (k *modelKey) lease(t *rapid.T) {
+	version := k.draw(t)
+	l, err := k.store.Lease(k.context(t), k.entry(version), time.Hour)
+	var record *idempotency.Record
+	if err == nil {
+		record = l.Recorded()
+	}
+	k.found(t, version, record, err)
+	if err != nil || record != nil {
+		return
+	}
+	if l.Fence() <= k.fence {
+		t.Fatalf("%s: fence %d after %d", k.key.ID, l.Fence(), k.fence)
+	}
+	k.taken()
+	k.leased, k.holder, k.wanted, k.fence, k.old = true, l, version, l.Fence(), false
+}
+
+// renew also renews what has expired, as long as nobody has taken it.
+func (k *modelKey) renew(t *rapid.T) {
+	if err := k.holder.Renew(k.context(t)); err != nil {
+		t.Fatal(err)
+	}
+	k.over, k.old = false, false
+}
+
+// complete also records what has expired. Where the answer is lost it is called again.
+func (k *modelKey) complete(t *rapid.T) {
+	outputs := rapid.SampledFrom([]string{"", "three", "four"}).Draw(t, "outputs")
+	cut := rapid.SampledFrom([]int32{0, 0, 1, 2}).Draw(t, "cut")
+	k.cutNext.Store(cut)
+	err := k.holder.Complete(k.context(t), []byte(outputs))
+	if (err != nil) != (cut > 0) || errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Fatalf("complete: %v, cut %d", err, cut)
+	}
+	for range 2 { // of those that succeeded too
+		if err := k.holder.Complete(k.context(t), []byte(outputs)); err != nil {
+			t.Fatal("complete again: ", err)
+		}
+	}
+	if err := k.holder.Release(k.context(t)); err != nil {
+		t.Fatal(err)
+	}
+	k.apply(k.wanted, outputs)
+	k.leased, k.over, k.holder = false, false, nil
+}
+
+// giveUp leaves a row that anybody may take.
+func (k *modelKey) giveUp(t *rapid.T) {
+	if err := k.holder.Release(k.context(t)); err != nil {
+		t.Fatal(err)
+	}
+	k.taken()
+	k.leased, k.over = true, true
+}
+
+// expire lets two hours pass.
+func (k *modelKey) expire(t *rapid.T) {
+	k.move(t, 2*time.Hour)
+	k.over = true
+}
+
+// late is an owner of before, who does not know yet.
+func (k *modelKey) late(t *rapid.T) {
+	l := rapid.SampledFrom(k.lost).Draw(t, "owner")
+	if err := l.Renew(k.context(t)); !errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Fatalf("renew a lost lease: %v", err)
+	}
+	if err := l.Complete(k.context(t), []byte("late")); !errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Fatalf("complete a lost lease: %v", err)
+	}
+	if err := l.Release(k.context(t)); err != nil {
+		t.Fatal(err)
+	}
+}
