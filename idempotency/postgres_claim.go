@@ -13,7 +13,8 @@ import (
 )
 
 // postgresClaim is a transaction on a connection of its own, which it begins and ends in one round trip each: beginning
-// carries the key, and the end its own proof. The handler has a shadow of it.
+// carries the key, and the end, where there is doubt, a proof of what it ends. The handler has a shadow of it, which sees
+// all that gives rise to doubt.
 type postgresClaim struct {
 	key      Key
 	row      keys.Row
@@ -21,7 +22,7 @@ type postgresClaim struct {
 	conn     *sql.Conn
 	shadow   *shadow.Transaction
 	recorded *keys.Record // the key was there already
-	suspect  bool         // the handler ran a statement that may have ended the transaction
+	suspect  bool         // the handler ran a statement that failed, or may have ended the transaction
 	ended    bool
 }
 
@@ -47,8 +48,9 @@ func (c *postgresClaim) Before(_ context.Context, statement string) error {
 	return nil
 }
 
-// Failed is for the shadow. PostgreSQL remembers failed statements itself.
-func (c *postgresClaim) Failed(error) {}
+// Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
+// a COMMIT it takes for a ROLLBACK then, and says nothing.
+func (c *postgresClaim) Failed(error) { c.suspect = true }
 
 // Committed is for the shadow.
 func (c *postgresClaim) Committed() error { return committedByHandler("postgres", c.key) }

@@ -86,15 +86,16 @@ func BeginPostgres(row Row, another, prepare bool) string {
 	return string(append(literalHex.appendRow(b, &row), ')'))
 }
 
-// CommitPostgres commits the transaction that entered a row, and fails in any other state of affairs: where the
-// transaction has failed, and where there is none (a COMMIT in either is no error). With owned it also fails, with a
-// division by zero, where the row was not entered by the transaction that is open; with outputs, which it records, where
-// the row is gone.
-func CommitPostgres(row Row, outputs []byte, owned bool) string {
+// CommitPostgres commits the transaction that entered a row. Where it may have failed or ended, it is told to doubt: then
+// it fails in any other state of affairs, where COMMIT alone would be no error, and, with a division by zero, where the row
+// was not entered by the transaction that is open. With outputs, which it records, it also fails where the row is gone.
+func CommitPostgres(row Row, outputs []byte, doubt bool) string {
+	if len(outputs) == 0 && !doubt {
+		return `COMMIT`
+	}
 	b := make([]byte, 0, 512+2*len(outputs))
-	b = append(b, `SAVEPOINT spillway; `...)
-	if owned {
-		b = append(b, `SELECT 1/count(*) FROM spillway_keys WHERE `...)
+	if doubt {
+		b = append(b, `SAVEPOINT spillway; SELECT 1/count(*) FROM spillway_keys WHERE `...)
 		b = literalPostgres.appendKey(b, &row)
 		b = append(b, ` AND xmin = (txid_current() & 4294967295)::text::xid; `...)
 	}
