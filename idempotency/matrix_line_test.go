@@ -35,14 +35,14 @@ func (c *cell) over() (*sql.DB, line) {
 		if err != nil {
 			c.Fatal(err)
 		}
-		p.to, u.Host = u.Host, p.listen(c)
+		u.Host = p.listen(c, u.Host)
 		address = u.String()
 	case "mysql":
 		config, err := mysql.ParseDSN(address)
 		if err != nil {
 			c.Fatal(err)
 		}
-		p.to, config.Addr = config.Addr, p.listen(c)
+		config.Addr = p.listen(c, config.Addr)
 		address = config.FormatDSN()
 	}
 	return c.open(c, address), p
@@ -93,8 +93,10 @@ type proxy struct {
 	all      sync.WaitGroup
 }
 
-func (p *proxy) listen(t testing.TB) string {
+// listen returns the address that stands for the server's.
+func (p *proxy) listen(t testing.TB, to string) string {
 	t.Helper()
+	p.to = to
 	var err error
 	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
