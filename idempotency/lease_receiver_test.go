@@ -310,8 +310,8 @@ const leaseChild = "SPILLWAY_LEASE_CHILD"
 // TestLeaseChild is the process that TestLeaseKilled kills: it handles a message, tells its fence, and does not end.
 func TestLeaseChild(t *testing.T) {
 	name, address, ok := strings.Cut(os.Getenv(leaseChild), " ")
-	if !ok {
-		t.Skip("for TestLeaseKilled")
+	if !ok { // there is none to be
+		return
 	}
 	for _, b := range leaseBases {
 		if b.name != name {

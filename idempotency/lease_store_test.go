@@ -320,6 +320,29 @@ func testLease(t *testing.T, b leaseBase) {
 		found(t, here, entry)
 	})
 
+	t.Run("none over a version", func(t *testing.T) {
+		here, there, _ := start(t)
+		if err := win(t, here, version(1)).Complete(ctx, []byte("one")); err != nil {
+			t.Fatal(err)
+		}
+		if err := win(t, here, version(2)).Release(ctx); err != nil { // the attempt at a higher one failed
+			t.Fatal(err)
+		}
+		if r := found(t, there, entry); string(r.Outputs) != "one" {
+			t.Fatalf("%+v", r)
+		}
+		c, err := there.Claim(ctx, entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := c.Recorded(); r == nil || string(r.Outputs) != "one" {
+			t.Errorf("%+v", r)
+		}
+		if err := c.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+
 	t.Run("clock set back", func(t *testing.T) {
 		here, there, db := start(t)
 		first := win(t, here, entry) // when the clock was an hour ahead

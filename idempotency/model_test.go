@@ -26,7 +26,7 @@ func TestModel(t *testing.T) {
 		row{"P7-model", "random interleavings of everything leave what a small model says", nil}.alone(t, d, func(c *cell) {
 			n := runs
 			if c.driver == "sqlite" {
-				n *= 10
+				n *= 5
 			}
 			setFlag(c, "rapid.checks", fmt.Sprint(n))
 			setFlag(c, "rapid.steps", "40")

@@ -82,7 +82,7 @@ func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, er
 		return nil, err
 	}
 	// A lease for a newer version leaves the one that is applied where it was.
-	if free || row.Versioned && record.Versioned && record.Version >= row.Version {
+	if free || record.Versioned && (!row.Versioned || record.Version >= row.Version) {
 		return record, nil
 	}
 	taken, err := d.change(ctx, tx, d.takeOver, row.At, row.Fingerprint, row.version(), d.text(row.Consumer), d.text(row.ID))

@@ -149,7 +149,7 @@ func (l *Lease) find(ctx context.Context, q Querier) (found bool, err error) {
 	}
 	lower := l.row.Versioned && (!record.Versioned || record.Version < l.row.Version)
 	switch {
-	case free && !lower, l.row.Versioned && !lower: // a lease for a newer version leaves what is applied where it was
+	case !lower && (free || record.Versioned): // a lease for a newer version leaves what is applied where it was
 		l.recorded = record
 		return true, nil
 	case !free:

@@ -9,7 +9,7 @@ import (
 type leasing struct {
 	// enter inserts a leased row: consumer, id, duration. Where the key is there it changes nothing, or is a duplicate.
 	enter string
-	// take leases a key whose lease is over: duration, consumer, id. With takeVersion it may also be applied, with a lower
+	// take leases a key whose lease is over, and that was not applied before it: duration, consumer, id. With takeVersion it may also be applied, with a lower
 	// version or none: duration, consumer, id, version.
 	take, takeVersion string
 	// fence reads the fence of a lease that was just won: consumer, id.
@@ -52,7 +52,7 @@ func newLeasing(now, micros, greatest, orNothing string) leasing {
 	return leasing{
 		enter: fmt.Sprintf(`INSERT INTO spillway_keys (consumer, id, applied_at, fence, expires_at) VALUES (?, ?, %s, %s, %s + ?)%s`,
 			now, micros, now, orNothing),
-		take:        take + fmt.Sprintf(` AND %s`, leaseOver(now)),
+		take:        take + fmt.Sprintf(` AND version IS NULL AND %s`, leaseOver(now)),
 		takeVersion: take + fmt.Sprintf(` AND (expires_at IS NULL OR %s) AND (version IS NULL OR version < ?)`, leaseOver(now)),
 		fence:       `SELECT fence FROM spillway_keys ` + key,
 		renew:       fmt.Sprintf(`UPDATE spillway_keys SET %s %s`, begin, owned),
