@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"io"
-	"reflect"
 )
 
 // query is run for statements with rows.
@@ -24,7 +23,7 @@ func (t *Transaction) query(ctx context.Context, statement string, do func(drive
 
 // rows are the driver's, whose late errors count too: a query can fail at its thousandth row.
 type rows struct {
-	driver.Rows
+	Typed
 	t *Transaction
 }
 
@@ -72,42 +71,4 @@ func (r *rows) NextResultSet() error {
 		return r.read(next.NextResultSet)
 	}
 	return io.EOF
-}
-
-// What drivers tell of columns they know already, and it is passed on; the values of those that tell nothing are
-// database/sql's own.
-
-func (r *rows) ColumnTypeScanType(index int) reflect.Type {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeScanType); ok {
-		return typed.ColumnTypeScanType(index)
-	}
-	return reflect.TypeFor[any]()
-}
-
-func (r *rows) ColumnTypeDatabaseTypeName(index int) string {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); ok {
-		return typed.ColumnTypeDatabaseTypeName(index)
-	}
-	return ""
-}
-
-func (r *rows) ColumnTypeLength(index int) (int64, bool) {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeLength); ok {
-		return typed.ColumnTypeLength(index)
-	}
-	return 0, false
-}
-
-func (r *rows) ColumnTypeNullable(index int) (nullable, ok bool) {
-	if typed, is := r.Rows.(driver.RowsColumnTypeNullable); is {
-		return typed.ColumnTypeNullable(index)
-	}
-	return false, false
-}
-
-func (r *rows) ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool) {
-	if typed, is := r.Rows.(driver.RowsColumnTypePrecisionScale); is {
-		return typed.ColumnTypePrecisionScale(index)
-	}
-	return 0, 0, false
 }

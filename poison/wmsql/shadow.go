@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// shadow is a connector whose connections all are the one of a transaction. A *sql.Tx that begins there is a savepoint of
+// connector is one whose connections all are the one of a transaction. A *sql.Tx that begins there is a savepoint of
 // the transaction: so each message, and each attempt at it, has a *sql.Tx of its own that ends with it.
-type shadow struct{ t *transaction }
+type connector struct{ t *transaction }
 
-func (s shadow) Connect(context.Context) (driver.Conn, error) { return &view{t: s.t}, nil }
-func (s shadow) Driver() driver.Driver                        { return noDriver{} }
+func (c connector) Connect(context.Context) (driver.Conn, error) { return &view{t: c.t}, nil }
+func (c connector) Driver() driver.Driver                        { return noDriver{} }
 
 type noDriver struct{}
 

@@ -5,7 +5,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"io"
-	"reflect"
+
+	"github.com/watermill-spillway/spillway/internal/shadow"
 )
 
 // statement is a prepared statement that stops with its transaction.
@@ -66,12 +67,12 @@ func (t *transaction) query(ctx context.Context, do func(context.Context) (drive
 		return nil, err
 	}
 	t.reading++
-	return &rows{inner, t, bound, release}, nil
+	return &rows{shadow.Typed{Rows: inner}, t, bound, release}, nil
 }
 
 // rows are the driver's, whose late errors count too: a query can fail at its thousandth row.
 type rows struct {
-	driver.Rows
+	shadow.Typed
 	t       *transaction
 	ctx     context.Context
 	release func()
@@ -121,41 +122,4 @@ func (r *rows) NextResultSet() error {
 		return r.observe(next.NextResultSet())
 	}
 	return io.EOF
-}
-
-// What drivers tell of columns is passed on; the values of those that tell nothing are database/sql's own.
-
-func (r *rows) ColumnTypeScanType(index int) reflect.Type {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeScanType); ok {
-		return typed.ColumnTypeScanType(index)
-	}
-	return reflect.TypeFor[any]()
-}
-
-func (r *rows) ColumnTypeDatabaseTypeName(index int) string {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); ok {
-		return typed.ColumnTypeDatabaseTypeName(index)
-	}
-	return ""
-}
-
-func (r *rows) ColumnTypeLength(index int) (int64, bool) {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeLength); ok {
-		return typed.ColumnTypeLength(index)
-	}
-	return 0, false
-}
-
-func (r *rows) ColumnTypeNullable(index int) (nullable, ok bool) {
-	if typed, is := r.Rows.(driver.RowsColumnTypeNullable); is {
-		return typed.ColumnTypeNullable(index)
-	}
-	return false, false
-}
-
-func (r *rows) ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool) {
-	if typed, is := r.Rows.(driver.RowsColumnTypePrecisionScale); is {
-		return typed.ColumnTypePrecisionScale(index)
-	}
-	return 0, 0, false
 }

@@ -49,7 +49,7 @@ func begin(life context.Context, d *dialect, isolation sql.IsolationLevel, conn 
 	}
 	t := &transaction{dialect: d, conn: conn, tx: tx, life: life, prepared: prepared}
 	t.ctx, t.interrupt = context.WithCancel(life)
-	t.db = sql.OpenDB(shadow{t})
+	t.db = sql.OpenDB(connector{t})
 	return t, nil
 }
 
