@@ -311,7 +311,9 @@ func TestNewRefuses(t *testing.T) {
 		"idempotency":            {Publisher: good, Idempotency: idempotency.SQLite(nil)},
 		"no keys to purge":       {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
 		"Config.Purge.Store":     {Publisher: good, Purge: idempotency.PurgeConfig{Store: idempotency.SQLite(nil)}},
-		"LimitConfig.Max":        {Publisher: good, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(nil), Max: -1}},
+		"Deliveries.Delivered": {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
+			Deliveries: delivery.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
+		"LimitConfig.Max": {Publisher: good, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(nil), Max: -1}},
 	} {
 		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("want an error with %q, got %v", field, err)

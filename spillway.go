@@ -172,6 +172,10 @@ func (c *Config) distribute() error {
 	if c.Receiver.Store == nil {
 		c.Receiver.Store = c.Idempotency
 	}
+	if c.Receiver.Lease > 0 && c.Deliveries.Delivered != nil {
+		return fmt.Errorf("spillway: Config.Receiver.Lease is set, and Config.Deliveries.Delivered: a message whose key is leased is given back, " +
+			"which a broker counts as a delivery; give Config.Deliveries a Store instead")
+	}
 	if c.Purge.Store != nil {
 		return fmt.Errorf("spillway: Config.Purge.Store is set: it is the receiver's own store; configure that as Config.Idempotency")
 	}

@@ -42,7 +42,8 @@ type LimitConfig struct {
 	AloneWait time.Duration
 	// Delivered tells how often the broker delivered the message before and had it back, for brokers that count, such as
 	// wmamqp.DeliveryCount on quorum queues. It is asked for every message. Brokers count deliveries that ended in a nack or
-	// with the connection too: Max must then be more than a message can have of those.
+	// with the connection too: Max must then be more than a message can have of those. That is without bound where an
+	// idempotent receiver leases keys, which gives duplicates back: use a Store there.
 	Delivered func(*message.Message) (int, bool)
 	// Logger is told of unclean ends and of a store that fails. Default: none.
 	Logger watermill.LoggerAdapter

@@ -28,11 +28,12 @@ func (r *Receiver) absorb(c *chain.Call, entry Entry, record *Record) ([]*messag
 			"Give the message a key of its own, or a version (ReceiverConfig.Version), or let payloads differ (ReceiverConfig.AnyPayload)"
 		return nil, classify.Invalid(failed("absorb", key, errors.New(text)), classify.Reason(classify.ReasonKeyReused), classify.Description(text))
 	}
-	return r.replay(c, key, record.Outputs)
+	return r.replay(c, entry, record.Outputs)
 }
 
 // replay returns what was recorded when the key was applied.
-func (r *Receiver) replay(c *chain.Call, key Key, recorded []byte) ([]*message.Message, error) {
+func (r *Receiver) replay(c *chain.Call, entry Entry, recorded []byte) ([]*message.Message, error) {
+	key := entry.Key
 	out, err := decodeOutputs(recorded)
 	if err != nil {
 		return nil, classify.Permanent(failed("read the recorded outputs of", key, err))
@@ -40,7 +41,7 @@ func (r *Receiver) replay(c *chain.Call, key Key, recorded []byte) ([]*message.M
 	for _, m := range out {
 		m.SetContext(c.Msg.Context())
 	}
-	r.watch(c, key, out)
+	r.watch(c, entry, out)
 	r.config.Logger.Debug("idempotency: absorbed a duplicate", fields(key))
 	r.tell("OnDuplicate", r.config.OnDuplicate, c.Msg.Context(), key)
 	return out, nil
@@ -76,16 +77,16 @@ func (r *Receiver) putBack(c *chain.Call, err error) error {
 const markTimeout = 5 * time.Second
 
 // watch has the outputs of a key forgotten when they are seen published.
-func (r *Receiver) watch(c *chain.Call, key Key, out []*message.Message) {
+func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 	if !r.config.MarkPublished || len(out) == 0 {
 		return
 	}
 	c.OnPublished(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Ctx), markTimeout)
 		defer cancel()
-		err := contain.Call("Store.MarkPublished", func() error { return r.config.Store.MarkPublished(ctx, key) })
+		err := contain.Call("Store.MarkPublished", func() error { return r.config.Store.MarkPublished(ctx, entry) })
 		if err != nil {
-			r.config.Logger.Error("idempotency: cannot mark outputs as published; a duplicate publishes them again", err, fields(key))
+			r.config.Logger.Error("idempotency: cannot mark outputs as published; a duplicate publishes them again", err, fields(entry.Key))
 		}
 	})
 }

@@ -30,6 +30,8 @@
 //   - Effects outside the transaction (an HTTP call, a mail, a write through the *sql.DB itself) happen at least once. For
 //     those there are leases.
 //   - Order: a message that failed is applied when it comes back, after those that came behind it.
+//   - The outputs of a version that was overtaken: with ReceiverConfig.Version, what could not be published for a version
+//     before a higher one was applied is not made up for.
 //   - Duplicates beyond the retention: a key that was purged is forgotten, and its message applied again if it comes again.
 //
 // # Leases
@@ -64,7 +66,9 @@
 //	          └──Release, crash + expiry───┘
 //
 // "Claimed" is an open transaction and nothing else, so no expiry and no sweeper is needed: where the process or its
-// connection ends, the database rolls back. "Applied" and "leased" are rows of the table spillway_keys. STATES.md in this
+// connection ends, the database rolls back. A host that vanishes without a word, with its network, the database takes for one
+// that is busy, and duplicates wait, until TCP keepalives or a time-out say otherwise. The defaults are hours: set
+// tcp_keepalives_idle (60, say) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL. "Applied" and "leased" are rows of the table spillway_keys. STATES.md in this
 // folder has every transition with its SQL. The table is made by Initialize, or from the files of Schema by a migration tool
 // of your own. Purge deletes what is older than its retention.
 //

@@ -34,7 +34,7 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler
 	if began, err = r.freshen(wait, lease, began); err != nil {
 		return nil, r.unclaimed(c, key, err)
 	}
-	out, kept, err := r.underLease(c, next, key, lease, began)
+	out, kept, err := r.underLease(c, next, entry, lease, began)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler
 	if err := r.complete(c, key, kept, encodeOutputs(out)); err != nil {
 		return nil, err
 	}
-	r.applied(c, key, out)
+	r.applied(c, entry, out)
 	return out, nil
 }
 
@@ -70,9 +70,10 @@ func (r *Receiver) freshen(ctx context.Context, lease Lease, began time.Time) (t
 
 // underLease runs the handler in a context that carries the lease, and ends with it. It returns prepared outputs and what
 // has kept the lease, or nil where the handler gave the message away.
-func (r *Receiver) underLease(c *chain.Call, next chain.Handler, key Key, lease Lease, began time.Time) ([]*message.Message, *keeper, error) {
+func (r *Receiver) underLease(c *chain.Call, next chain.Handler, entry Entry, lease Lease, began time.Time) ([]*message.Message, *keeper, error) {
+	key := entry.Key
 	before := c.Msg.Context()
-	s := &scope{store: leasingStore{r.config.Store, lease.Fence()}, key: key, msg: c.Msg, outer: scopeOf(before)}
+	s := &scope{store: leasingStore{r.config.Store, lease.Fence()}, entry: entry, msg: c.Msg, outer: scopeOf(before)}
 	ctx, cancel := context.WithCancelCause(before)
 	k := keep(before, lease, began, r.config.Lease, r.config.Logger.With(fields(key)), func() { cancel(ErrLeaseLost) })
 	succeeded := false

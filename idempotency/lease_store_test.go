@@ -183,7 +183,7 @@ func testLease(t *testing.T, b leaseBase) {
 		if r := found(t, there, entry); !bytes.Equal(r.Outputs, outputs) || string(r.Fingerprint) != "print" || r.Versioned {
 			t.Fatalf("%+v", r)
 		}
-		if err := errors.Join(l.Release(ctx), here.MarkPublished(ctx, leaseKey)); err != nil || !errors.Is(l.Renew(ctx), idempotency.ErrLeaseLost) {
+		if err := errors.Join(l.Release(ctx), here.MarkPublished(ctx, entry)); err != nil || !errors.Is(l.Renew(ctx), idempotency.ErrLeaseLost) {
 			t.Fatal(err)
 		}
 		if r := found(t, there, entry); r.Outputs != nil {

@@ -141,11 +141,11 @@ type forgetful struct {
 	left atomic.Int64
 }
 
-func (s *forgetful) MarkPublished(ctx context.Context, key idempotency.Key) error {
+func (s *forgetful) MarkPublished(ctx context.Context, entry idempotency.Entry) error {
 	if s.left.Add(-1) >= 0 {
 		return errors.New("the store is down")
 	}
-	return s.Store.MarkPublished(ctx, key)
+	return s.Store.MarkPublished(ctx, entry)
 }
 
 // Feature I4, promise P7: a mark that is lost is made by the duplicate that had to publish again, and the message whose

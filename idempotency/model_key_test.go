@@ -227,12 +227,13 @@ func (k *modelKey) forget() {
 	k.lost = nil // SQLite's fences begin anew by the millisecond, so a lease within the same one may have the same
 }
 
-// mark forgets the outputs.
+// mark forgets the outputs of a version, where it is the one that is applied.
 func (k *modelKey) mark(t *rapid.T) {
-	if err := k.store.MarkPublished(k.context(t), k.key); err != nil {
+	version := k.draw(t)
+	if err := k.store.MarkPublished(k.context(t), k.entry(version)); err != nil {
 		t.Fatal(err)
 	}
-	if !k.leased { // an applied version stays as it is while another one is leased
+	if !k.leased && (!k.versioned || version == k.version) { // an applied version stays as it is while another one is leased
 		k.outputs = ""
 	}
 }

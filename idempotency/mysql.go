@@ -12,9 +12,9 @@ import (
 )
 
 // MySQLStore is a Store in a MySQL database of version 8.0 or later, or a MariaDB one of 10.5 or later, in the table
-// spillway_keys of the database that the connections use. Its columns are consumer, id (as they are where a person can
-// read them, else "sha256:" and the hash), outputs (NULL where there were none) and applied_at (Unix time in
-// milliseconds). Handlers of different keys run at the same time.
+// spillway_keys of the database that the connections use. Its columns consumer and id hold the key as it is where a person
+// can read it, else "sha256:" and the hash; the others are told of in the files of Schema. Handlers of different keys run at
+// the same time.
 //
 // A claim holds a connection of the *sql.DB until it ends, also while it waits for another claim of its key. Let the pool
 // have one for each message that is handled at the same time (SetMaxOpenConns), and some for handlers that use the
@@ -62,11 +62,11 @@ func (s *MySQLStore) Lease(ctx context.Context, entry Entry, d time.Duration) (L
 }
 
 // MarkPublished is one statement on a connection of its own. See Store.
-func (s *MySQLStore) MarkPublished(ctx context.Context, key Key) error {
+func (s *MySQLStore) MarkPublished(ctx context.Context, entry Entry) error {
 	if s == nil || s.db == nil {
 		return errors.New("mysql: the store has no database")
 	}
-	return keys.InMySQL.Published(ctx, s.db, key.Consumer, key.ID)
+	return keys.InMySQL.Published(ctx, s.db, entry.row())
 }
 
 // same tells whether a claim of the one store would wait for a claim of the other.

@@ -98,7 +98,7 @@ func (c *mysqlClaim) over(ctx context.Context) (bool, error) {
 }
 
 // committed tells whether the row that this claim entered is in the database, once its transaction has ended. A duplicate
-// that entered the same key meanwhile did so at another time.
+// that entered the same key meanwhile has another nonce.
 func (c *mysqlClaim) committed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -194,7 +194,6 @@ func TestMySQLRollbackThenDuplicate(t *testing.T) {
 	if _, err := c.Tx().Exec(`ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Millisecond) // told apart by the millisecond
 	if first, err := claimOnce(store, key); err != nil || !first {
 		t.Fatal(first, err)
 	}

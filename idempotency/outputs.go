@@ -21,11 +21,11 @@ func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message
 	prepared := make([]*message.Message, len(out))
 	for i, m := range out {
 		if m == nil {
-			return nil, classify.Permanent(failed("record the outputs of", s.key, fmt.Errorf("output %d of %d is nil", i+1, len(out))))
+			return nil, classify.Permanent(failed("record the outputs of", s.entry.Key, fmt.Errorf("output %d of %d is nil", i+1, len(out))))
 		}
 		id := m.UUID
 		if id == "" || !r.config.KeepOutputIDs {
-			id = outputID(s.key, i)
+			id = outputID(s.entry, i)
 		}
 		ctx := chain.CarryTransaction(s.leave(m.Context()), s.msg.Context())
 		prepared[i] = message.NewMessageWithContext(ctx, id, m.Payload)
@@ -39,12 +39,15 @@ var namespace = []byte("github.com/watermill-spillway/spillway/idempotency")
 
 // outputID returns the id of the output at index, a UUID of version 8 (RFC 9562, 5.8). Each part is preceded by its
 // length, so that no two keys run together to the same bytes.
-func outputID(key Key, index int) string {
+func outputID(entry Entry, index int) string {
 	b := make([]byte, 0, 128)
 	b = append(b, namespace...)
-	b = appendText(b, key.Consumer)
-	b = appendText(b, key.ID)
+	b = appendText(b, entry.Consumer)
+	b = appendText(b, entry.ID)
 	b = binary.AppendUvarint(b, uint64(index))
+	if entry.Versioned { // the outputs of each version are others
+		b = binary.AppendVarint(b, entry.Version)
+	}
 	sum := sha256.Sum256(b)
 	u := sum[:16]
 	u[6] = u[6]&0x0f | 0x80

@@ -11,13 +11,15 @@ import (
 )
 
 // PostgresStore is a Store in a PostgreSQL database of version 11 or later, in the table spillway_keys, the first of that
-// name on the search path. Its columns are consumer, id (as they are where a person can read them, else "sha256:" and the
-// hash), outputs (NULL where there were none) and applied_at (Unix time in milliseconds). Handlers of different keys run
-// at the same time.
+// name on the search path. Its columns consumer and id hold the key as it is where a person can read it, else "sha256:" and
+// the hash; the others are told of in the files of Schema. Handlers of different keys run at the same time.
 //
 // A claim holds a connection of the *sql.DB until it ends, also while it waits for another claim of its key. Let the pool
 // have one for each message that is handled at the same time (SetMaxOpenConns), and some for handlers that use the
 // *sql.DB beside Tx. The transaction is READ COMMITTED, so that a claim which waited sees what it waited for.
+//
+// A handler that sets search_path or a role in its transaction, and returns messages, sets it back before it returns: the
+// receiver records them in the same transaction.
 type PostgresStore struct{ db *sql.DB }
 
 // Postgres returns the store in db, opened with a driver whose errors tell their SQLSTATE, such as pgx/v5/stdlib and
@@ -54,11 +56,11 @@ func (s *PostgresStore) Lease(ctx context.Context, entry Entry, d time.Duration)
 }
 
 // MarkPublished is one statement on a connection of its own. See Store.
-func (s *PostgresStore) MarkPublished(ctx context.Context, key Key) error {
+func (s *PostgresStore) MarkPublished(ctx context.Context, entry Entry) error {
 	if s == nil || s.db == nil {
 		return errors.New("postgres: the store has no database")
 	}
-	return keys.InPostgres.Published(ctx, s.db, key.Consumer, key.ID)
+	return keys.InPostgres.Published(ctx, s.db, entry.row())
 }
 
 // same tells whether a claim of the one store would wait for a claim of the other.

@@ -22,7 +22,8 @@ type postgresClaim struct {
 	conn     *sql.Conn
 	shadow   *shadow.Transaction
 	recorded *keys.Record // the key was there already
-	suspect  bool         // the handler ran a statement that failed, or may have ended the transaction
+	suspect  bool         // the handler ran a statement that may have ended the transaction
+	failed   bool         // or one that failed
 	ended    bool
 }
 
@@ -44,13 +45,13 @@ func (c *postgresClaim) Tx() *sql.Tx {
 
 // Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits.
 func (c *postgresClaim) Before(_ context.Context, statement string) error {
-	c.suspect = c.suspect || !shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES")
+	c.suspect = c.suspect || !shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE", "SET")
 	return nil
 }
 
 // Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
 // a COMMIT it takes for a ROLLBACK then, and says nothing.
-func (c *postgresClaim) Failed(error) { c.suspect = true }
+func (c *postgresClaim) Failed(error) { c.failed = true }
 
 // Committed is for the shadow.
 func (c *postgresClaim) Committed() error { return committedByHandler("postgres", c.key) }
@@ -69,6 +70,9 @@ func (c *postgresClaim) begin(ctx context.Context) error {
 		}
 		if err == nil {
 			return nil
+		}
+		if errors.Is(err, ErrHeld) { // nothing is wrong with the connection
+			return errors.Join(fmt.Errorf("postgres: enter the key: %w", err), c.rollback())
 		}
 		c.throwAway()
 		if ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
@@ -104,13 +108,14 @@ func (c *postgresClaim) Commit(outputs []byte) error {
 // commit sends everything at once, except for outputs that are large.
 func (c *postgresClaim) commit(outputs []byte) error {
 	ctx := context.Background()
-	if len(outputs) > maxInText && !c.suspect {
+	doubt := c.suspect || c.failed
+	if len(outputs) > maxInText && !doubt {
 		if err := keys.InPostgres.RecordOutputs(ctx, c.conn, c.row, outputs); err != nil {
 			return fmt.Errorf("record the outputs: %w", err)
 		}
 		outputs = nil
 	}
-	_, err := c.conn.ExecContext(ctx, keys.CommitPostgres(c.row, outputs, c.suspect))
+	_, err := c.conn.ExecContext(ctx, keys.CommitPostgres(c.row, outputs, doubt))
 	return err
 }
 
@@ -121,7 +126,7 @@ func (c *postgresClaim) refused(err error) error {
 		err = fmt.Errorf("postgres: commit: %w: %w", errAborted, err)
 	case state == postgres.NoTransaction:
 		err = fmt.Errorf("postgres: commit: there is no transaction any more: %w", sql.ErrTxDone)
-	case state == divisionByZero && c.suspect:
+	case state == divisionByZero && (c.suspect || c.failed):
 		err = fmt.Errorf("postgres: commit: the key is not this transaction's: the handler ended the one it was given: %w", sql.ErrTxDone)
 	case state == divisionByZero:
 		err = fmt.Errorf("postgres: commit: the row of the key is gone, perhaps the handler removed it: %w", err)

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -149,5 +150,43 @@ func TestPostgresOutputSizes(t *testing.T) {
 			}
 			_ = again.Release()
 		}
+	}
+}
+
+// Feature I2: a handler may change the search path of its transaction, where it returns no messages.
+func TestPostgresSearchPath(t *testing.T) {
+	db := openPostgres(t)
+	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		if _, err := effect(msg); err != nil {
+			return nil, err
+		}
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SET LOCAL search_path = elsewhere`)
+		return nil, err
+	})
+	for range 2 {
+		if _, err := h(newMessage("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantRows(t, db, 1, 1)
+}
+
+// Promise P4: rows that were left open while their bytes were lent to the handler hold nobody up.
+func TestPostgresRawBytes(t *testing.T) {
+	db := openPostgres(t)
+	var left *sql.Rows
+	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)}).Middleware(func(msg *message.Message) (_ []*message.Message, err error) {
+		if left, err = idempotency.Tx(msg.Context()).QueryContext(context.Background(), `SELECT 'abc' UNION SELECT 'def'`); err != nil {
+			return nil, err
+		}
+		var raw sql.RawBytes
+		left.Next()
+		return nil, left.Scan(&raw)
+	})
+	if _, err := h(newMessage("1")); err == nil || !strings.Contains(err.Error(), "rows are open") {
+		t.Error(err)
+	}
+	if err := left.Close(); err != nil { // what waits for it may end
+		t.Error(err)
 	}
 }

@@ -327,7 +327,6 @@ func TestPostgresRollbackThenDuplicate(t *testing.T) {
 	if _, err := c.Tx().Exec(`ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Millisecond) // rows are told apart by the millisecond in which they were entered
 	if first, err := claimOnce(store, same); err != nil || !first {
 		t.Fatal(first, err)
 	}

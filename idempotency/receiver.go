@@ -24,7 +24,9 @@ type ReceiverConfig struct {
 	// Key tells messages apart, by default by their ids.
 	Key KeyFunc
 	// Version, if set, makes Key a business key, which is applied again with every higher version. A message with a lower
-	// one than was applied is stale: it is skipped, and OnStale called. See VersionMetadata.
+	// one than was applied is stale: it is skipped, and OnStale called. See VersionMetadata. What the handler produced for a
+	// version is not recorded any longer when a higher one has been applied: where it could not be published until then, it
+	// is not made up for. A key that was applied before there were versions is applied again with any.
 	Version VersionFunc
 	// AnyPayload lets a key stand for messages with different payloads. By default the payload of a duplicate is compared
 	// with that of the message that was applied, by SHA-256; one that differs is invalid, with reason key_reused, since to
@@ -36,14 +38,16 @@ type ReceiverConfig struct {
 	// handler runs again. Whoever keeps theirs makes them so.
 	KeepOutputIDs bool
 	// MarkPublished forgets recorded outputs when they were seen published, so that a duplicate publishes nothing again. It
-	// costs a statement for each message with outputs, and needs middleware.Outputs, as in a spillway.Channel. Where the
-	// process ends between the publishing and the mark, a duplicate publishes them again all the same.
+	// costs a statement for each message with outputs, and works in a spillway.Channel alone: parts that are attached one by
+	// one do not hear of the publishing. Where the process ends between the publishing and the mark, a duplicate publishes them again all the same.
 	MarkPublished bool
 	// Lease, if set, selects the lease mode, for handlers whose effects are outside of SQL: an HTTP call, a mail. There is no
 	// transaction then (Tx returns nil). The key is leased for so long before the handler runs, the lease is renewed while it
 	// runs, and the key is recorded as applied when it has succeeded. At least 1 s; by default there is none, and key and
 	// effects share a transaction. It is how long a message waits after its process has died, and how long the database may
-	// be away before a handler at work is cancelled.
+	// be away before a handler at work is cancelled. The pool needs a connection to spare for renewals: where handlers hold all
+	// of them, leases are lost, and the messages given back and handled again, without end. A broker that limits deliveries
+	// itself (x-delivery-limit) counts those that are given back too.
 	//
 	// Promised: nobody else is given the message while the lease lasts. The handler's context is cancelled with the cause
 	// ErrLeaseLost before another can take the key over, and carries a fencing token (Fence), by which the other side can

@@ -16,7 +16,7 @@ import (
 // scope is what a message's context holds while its handler runs inside a claim.
 type scope struct {
 	store Store
-	key   Key
+	entry Entry
 	msg   *message.Message
 	tx    *sql.Tx
 	outer *scope
@@ -70,12 +70,12 @@ func nested(ctx context.Context, store Store, key Key, msg *message.Message) (bo
 		if s.msg != msg || !sameStore(s.store, store) {
 			continue
 		}
-		if s.key == key {
+		if s.entry.Key == key {
 			return true, nil
 		}
 		return true, classify.Permanent(failed("claim", key, errors.New(
-			"the message is inside a claim of the same store already, of key "+quote(s.key.ID)+" of consumer "+
-				quote(s.key.Consumer)+": give the handler one receiver")))
+			"the message is inside a claim of the same store already, of key "+quote(s.entry.Key.ID)+" of consumer "+
+				quote(s.entry.Key.Consumer)+": give the handler one receiver")))
 	}
 	return false, nil
 }

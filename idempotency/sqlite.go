@@ -10,9 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
 
-// SQLiteStore is a Store in a SQLite database, in the table spillway_keys. Its columns are consumer, id (as they are
-// where a person can read them, else "sha256:" and the hash), outputs (NULL where there were none) and applied_at (Unix
-// time in milliseconds).
+// SQLiteStore is a Store in a SQLite database, in the table spillway_keys. Its columns consumer and id hold the key as it
+// is where a person can read it, else "sha256:" and the hash; the others are told of in the files of Schema.
 //
 // A claim holds the database's write lock. Within the process claims wait in a row, together with all other stores of
 // Spillway on the same *sql.DB; for another process they ask again for up to 30 seconds. Either wait ends with the
@@ -72,7 +71,7 @@ func (s *SQLiteStore) Lease(ctx context.Context, entry Entry, d time.Duration) (
 }
 
 // MarkPublished waits for the write lock too. See Store.
-func (s *SQLiteStore) MarkPublished(ctx context.Context, key Key) error {
+func (s *SQLiteStore) MarkPublished(ctx context.Context, entry Entry) error {
 	if s == nil || s.db == nil {
 		return errors.New("sqlite: the store has no database")
 	}
@@ -80,7 +79,7 @@ func (s *SQLiteStore) MarkPublished(ctx context.Context, key Key) error {
 		return err
 	}
 	defer s.gate.Unlock()
-	return sqlite.WhileBusy(ctx, func() error { return keys.InSQLite.Published(ctx, s.db, key.Consumer, key.ID) })
+	return sqlite.WhileBusy(ctx, func() error { return keys.InSQLite.Published(ctx, s.db, entry.row()) })
 }
 
 // same tells whether a claim of the one store would wait for a claim of the other.

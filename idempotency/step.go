@@ -57,7 +57,7 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 		}
 		return r.absorb(c, entry, record)
 	}
-	s := &scope{store: r.config.Store, key: key, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
+	s := &scope{store: r.config.Store, entry: entry, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
 	out, err = run(c, next, s)
 	if err != nil || c.Nacked() { // who nacks wants the message again, and then it must not be absorbed
 		return nil, err
@@ -69,14 +69,14 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 	if err := claim.Commit(encodeOutputs(out)); err != nil {
 		return nil, r.unfinished(key, err)
 	}
-	r.applied(c, key, out)
+	r.applied(c, entry, out)
 	return out, nil
 }
 
 // applied is what follows when a key is applied for good.
-func (r *Receiver) applied(c *chain.Call, key Key, out []*message.Message) {
-	r.watch(c, key, out)
-	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), key)
+func (r *Receiver) applied(c *chain.Call, entry Entry, out []*message.Message) {
+	r.watch(c, entry, out)
+	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), entry.Key)
 }
 
 // run calls the handler with the claim in the message's context, and afterwards puts the context back as it was.

@@ -63,9 +63,9 @@ type Store interface {
 	// recorded until Lease.Complete. After an error that wraps its cause, what may be left of the lease expires.
 	Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error)
 
-	// MarkPublished forgets the outputs that were recorded with an applied key, because they were seen published. A key
-	// that is not there, or not applied, is no error.
-	MarkPublished(ctx context.Context, key Key) error
+	// MarkPublished forgets the outputs that were recorded with an entry, because they were seen published. A key that is not
+	// there, not applied, or applied with another version by now is no error.
+	MarkPublished(ctx context.Context, entry Entry) error
 
 	// Purge deletes at most limit keys that were applied before a time, the oldest first, in one short transaction that is in
 	// no claim's way, and returns how many it deleted. Keys under a lease stay until it is over. See NewPurge.

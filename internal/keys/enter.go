@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -15,11 +16,12 @@ type Row struct {
 	Version      int64
 	Versioned    bool
 	At           int64 // when it was entered, in Unix milliseconds
+	Nonce        int64 // tells this row from one that a duplicate entered
 }
 
 // NewRow returns the row of a key, entered now.
 func NewRow(consumer, id string, fingerprint []byte, version int64, versioned bool) Row {
-	return Row{Column(consumer), Column(id), fingerprint, version, versioned, time.Now().UnixMilli()}
+	return Row{Column(consumer), Column(id), fingerprint, version, versioned, time.Now().UnixMilli(), rand.Int64()}
 }
 
 // Record is what stands there of a key that was applied before.
@@ -65,14 +67,14 @@ func (d *Dialect) insert(ctx context.Context, tx Querier, row Row) (entered bool
 	if row.Versioned && d.upsert != "" {
 		statement = d.upsert
 	}
-	entered, err = d.change(ctx, tx, statement, d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint, row.version())
+	entered, err = d.change(ctx, tx, statement, d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint, row.version(), row.Nonce)
 	if err != nil && (d.duplicate == nil || !d.duplicate(err)) {
 		return false, err
 	}
 	if entered || !row.Versioned || d.advance == "" {
 		return entered, nil
 	}
-	return d.change(ctx, tx, d.advance, row.At, row.Fingerprint, row.Version, d.text(row.Consumer), d.text(row.ID), row.Version)
+	return d.change(ctx, tx, d.advance, row.At, row.Fingerprint, row.Version, row.Nonce, d.text(row.Consumer), d.text(row.ID), row.Version)
 }
 
 // Resolve is what remains of Enter where the key is there: it is applied, held by a lease, or taken over from one.
@@ -85,7 +87,7 @@ func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, er
 	if free || record.Versioned && (!row.Versioned || record.Version >= row.Version) {
 		return record, nil
 	}
-	taken, err := d.change(ctx, tx, d.takeOver, row.At, row.Fingerprint, row.version(), d.text(row.Consumer), d.text(row.ID))
+	taken, err := d.change(ctx, tx, d.takeOver, row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer), d.text(row.ID))
 	if err == nil && !taken {
 		err = ErrHeld
 	}
@@ -110,16 +112,16 @@ func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, output
 	return err
 }
 
-// Entered tells whether this very row is in the database: a duplicate's was entered at another time.
+// Entered tells whether this very row is in the database, and not one that a duplicate entered.
 func (d *Dialect) Entered(ctx context.Context, q Querier, row Row) (bool, error) {
 	n := 0
-	err := q.QueryRowContext(ctx, d.entered, d.text(row.Consumer), d.text(row.ID), row.At).Scan(&n)
+	err := q.QueryRowContext(ctx, d.entered, d.text(row.Consumer), d.text(row.ID), row.Nonce).Scan(&n)
 	return n > 0, err
 }
 
-// Published forgets the outputs of an applied key, so that none are returned again.
-func (d *Dialect) Published(ctx context.Context, q Querier, consumer, id string) error {
-	_, err := d.change(ctx, q, d.published, d.text(Column(consumer)), d.text(Column(id)))
+// Published forgets the outputs of a key that is applied with the row's version, so that none are returned again.
+func (d *Dialect) Published(ctx context.Context, q Querier, row Row) error {
+	_, err := d.change(ctx, q, d.published, d.text(row.Consumer), d.text(row.ID), row.version())
 	return err
 }
 

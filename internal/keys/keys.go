@@ -6,8 +6,8 @@ package keys
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -28,9 +28,16 @@ func Column(s string) string {
 	return hashed + hex.EncodeToString(sum[:])
 }
 
+// invisible are ranges of what a person cannot see: controls, separators, marks of direction, noncharacters, private use.
+// They are fixed, not those of package unicode: with a later Unicode a key must stand in the column as it did.
+var invisible = [][2]rune{
+	{0x7f, 0xa0}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180b, 0x180f}, {0x2000, 0x200f}, {0x2028, 0x202f}, {0x205f, 0x206f}, {0x3000, 0x3000},
+	{0xe000, 0xf8ff}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xfff0, 0xffff}, {0x1fffe, 0x1ffff}, {0xe0000, 0x10ffff},
+}
+
 func readable(s string) bool {
 	for _, r := range s {
-		if !unicode.IsPrint(r) {
+		if r < ' ' || slices.ContainsFunc(invisible, func(from [2]rune) bool { return from[0] <= r && r <= from[1] }) {
 			return false
 		}
 	}

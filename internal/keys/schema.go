@@ -29,5 +29,5 @@ var (
 func versions(dir string) schema.Versions {
 	return schema.Read(Files(), dir, "keys", "spillway_keys", []string{"consumer", "id"},
 		[]string{"consumer", "id", "outputs", "applied_at"},
-		[]string{"fingerprint", "version", "fence", "expires_at"})
+		[]string{"fingerprint", "version", "fence", "expires_at", "nonce"})
 }

@@ -43,10 +43,12 @@ func (l *literal) appendRow(b []byte, row *Row) []byte {
 	b = append(l.appendText(b, row.ID), ',')
 	b = append(strconv.AppendInt(b, row.At, 10), ',')
 	b = append(l.appendBytes(b, row.Fingerprint), ',')
-	if !row.Versioned {
-		return append(b, `NULL`...)
+	if row.Versioned {
+		b = strconv.AppendInt(b, row.Version, 10)
+	} else {
+		b = append(b, `NULL`...)
 	}
-	return strconv.AppendInt(b, row.Version, 10)
+	return strconv.AppendInt(append(b, ','), row.Nonce, 10)
 }
 
 // prepared is a statement that a connection keeps, because PostgreSQL takes three times as long to plan one that enters a
@@ -54,11 +56,11 @@ func (l *literal) appendRow(b []byte, row *Row) []byte {
 type prepared struct{ name, prepare string }
 
 func preparedPostgres(statement string) prepared {
-	const parameters, converted = `$1, $2, $3, $4, $5`, `convert_from(decode($1,'hex'),'UTF8'), convert_from(decode($2,'hex'),'UTF8'), $3, decode($4,'hex'), $5`
+	const parameters, converted = `$1, $2, $3, $4, $5, $6`, `convert_from(decode($1,'hex'),'UTF8'), convert_from(decode($2,'hex'),'UTF8'), $3, decode($4,'hex'), $5, $6`
 	text := strings.Replace(statement, parameters, converted, 1)
 	sum := sha256.Sum256([]byte(text))
 	name := "spillway_" + hex.EncodeToString(sum[:6])
-	return prepared{name, `PREPARE ` + name + ` (text, text, bigint, text, bigint) AS ` + text + `; `}
+	return prepared{name, `PREPARE ` + name + ` (text, text, bigint, text, bigint, bigint) AS ` + text + `; `}
 }
 
 var (
@@ -116,7 +118,7 @@ func (l *literal) appendKey(b []byte, row *Row) []byte {
 // EnterMySQL enters a row. Where the key is there already it fails as a duplicate, and then Enter or, without a version,
 // Resolve is what remains.
 func EnterMySQL(row Row) string {
-	before, behind, _ := strings.Cut(InMySQL.enter, `?, ?, ?, ?, ?`)
+	before, behind, _ := strings.Cut(InMySQL.enter, `?, ?, ?, ?, ?, ?`)
 	b := append(make([]byte, 0, 512), before...)
 	return string(append(literalMySQL.appendRow(b, &row), behind...))
 }

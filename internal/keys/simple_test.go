@@ -8,11 +8,11 @@ import (
 
 // The values of a statement, whatever they hold, are these and nothing else.
 var (
-	anyPostgres = regexp.MustCompile(`^BEGIN ISOLATION LEVEL READ COMMITTED; EXECUTE spillway_[0-9a-f]{12}\('[0-9a-f]*','[0-9a-f]*',-?[0-9]+,(NULL|'[0-9a-f]*'),(NULL|-?[0-9]+)\)$`)
+	anyPostgres = regexp.MustCompile(`^BEGIN ISOLATION LEVEL READ COMMITTED; EXECUTE spillway_[0-9a-f]{12}\('[0-9a-f]*','[0-9a-f]*',-?[0-9]+,(NULL|'[0-9a-f]*'),(NULL|-?[0-9]+),[0-9]+\)$`)
 	anyCommit   = regexp.MustCompile(`^SAVEPOINT spillway; SELECT 1/count\(\*\) FROM spillway_keys WHERE consumer = T AND id = T AND xmin = \(txid_current\(\) & 4294967295\)::text::xid; ` +
 		`(WITH recorded AS \(UPDATE spillway_keys SET outputs = decode\('[0-9a-f]+','hex'\) WHERE consumer = T AND id = T RETURNING 1\) SELECT 1/count\(\*\) FROM recorded; )?COMMIT$`)
 	text     = regexp.MustCompile(`convert_from\(decode\('[0-9a-f]*','hex'\),'UTF8'\)`)
-	anyMySQL = regexp.MustCompile(`^INSERT INTO spillway_keys \(consumer, id, applied_at, fingerprint, version\) VALUES \(x'[0-9a-f]*',x'[0-9a-f]*',-?[0-9]+,(NULL|x'[0-9a-f]*'),(NULL|-?[0-9]+)\)$`)
+	anyMySQL = regexp.MustCompile(`^INSERT INTO spillway_keys \(consumer, id, applied_at, fingerprint, version, nonce\) VALUES \(x'[0-9a-f]*',x'[0-9a-f]*',-?[0-9]+,(NULL|x'[0-9a-f]*'),(NULL|-?[0-9]+),[0-9]+\)$`)
 )
 
 // Bad input: no key, fingerprint or record of outputs leaves the literal that it stands in.
@@ -46,7 +46,7 @@ func TestPreparedNames(t *testing.T) {
 		t.Error(enterPostgres.name, upsertPostgres.name)
 	}
 	for _, p := range []prepared{enterPostgres, upsertPostgres} {
-		if !strings.HasPrefix(p.prepare, "PREPARE "+p.name+" ") || strings.Count(p.prepare, "$") != 5 || strings.Count(p.prepare, ";") != 1 {
+		if !strings.HasPrefix(p.prepare, "PREPARE "+p.name+" ") || strings.Count(p.prepare, "$") != 6 || strings.Count(p.prepare, ";") != 1 {
 			t.Errorf("%q", p.prepare)
 		}
 	}

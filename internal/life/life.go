@@ -6,6 +6,7 @@
 package life
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -19,6 +20,7 @@ type Life struct {
 
 	mu       sync.Mutex
 	handlers int
+	latest   *publisher // of the handler that is being started
 }
 
 // New returns a Life that calls start before a handler subscribes while no other runs, and stop after the last one has
@@ -29,6 +31,7 @@ func New(start func() error, stop func()) *Life { return &Life{start: start, sto
 // Plugin is a message.RouterPlugin that follows the router's handlers, those added later too.
 func (l *Life) Plugin(router *message.Router) error {
 	router.AddPublisherDecorators(l.decorate)
+	router.AddSubscriberDecorators(l.subscribing)
 	return nil
 }
 
@@ -44,7 +47,29 @@ func (l *Life) decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil {
 		pub = none{}
 	}
-	return &publisher{Publisher: pub, life: l}, nil
+	l.latest = &publisher{Publisher: pub, life: l}
+	return l.latest, nil
+}
+
+// subscribing ends a handler that cannot subscribe: nobody closes its publisher. A router decorates the publisher and the
+// subscriber of one handler after another.
+func (l *Life) subscribing(sub message.Subscriber) (message.Subscriber, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &subscriber{sub, l.latest}, nil
+}
+
+type subscriber struct {
+	message.Subscriber
+	handler *publisher
+}
+
+func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	messages, err := s.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		s.handler.once.Do(s.handler.life.end)
+	}
+	return messages, err
 }
 
 type publisher struct {

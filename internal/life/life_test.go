@@ -85,3 +85,34 @@ func TestStartFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+type refuses struct{ message.Subscriber }
+
+func (refuses) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	return nil, errors.New("no such topic")
+}
+func (refuses) Close() error { return nil }
+
+// Features D10, I8: a router that fails to start has ended too, and what ran beside it with it.
+func TestSubscribeFails(t *testing.T) {
+	started, stopped := 0, make(chan struct{}, 2)
+	l := life.New(func() error { started++; return nil }, func() { stopped <- struct{}{} })
+	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router.AddPlugin(l.Plugin)
+	router.AddConsumerHandler("starts", "a", ps, func(*message.Message) error { return nil })
+	router.AddConsumerHandler("fails", "b", refuses{}, func(*message.Message) error { return nil })
+	if err := router.Run(t.Context()); err == nil {
+		t.Fatal("the router runs")
+	}
+	<-stopped // when the handler that started has ended as well
+	if started == 0 {
+		t.Error("never started")
+	}
+	if err := ps.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -80,7 +80,7 @@ func (t *Transaction) Stop() State {
 func (t *Transaction) Close() {
 	t.Stop()
 	free := func() { _ = t.tx.Rollback(); _ = t.db.Close() }
-	if t.broken {
+	if t.broken || t.reading > 0 { // database/sql may wait for who reads, for ever where that is into sql.RawBytes
 		go free()
 		return
 	}

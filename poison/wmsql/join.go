@@ -62,7 +62,7 @@ func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 	if d == nil || d.db != s.sub.config.DB {
 		return s.own.Claim(ctx, entry)
 	}
-	c := &claim{d: d, row: keys.NewRow(entry.Consumer, entry.ID, entry.Fingerprint, entry.Version, entry.Versioned)}
+	c := &claim{d: d, row: rowOf(entry)}
 	switch err := c.begin(ctx); {
 	case errors.Is(err, errSettled), errors.Is(err, errClaimed): // by its handler; or the message is another one with this context
 		return s.own.Claim(ctx, entry)
@@ -83,20 +83,20 @@ func (s *JoinedStore) Lease(ctx context.Context, entry idempotency.Entry, d time
 
 // MarkPublished forgets outputs in the message's transaction, in which the key is, or in the database where that has ended.
 // See idempotency.Store.
-func (s *JoinedStore) MarkPublished(ctx context.Context, key idempotency.Key) error {
+func (s *JoinedStore) MarkPublished(ctx context.Context, entry idempotency.Entry) error {
 	if s == nil || s.err != nil {
 		return errors.New("wmsql: the store of keys was not initialized")
 	}
 	d := deliveryOf(ctx)
 	if d == nil || d.db != s.sub.config.DB {
-		return s.own.MarkPublished(ctx, key)
+		return s.own.MarkPublished(ctx, entry)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.usable() != nil {
-		return s.own.MarkPublished(ctx, key)
+		return s.own.MarkPublished(ctx, entry)
 	}
-	return s.sub.dialect.inKeys.Published(ctx, d.t.db, key.Consumer, key.ID)
+	return s.sub.dialect.inKeys.Published(ctx, d.t.db, rowOf(entry))
 }
 
 // Purge deletes old keys, in a transaction of its own. See idempotency.Store.
@@ -105,6 +105,10 @@ func (s *JoinedStore) Purge(ctx context.Context, before time.Time, limit int) (i
 		return 0, errors.New("wmsql: the store of keys was not initialized")
 	}
 	return s.own.Purge(ctx, before, limit)
+}
+
+func rowOf(entry idempotency.Entry) keys.Row {
+	return keys.NewRow(entry.Consumer, entry.ID, entry.Fingerprint, entry.Version, entry.Versioned)
 }
 
 // claim is a savepoint of the message's transaction, with the key behind it.
@@ -219,7 +223,7 @@ func (c *claim) undo() error {
 }
 
 // committed tells whether the key of this claim is in the database although the transaction is gone: the handler
-// committed it, in SQL or by a statement that commits implicitly. One that a duplicate entered has another time.
+// committed it, in SQL or by a statement that commits implicitly. One that a duplicate entered has another nonce.
 func (c *claim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -20,6 +20,9 @@ ALTER TABLE spillway_keys ADD COLUMN fence BIGINT;
 -- When a lease expires, in Unix milliseconds by the database's clock. NULL: the key is applied.
 ALTER TABLE spillway_keys ADD COLUMN expires_at BIGINT;
 
+-- A random number of the transaction that applied the key, by which it knows its own row.
+ALTER TABLE spillway_keys ADD COLUMN nonce BIGINT;
+
 CREATE INDEX spillway_keys_applied_at ON spillway_keys (applied_at);
 
 INSERT INTO spillway_schema (component, version, applied_at)

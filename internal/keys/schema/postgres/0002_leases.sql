@@ -4,7 +4,8 @@
 -- transactions that use the table at that moment, and everybody else waits behind it meanwhile.
 --
 -- Making the index takes some seconds for a million keys, during which nobody can write them. In a live database with
--- many keys run the statement by itself before this file, outside of a transaction, as
+-- many keys run the statement by itself before this file, and before a new program, which would give up after 30 seconds:
+-- outside of a transaction, as
 --   CREATE INDEX CONCURRENTLY IF NOT EXISTS spillway_keys_applied_at ON spillway_keys (applied_at);
 -- This file, and Spillway, then find it there. Where it failed, drop the index and begin again: it stays, marked INVALID.
 
@@ -19,6 +20,9 @@ ALTER TABLE spillway_keys ADD COLUMN IF NOT EXISTS fence bigint;
 
 -- When a lease expires, in Unix milliseconds by the database's clock. NULL: the key is applied.
 ALTER TABLE spillway_keys ADD COLUMN IF NOT EXISTS expires_at bigint;
+
+-- A random number of the transaction that applied the key, by which it knows its own row.
+ALTER TABLE spillway_keys ADD COLUMN IF NOT EXISTS nonce bigint;
 
 CREATE INDEX IF NOT EXISTS spillway_keys_applied_at ON spillway_keys (applied_at);
 

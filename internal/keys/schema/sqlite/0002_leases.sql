@@ -16,6 +16,9 @@ ALTER TABLE spillway_keys ADD COLUMN fence INTEGER;
 -- When a lease expires, in Unix milliseconds by the database's clock. NULL: the key is applied.
 ALTER TABLE spillway_keys ADD COLUMN expires_at INTEGER;
 
+-- A random number of the transaction that applied the key, by which it knows its own row.
+ALTER TABLE spillway_keys ADD COLUMN nonce INTEGER;
+
 CREATE INDEX IF NOT EXISTS spillway_keys_applied_at ON spillway_keys (applied_at);
 
 INSERT INTO spillway_schema (component, version, applied_at)
