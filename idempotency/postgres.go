@@ -17,9 +17,6 @@ import (
 // A claim holds a connection of the *sql.DB until it ends, also while it waits for another claim of its key. Let the pool
 // have one for each message that is handled at the same time (SetMaxOpenConns), and some for handlers that use the
 // *sql.DB beside Tx. The transaction is READ COMMITTED, so that a claim which waited sees what it waited for.
-//
-// A handler that sets search_path or a role in its transaction, and returns messages, sets it back before it returns: the
-// receiver records them in the same transaction.
 type PostgresStore struct{ db *sql.DB }
 
 // Postgres returns the store in db, opened with a driver whose errors tell their SQLSTATE, such as pgx/v5/stdlib and

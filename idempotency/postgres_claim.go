@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
@@ -21,9 +22,10 @@ type postgresClaim struct {
 	db       *sql.DB
 	conn     *sql.Conn
 	shadow   *shadow.Transaction
-	recorded *keys.Record // the key was there already
-	suspect  bool         // the handler ran a statement that may have ended the transaction
-	failed   bool         // or one that failed
+	recorded *keys.Record   // the key was there already
+	suspect  bool           // the handler ran a statement that may have ended the transaction
+	failed   bool           // or one that failed
+	settings *keys.Settings // as they were before the handler may have changed them
 	ended    bool
 }
 
@@ -43,10 +45,25 @@ func (c *postgresClaim) Tx() *sql.Tx {
 	return c.shadow.Tx()
 }
 
-// Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits.
-func (c *postgresClaim) Before(_ context.Context, statement string) error {
-	c.suspect = c.suspect || !shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE", "SET")
+// Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits. It comes
+// with the settings under which our table is found, as they were before the handler could change them.
+func (c *postgresClaim) Before(ctx context.Context, statement string) error {
+	if shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") && !setsConfig(statement) {
+		return nil
+	}
+	if c.settings == nil && !c.failed {
+		c.settings = new(keys.Settings)
+		if err := c.conn.QueryRowContext(ctx, keys.SettingsPostgres).Scan(&c.settings.SearchPath, &c.settings.Role); err != nil {
+			return fmt.Errorf("postgres: read the settings that a statement may change: %w", err)
+		}
+	}
+	c.suspect = true
 	return nil
+}
+
+// setsConfig tells whether a query may change a setting.
+func setsConfig(statement string) bool {
+	return strings.Contains(strings.ToLower(statement), "set_config")
 }
 
 // Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
@@ -115,7 +132,7 @@ func (c *postgresClaim) commit(outputs []byte) error {
 		}
 		outputs = nil
 	}
-	_, err := c.conn.ExecContext(ctx, keys.CommitPostgres(c.row, outputs, doubt))
+	_, err := c.conn.ExecContext(ctx, keys.CommitPostgres(c.row, outputs, doubt, c.settings))
 	return err
 }
 

@@ -153,22 +153,35 @@ func TestPostgresOutputSizes(t *testing.T) {
 	}
 }
 
-// Feature I2: a handler may change the search path of its transaction, where it returns no messages.
-func TestPostgresSearchPath(t *testing.T) {
-	db := openPostgres(t)
-	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		if _, err := effect(msg); err != nil {
-			return nil, err
-		}
-		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SET LOCAL search_path = elsewhere`)
-		return nil, err
-	})
-	for range 2 {
-		if _, err := h(newMessage("1")); err != nil {
-			t.Fatal(err)
+// Feature I2: a handler may change the search path or the role of its transaction, as those of many tenants do.
+func TestPostgresSettings(t *testing.T) {
+	for name, set := range map[string]string{
+		"SET LOCAL":  `SET LOCAL search_path = elsewhere`,
+		"set_config": `SELECT set_config('search_path', 'elsewhere', true)`,
+		"role":       `SET LOCAL ROLE pg_read_all_settings`,
+	} {
+		for _, outputs := range []int{0, 1} {
+			t.Run(fmt.Sprint(name, ", outputs ", outputs), func(t *testing.T) {
+				db := openPostgres(t)
+				h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)}).Middleware(func(msg *message.Message) (out []*message.Message, err error) {
+					if _, err := effect(msg); err != nil {
+						return nil, err
+					}
+					for range outputs {
+						out = append(out, newMessage("out"))
+					}
+					_, err = idempotency.Tx(msg.Context()).ExecContext(msg.Context(), set)
+					return out, err
+				})
+				for range 2 {
+					if out, err := h(newMessage("1")); err != nil || len(out) != outputs {
+						t.Fatal(out, err)
+					}
+				}
+				wantRows(t, db, 1, 1)
+			})
 		}
 	}
-	wantRows(t, db, 1, 1)
 }
 
 // Promise P4: rows that were left open while their bytes were lent to the handler hold nobody up.

@@ -90,14 +90,16 @@ func BeginPostgres(row Row, another, prepare bool) string {
 
 // CommitPostgres commits the transaction that entered a row. Where it may have failed or ended, it is told to doubt: then
 // it fails in any other state of affairs, where COMMIT alone would be no error, and, with a division by zero, where the row
-// was not entered by the transaction that is open. With outputs, which it records, it also fails where the row is gone.
-func CommitPostgres(row Row, outputs []byte, doubt bool) string {
+// was not entered by the transaction that is open. With outputs, which it records, it also fails where the row is gone. It
+// first sets settings that the handler may have changed back, unless there are none.
+func CommitPostgres(row Row, outputs []byte, doubt bool, settings *Settings) string {
 	if len(outputs) == 0 && !doubt {
 		return `COMMIT`
 	}
 	b := make([]byte, 0, 512+2*len(outputs))
 	if doubt {
-		b = append(b, `SAVEPOINT spillway; SELECT 1/count(*) FROM spillway_keys WHERE `...)
+		b = settings.append(append(b, `SAVEPOINT spillway; `...))
+		b = append(b, `SELECT 1/count(*) FROM spillway_keys WHERE `...)
 		b = literalPostgres.appendKey(b, &row)
 		b = append(b, ` AND xmin = (txid_current() & 4294967295)::text::xid; `...)
 	}
@@ -108,6 +110,21 @@ func CommitPostgres(row Row, outputs []byte, doubt bool) string {
 		b = append(b, ` RETURNING 1) SELECT 1/count(*) FROM recorded; `...)
 	}
 	return string(append(b, `COMMIT`...))
+}
+
+// Settings are those under which PostgreSQL finds our table and lets us use it.
+type Settings struct{ SearchPath, Role string }
+
+// SettingsPostgres reads them.
+const SettingsPostgres = `SELECT current_setting('search_path'), current_setting('role')`
+
+func (s *Settings) append(b []byte) []byte {
+	if s == nil {
+		return b
+	}
+	b = literalPostgres.appendText(append(b, `SELECT set_config('role', `...), s.Role)
+	b = literalPostgres.appendText(append(b, `, true), set_config('search_path', `...), s.SearchPath)
+	return append(b, `, true); `...)
 }
 
 func (l *literal) appendKey(b []byte, row *Row) []byte {
