@@ -311,8 +311,12 @@ func TestNewRefuses(t *testing.T) {
 		"idempotency":            {Publisher: good, Idempotency: idempotency.SQLite(nil)},
 		"no keys to purge":       {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
 		"Config.Purge.Store":     {Publisher: good, Purge: idempotency.PurgeConfig{Store: idempotency.SQLite(nil)}},
-		"Deliveries.Delivered": {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
+		"Deliveries.Delivered": {Publisher: good, Idempotency: idempotency.SQLite(nil), Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
 			Deliveries: delivery.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
+		"no Config.Idempotency": {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute}},
+		"has no Store":          {Publisher: good, Deliveries: delivery.LimitConfig{Max: 3}},
+		"Key is not": {Publisher: good, Idempotency: idempotency.SQLite(nil),
+			Receiver: idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
 		"LimitConfig.Max": {Publisher: good, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(nil), Max: -1}},
 	} {
 		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), field) {

@@ -172,6 +172,12 @@ func (c *Config) distribute() error {
 	if c.Receiver.Store == nil {
 		c.Receiver.Store = c.Idempotency
 	}
+	if r := &c.Receiver; r.Store == nil && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "") {
+		return fmt.Errorf("spillway: Config.Receiver is configured, and there is no Config.Idempotency: nothing would be recognised")
+	}
+	if d := &c.Deliveries; d.Store == nil && d.Delivered == nil && (d.Max != 0 || d.Service != "") {
+		return fmt.Errorf("spillway: Config.Deliveries is configured, and has no Store: nothing would be counted")
+	}
 	if c.Receiver.Lease > 0 && c.Deliveries.Delivered != nil {
 		return fmt.Errorf("spillway: Config.Receiver.Lease is set, and Config.Deliveries.Delivered: a message whose key is leased is given back, " +
 			"which a broker counts as a delivery; give Config.Deliveries a Store instead")

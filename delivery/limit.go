@@ -79,6 +79,9 @@ func (c *LimitConfig) setDefaults() {
 	}
 }
 
+// minBeat keeps a beat from being meant in another unit.
+const minBeat = time.Millisecond
+
 func (c *LimitConfig) validate() error {
 	if contain.IsNil(c.Store) && c.Delivered == nil {
 		return errors.New("delivery: LimitConfig has neither Store nor Delivered, and nobody would count: set Store, to Postgres(db), " +
@@ -92,6 +95,9 @@ func (c *LimitConfig) validate() error {
 	}
 	if c.Beat < 0 || c.QuietAfter < 0 || c.AloneWait < 0 {
 		return fmt.Errorf("delivery: LimitConfig.Beat (%s), QuietAfter (%s) and AloneWait (%s) must not be negative", c.Beat, c.QuietAfter, c.AloneWait)
+	}
+	if c.Beat < minBeat {
+		return fmt.Errorf("delivery: LimitConfig.Beat is %s: each is a statement; it must be %s or more", c.Beat, minBeat)
 	}
 	if c.QuietAfter < staleAfter*c.Beat {
 		return fmt.Errorf("delivery: LimitConfig.QuietAfter is %s and Beat %s: an unclean end shows after %d beats, and would be "+

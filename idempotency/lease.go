@@ -42,6 +42,9 @@ var ErrLeaseLost = keys.ErrLeaseLost
 // minLease is the shortest lease: it is renewed after a third of it, and a request may take that long.
 const minLease = time.Second
 
+// maxLease is longer than anybody means.
+const maxLease = 365 * 24 * time.Hour
+
 // Fence returns the fencing token of the lease under which the message with this context is handled; ok is false where
 // there is none, as in transaction mode. Tokens of a key rise from lease to lease. Whoever is written to can keep the
 // highest token it has seen of a key and refuse a lower one: it comes from a handler that has lost its lease.

@@ -27,7 +27,7 @@ type MySQLStore struct {
 }
 
 // MySQL returns the store in db, opened with github.com/go-sql-driver/mysql or a driver with errors of the same shape. Its
-// settings do not matter. A nil db is an error when the store is initialized. The store does not close db.
+// settings do not matter, and of the session's variables only completion_type, which must be NO_CHAIN, as by default. A nil db is an error when the store is initialized. The store does not close db.
 func MySQL(db *sql.DB) *MySQLStore { return &MySQLStore{db: db} }
 
 // Initialize creates the table spillway_keys, or verifies the one that is there, for which the user needs no right to

@@ -103,6 +103,15 @@ func (c *mysqlClaim) committed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	found, err := keys.InMySQL.Entered(ctx, c.conn, c.row)
+	if mysql.Number(err) == mysql.NotLocked { // the handler locked tables, which committed, and ours is not among them
+		_, err = c.conn.ExecContext(ctx, `ROLLBACK`)
+		if err == nil {
+			_, err = c.conn.ExecContext(ctx, `UNLOCK TABLES`)
+		}
+		if err == nil {
+			found, err = keys.InMySQL.Entered(ctx, c.conn, c.row)
+		}
+	}
 	return err == nil && found
 }
 

@@ -19,7 +19,9 @@ type ReceiverConfig struct {
 	// Store keeps the keys. It must be set.
 	Store Store
 	// Consumer is who applies the messages. By default it is the name of the router's handler, which so must not change
-	// while messages are on their way: under another name they are applied again.
+	// while messages are on their way: under another name they are applied again. Everybody who applies messages for
+	// themselves needs a name of their own in the database: of two services, or two handlers, with one name each message is
+	// applied by whoever comes first, and absorbed by the other.
 	Consumer string
 	// Key tells messages apart, by default by their ids.
 	Key KeyFunc
@@ -96,6 +98,13 @@ func (c *ReceiverConfig) validate() error {
 	if c.Lease != 0 && c.Lease < minLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be 1s or more, or else its renewal comes too late; 0 is for transactions", c.Lease)
 	}
+	if c.Lease > maxLease {
+		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be %s or less", c.Lease, maxLease)
+	}
+	if c.Version != nil && c.Key == nil {
+		return errors.New("idempotency: ReceiverConfig.Version is set, and Key is not: of a message's own id there is one version; " +
+			"set Key to what all versions of a thing have in common")
+	}
 	if c.PutBackAfter < 0 {
 		return fmt.Errorf("idempotency: ReceiverConfig.PutBackAfter is %s: it must not be negative", c.PutBackAfter)
 	}
@@ -111,10 +120,10 @@ const initializeTimeout = 30 * time.Second
 // NewReceiver returns a Receiver after it has initialized the store, which may take up to 30 seconds. A store that is
 // not there or cannot keep its promises is an error.
 func NewReceiver(config ReceiverConfig) (*Receiver, error) {
-	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	config.setDefaults()
 	ctx, cancel := context.WithTimeout(context.Background(), initializeTimeout)
 	defer cancel()
 	if err := config.Store.Initialize(ctx); err != nil {

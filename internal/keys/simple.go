@@ -118,6 +118,9 @@ type Settings struct{ SearchPath, Role string }
 // SettingsPostgres reads them.
 const SettingsPostgres = `SELECT current_setting('search_path'), current_setting('role')`
 
+// Restore is the statement that sets them for the rest of the transaction.
+func (s *Settings) Restore() string { return string(s.append(nil)) }
+
 func (s *Settings) append(b []byte) []byte {
 	if s == nil {
 		return b

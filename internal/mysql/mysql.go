@@ -15,6 +15,8 @@ import (
 const (
 	// Duplicate says that the key of a row is there already.
 	Duplicate = 1062
+	// NotLocked says that the session has locked tables, and not this one.
+	NotLocked = 1100
 	// RowTooLarge says that a row, or a value of it, is larger than InnoDB takes.
 	RowTooLarge = 1118
 	// PacketTooLarge says that a statement, or a row, is larger than max_allowed_packet.

@@ -43,14 +43,17 @@ func (f *found) check(t schema.Table) error {
 	return nil
 }
 
-// requireUTF8 refuses a database that could not hold every readable text.
+// requireUTF8 refuses a database that could not hold every readable text, and connections that would change it on the way.
 func requireUTF8(ctx context.Context, db *sql.DB) error {
-	var encoding string
-	if err := db.QueryRowContext(ctx, `SHOW server_encoding`).Scan(&encoding); err != nil {
+	var encoding, client string
+	err := db.QueryRowContext(ctx, `SELECT current_setting('server_encoding'), current_setting('client_encoding')`).Scan(&encoding, &client)
+	switch {
+	case err != nil:
 		return fmt.Errorf("postgres: ask for the database's encoding: %w", err)
-	}
-	if encoding != "UTF8" {
+	case encoding != "UTF8":
 		return fmt.Errorf("postgres: the database's encoding is %s, which has no room for some texts: make a database with UTF8", encoding)
+	case client != "UTF8":
+		return fmt.Errorf("postgres: the connections' client_encoding is %s, which changes texts on the way: leave it at UTF8", client)
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ type dialect struct {
 	missing func(error) bool
 	// raced tells whether the making of a table failed because somebody else was making it.
 	raced func(error) bool
+	// settings reads the role and the search path, where there are such.
+	settings string
 	// endless says that the driver's Commit and Rollback have no bound in time. They are mere statements there.
 	endless bool
 	// gaps says that messages become visible out of order.

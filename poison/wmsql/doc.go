@@ -59,6 +59,9 @@
 // what a running handler has half done. Handlers that use its TxFromContext must use idempotency.Tx here: the key of that
 // value is not exported.
 //
+// What a handler leaves in the session until the transaction ends, by SET LOCAL, a temporary table, a cursor, the message
+// behind it does not find: after a statement that may leave something the batch ends with its message.
+//
 // # Reading
 //
 // PostgreSQL: READ COMMITTED, and a comparison of rows which the index answers at any backlog. A message is visible when

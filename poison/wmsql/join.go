@@ -185,6 +185,9 @@ func (c *claim) record(outputs []byte) error {
 	if failed := c.d.t.failed(); failed != nil {
 		return fmt.Errorf("%w: %w", errAborted, failed)
 	}
+	if err := c.d.t.reset(); err != nil {
+		return err
+	}
 	if len(outputs) > 0 {
 		if err := c.d.t.dialect.inKeys.RecordOutputs(context.Background(), c.tx, c.row, outputs); err != nil {
 			return fmt.Errorf("wmsql: record the outputs: %w", err)

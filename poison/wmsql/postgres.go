@@ -20,6 +20,7 @@ var postgresDialect = dialect{
 	// Watermill's REPEATABLE READ makes a key that was committed meanwhile an error, on every attempt anew.
 	isolation: sql.LevelReadCommitted,
 	aborts:    true,
+	settings:  keys.SettingsPostgres,
 	ends: func(err error) (ended, others bool) {
 		state := postgres.State(err)
 		// 57P01 to 57P05: the server shuts down or ends the session; 08: the connection failed.

@@ -76,6 +76,9 @@ func (v *view) ExecContext(ctx context.Context, query string, args []driver.Name
 	if !ok {
 		return nil, driver.ErrSkip
 	}
+	if err := v.t.notice(ctx, query); err != nil {
+		return nil, err
+	}
 	return change(ctx, v.t, query, args, func(ctx context.Context) (driver.Result, error) { return exec.ExecContext(ctx, query, args) })
 }
 
@@ -83,6 +86,9 @@ func (v *view) QueryContext(ctx context.Context, query string, args []driver.Nam
 	queryer, ok := v.t.conn.(driver.QueryerContext)
 	if !ok {
 		return nil, driver.ErrSkip
+	}
+	if err := v.t.notice(ctx, query); err != nil {
+		return nil, err
 	}
 	return v.t.query(ctx, func(ctx context.Context) (driver.Rows, error) { return queryer.QueryContext(ctx, query, args) })
 }
@@ -105,6 +111,9 @@ const maxPrepared = 64
 // for every message.
 func (v *view) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	t := v.t
+	if err := t.notice(ctx, query); err != nil {
+		return nil, err
+	}
 	return run(ctx, t, func(ctx context.Context) (driver.Stmt, error) {
 		if stmt, ok := t.prepared[query]; ok {
 			return &statement{stmt, t, true}, nil

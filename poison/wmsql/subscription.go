@@ -173,7 +173,9 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 		switch outcome := s.deliver(ctx, t, e); outcome {
 		case acked:
 			last = e
-			continue
+			if !t.leaves() {
+				continue
+			}
 		case nacked:
 			pause = s.backoff(s.nacks.add(e.at))
 		case rolledBack:
@@ -194,7 +196,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	if err := s.acknowledge(t, last); err != nil {
 		s.alone = s.config.Batch
-		if over, uncounted := t.fate(); over != nil && !uncounted { // of several in a batch the last is not the one, but then it is not the same twice
+		if over, uncounted := t.fate(); over == nil || !uncounted { // of several in a batch the last is not the one, but then it is not the same twice
 			s.cuts.add(last.at)
 		}
 		return 0, err

@@ -10,6 +10,8 @@ import (
 	"net"
 	"strings"
 	"sync"
+
+	"github.com/watermill-spillway/spillway/internal/keys"
 )
 
 // transaction is one transaction of the database on one connection, in which several messages are consumed. Everybody who
@@ -32,6 +34,8 @@ type transaction struct {
 	savepoints int
 	onOver     func()
 	prepared   map[string]driver.Stmt // of the connection
+	marked     bool                   // a statement may have left something behind
+	settings   *keys.Settings         // as they were before a statement that may have changed them
 }
 
 // errOver is what late statements get. It is a sql.ErrTxDone too.

@@ -1,0 +1,54 @@
+package wmsql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/shadow"
+)
+
+// notice is told of each statement before it runs. One that is not plain may leave something behind in the session until the
+// transaction ends, such as a setting, a temporary table, a cursor: the message is then the last of its batch, so that the
+// next one does not find it. In PostgreSQL it may also change the settings under which our own statements find their tables.
+func (t *transaction) notice(ctx context.Context, query string) error {
+	if shadow.Plain(query, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") &&
+		!strings.Contains(strings.ToLower(query), "set_config") {
+		return nil
+	}
+	t.mu.Lock()
+	t.marked = true
+	read := t.dialect.settings != "" && t.settings == nil && t.over == nil && t.aborted == nil
+	if read {
+		t.settings = new(keys.Settings)
+	}
+	t.mu.Unlock()
+	if !read {
+		return nil
+	}
+	if err := t.db.QueryRowContext(ctx, t.dialect.settings).Scan(&t.settings.SearchPath, &t.settings.Role); err != nil {
+		return fmt.Errorf("wmsql: read the settings that a statement may change: %w", err)
+	}
+	return nil
+}
+
+// leaves tells whether a statement may have left something behind.
+func (t *transaction) leaves() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.marked
+}
+
+// reset sets back what a handler may have set.
+func (t *transaction) reset() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.settings == nil {
+		return nil
+	}
+	if err := t.sayLocked(t.settings.Restore()); err != nil {
+		return fmt.Errorf("wmsql: set role and search_path back: %w", err)
+	}
+	return nil
+}
