@@ -27,13 +27,13 @@ func Run(t *testing.T, target Target) {
 	target.validate(t)
 	target.command = childCommand(t, target)
 	var together sync.WaitGroup
-	var last []func() // records those that run together, in order
+	var last, after []func() // after the others: what runs together, and its records in order
 	for _, f := range features() {
 		reason, pinned := target.Pins[f.id]
 		result := "pinned"
 		if alone, fault := faults[f.id]; fault && !alone {
-			if !pinned {
-				together.Go(func() { result = f.on(t, target) })
+			if !pinned { // nobody restarts the broker any more by then
+				after = append(after, func() { result = f.on(t, target) })
 			}
 			last = append(last, func() { record(t, target, f, result, reason) })
 			continue
@@ -42,6 +42,9 @@ func Run(t *testing.T, target Target) {
 			result = f.on(t, target)
 		}
 		record(t, target, f, result, reason)
+	}
+	for _, f := range after {
+		together.Go(f)
 	}
 	together.Wait()
 	for _, f := range last {
