@@ -27,7 +27,7 @@ func Run(t *testing.T, target Target) {
 	target.validate(t)
 	target.command = childCommand(t, target)
 	var together sync.WaitGroup
-	var last, after []func() // after the others: what runs together, and its records in order
+	var after, last []func() // what runs together comes after the others, and last its records, in order
 	for _, f := range features() {
 		reason, pinned := target.Pins[f.id]
 		result := "pinned"
