@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
@@ -48,22 +47,18 @@ func (c *postgresClaim) Tx() *sql.Tx {
 // Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits. It comes
 // with the settings under which our table is found, as they were before the handler could change them.
 func (c *postgresClaim) Before(ctx context.Context, statement string) error {
-	if shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") && !setsConfig(statement) {
+	if shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") {
 		return nil
 	}
 	if c.settings == nil && !c.failed {
-		c.settings = new(keys.Settings)
-		if err := c.conn.QueryRowContext(ctx, keys.SettingsPostgres).Scan(&c.settings.SearchPath, &c.settings.Role); err != nil {
+		settings := new(keys.Settings)
+		if err := c.conn.QueryRowContext(ctx, keys.SettingsPostgres).Scan(&settings.SearchPath, &settings.Role); err != nil {
 			return fmt.Errorf("postgres: read the settings that a statement may change: %w", err)
 		}
+		c.settings = settings
 	}
 	c.suspect = true
 	return nil
-}
-
-// setsConfig tells whether a query may change a setting.
-func setsConfig(statement string) bool {
-	return strings.Contains(strings.ToLower(statement), "set_config")
 }
 
 // Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but

@@ -203,3 +203,11 @@ func TestPostgresRawBytes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Bad input, feature I1: connections that change the encoding of texts on the way are refused, since keys would not compare.
+func TestPostgresClientEncoding(t *testing.T) {
+	db := postgrestest.Open(t, postgrestest.Schema(t)+"&client_encoding=LATIN1")
+	if err := idempotency.Postgres(db).Initialize(t.Context()); err == nil || !strings.Contains(err.Error(), "client_encoding is LATIN1") {
+		t.Error(err)
+	}
+}

@@ -3,7 +3,6 @@ package wmsql
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/shadow"
@@ -13,22 +12,24 @@ import (
 // transaction ends, such as a setting, a temporary table, a cursor: the message is then the last of its batch, so that the
 // next one does not find it. In PostgreSQL it may also change the settings under which our own statements find their tables.
 func (t *transaction) notice(ctx context.Context, query string) error {
-	if shadow.Plain(query, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") &&
-		!strings.Contains(strings.ToLower(query), "set_config") {
+	if shadow.Plain(query, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") {
 		return nil
 	}
 	t.mu.Lock()
 	t.marked = true
 	read := t.dialect.settings != "" && t.settings == nil && t.over == nil && t.aborted == nil
-	if read {
-		t.settings = new(keys.Settings)
-	}
 	t.mu.Unlock()
 	if !read {
 		return nil
 	}
-	if err := t.db.QueryRowContext(ctx, t.dialect.settings).Scan(&t.settings.SearchPath, &t.settings.Role); err != nil {
+	settings := new(keys.Settings)
+	if err := t.db.QueryRowContext(ctx, t.dialect.settings).Scan(&settings.SearchPath, &settings.Role); err != nil {
 		return fmt.Errorf("wmsql: read the settings that a statement may change: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.settings == nil { // else another goroutine of the handler's was first, and may have changed them
+		t.settings = settings
 	}
 	return nil
 }
