@@ -36,7 +36,7 @@ type bench struct {
 
 func newBench(t *testing.T, persistent bool) *bench {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "bench.db"))
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "bench.db")+"?_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
 	}
