@@ -1,6 +1,9 @@
 package chain
 
-import "context"
+import (
+	"context"
+	"database/sql"
+)
 
 type transactionKey struct{}
 
@@ -20,4 +23,20 @@ func CarryTransaction(to, from context.Context) context.Context {
 		return to
 	}
 	return WithTransaction(to, transaction)
+}
+
+// Joined is a transaction that what comes of its message can be written in.
+type Joined interface {
+	// Write runs work behind a savepoint of the transaction, on the connection that it has, and tells that it did: not
+	// where the transaction is of another database than db, or its message is settled. An error undoes work and nothing else.
+	Write(db *sql.DB, work func(*sql.Tx) error) (joined bool, err error)
+}
+
+// WriteJoined runs work in the transaction of ctx, if there is one on db. See Joined.
+func WriteJoined(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) (joined bool, err error) {
+	t, ok := TransactionOf(ctx).(Joined)
+	if !ok {
+		return false, nil
+	}
+	return t.Write(db, work)
 }

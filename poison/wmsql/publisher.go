@@ -140,6 +140,24 @@ func (p *Publisher) publish(d *delivery, topic string, messages []*message.Messa
 
 // publish writes in the message's transaction, behind a savepoint: what fails must not fail the rest.
 func (d *delivery) publish(query wsql.Query) error {
+	return d.write(func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(context.Background(), query.Query, query.Args...)
+		return err
+	})
+}
+
+// Write is for what other parts write on behalf of the message. See chain.Joined.
+func (d *delivery) Write(db *sql.DB, work func(*sql.Tx) error) (joined bool, err error) {
+	if d.db != db {
+		return false, nil
+	}
+	if err := d.write(work); !errors.Is(err, errSettled) {
+		return true, err
+	}
+	return false, nil
+}
+
+func (d *delivery) write(work func(*sql.Tx) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.usable(); err != nil {
@@ -149,7 +167,7 @@ func (d *delivery) publish(query wsql.Query) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(context.Background(), query.Query, query.Args...); err != nil {
+	if err := work(tx); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
