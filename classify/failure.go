@@ -64,6 +64,17 @@ func (f *Failure) Add(err error, v Verdict, at time.Time) {
 	f.History = BoundHistory(append(f.History, inner.History...))
 }
 
+// Failure returns the story that err carries, or that of a single attempt, which ended now, where nobody kept one. A nil
+// Classifier is one with the defaults.
+func (c *Classifier) Failure(err error) *Failure {
+	f, ok := AsFailure(err)
+	if !ok || f.Attempts <= 0 {
+		f = new(Failure)
+		f.Add(err, c.Classify(err), time.Now())
+	}
+	return f
+}
+
 // AsFailure finds the outermost Failure in err. Unlike errors.As it returns from an error that wraps itself, and goes
 // on where a method of the error panics.
 func AsFailure(err error) (f *Failure, ok bool) {

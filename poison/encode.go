@@ -54,6 +54,9 @@ func (l Letter) encode(max limits) *message.Message {
 	if !l.redriven {
 		w.identity(KeyFailureClass, l.Failure.Class.String())
 	}
+	w.count(KeyRetryStage, l.stage.Number)
+	w.time(KeyRetryDueAt, l.stage.DueAt)
+	w.time(KeyRetryHoldUntil, l.stage.HoldUntil)
 	w.text(KeyFailureReason, l.Failure.Reason, 128)
 	w.identity(KeyOriginalTopic, l.Origin.Topic)
 	w.identity(KeyOriginalHandler, l.Origin.Handler)

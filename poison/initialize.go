@@ -42,30 +42,29 @@ func (q *Queue) Initialize(sources ...Source) error {
 }
 
 func (q *Queue) initializeTopics(source string, topics ...string) error {
-	if err := initialize(q.config.Publisher, source, topics...); err != nil {
-		return err
+	if err := InitializeFor(q.config.Publisher, source, topics...); err != nil {
+		return fmt.Errorf("poison: dead-letter destination missing: %w", err)
 	}
 	for _, sink := range q.config.Fallbacks {
 		named := topics
 		if sink.Topic != "" {
 			named = []string{sink.Topic}
 		}
-		if err := initialize(sink.Publisher, source, named...); err != nil {
-			return err
+		if err := InitializeFor(sink.Publisher, source, named...); err != nil {
+			return fmt.Errorf("poison: dead-letter destination missing: %w", err)
 		}
 	}
 	return nil
 }
 
-func initialize(pub message.Publisher, source string, topics ...string) (err error) {
+// InitializeFor makes sure that topics exist, which take what comes from source, if pub is a SourceInitializer or an
+// Initializer. Any other publisher is taken on trust.
+func InitializeFor(pub message.Publisher, source string, topics ...string) error {
 	switch pub := pub.(type) {
 	case SourceInitializer:
-		err = pub.InitializeTopicsFor(source, topics...)
+		return pub.InitializeTopicsFor(source, topics...)
 	case Initializer:
-		err = pub.InitializeTopics(topics...)
-	}
-	if err != nil {
-		return fmt.Errorf("poison: dead-letter destination missing: %w", err)
+		return pub.InitializeTopics(topics...)
 	}
 	return nil
 }

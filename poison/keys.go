@@ -33,6 +33,8 @@ const (
 	// Stage: which retry stage the message waits in, and until when.
 	KeyRetryStage = "x-retry-stage"
 	KeyRetryDueAt = "x-retry-due-at"
+	// Until when the message is held where it is, to go to the end of its stage then. Only where that is before it is due.
+	KeyRetryHoldUntil = "x-retry-hold-until"
 
 	// Redrive: how often, when, by whom and in which campaign the message came back.
 	KeyRedriveCount = "x-redrive-count"
@@ -77,7 +79,7 @@ var ours = func() map[string]writers {
 		KeyOriginalMessageID, KeyOriginalHandler, KeyOriginalGroup, KeyOriginalExchange, KeyOriginalRoutingKey,
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
-		KeyRetryStage, KeyRetryDueAt, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID)
+		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID)
 	for _, prefix := range []string{"kafka_dlt-", "kafka_"} {
 		for _, key := range []string{
 			"original-topic", "original-partition", "original-offset", "original-timestamp", "original-timestamp-type",

@@ -21,6 +21,7 @@ type Letter struct {
 	Redrive Redrive
 
 	redriven bool // on its way back: no dead letter any more
+	stage    Stage
 }
 
 // Origin says where a message first came from. What a broker does not have is empty.
@@ -86,6 +87,14 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 		FirstFailedAt: f.First,
 		LastFailedAt:  f.Last,
 		History:       classify.BoundHistory(append(l.Failure.History, f.History...)),
+	}
+}
+
+// goOn adds what came before, in an earlier stage: one message is tried over all of them.
+func (f *Failure) goOn(earlier Failure) {
+	f.Attempts += earlier.Attempts
+	if first := earlier.FirstFailedAt; !first.IsZero() && first.Before(f.FirstFailedAt) {
+		f.FirstFailedAt = first
 	}
 }
 

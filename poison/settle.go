@@ -3,7 +3,6 @@ package poison
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -60,24 +59,14 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 	}
 	original := c.Original()
 	original.SetContext(c.WaitContext())
-	return q.place(original, q.failure(err))
+	return q.place(original, q.config.Classifier.Failure(err))
 }
 
 // Place sets msg aside as the middleware would, for code that gives up on a message outside of a handler. The topic and
 // handler are those of the message's context; the waits between tries end with it. A nil error means that a sink
 // confirmed the letter, or that err said to discard it.
 func (q *Queue) Place(msg *message.Message, err error) error {
-	return q.place(msg.CopyWithContext(), q.failure(err))
-}
-
-// failure is the story that err carries, or the one of a single attempt where nobody further in kept one.
-func (q *Queue) failure(err error) *classify.Failure {
-	f, ok := classify.AsFailure(err)
-	if !ok || f.Attempts <= 0 {
-		f = new(classify.Failure)
-		f.Add(err, q.config.Classifier.Classify(err), time.Now())
-	}
-	return f
+	return q.place(msg.CopyWithContext(), q.config.Classifier.Failure(err))
 }
 
 // place owns msg.
@@ -95,6 +84,7 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 	topic := q.destination(source, deadLetter)
 	subscriber := message.SubscriberNameFromCtx(ctx)
 	l := q.letter(msg, failure, source, deadLetter)
+	q.maskMetadata(l.Original.Metadata)
 
 	if failure.Verdict.Class == classify.ClassDiscard {
 		q.info("Message discarded, as its error says", l)
@@ -117,9 +107,12 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source Source, deadLetter bool) Letter {
 	l := decode(msg)
 	q.fillOrigin(&l.Origin, msg, source, deadLetter)
+	earlier := l.Failure
 	l.fail(failure, q.config.Node)
+	if chain.ReentryOf(msg.Context()) != nil {
+		l.Failure.goOn(earlier)
+	}
 	q.maskTexts(&l.Failure)
-	q.maskMetadata(l.Original.Metadata)
 	return l
 }
 
@@ -159,6 +152,8 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, 
 	}
 	switch {
 	case deadLetter && origin.Topic != "":
+	case origin.Topic != "" && origin.Topic == source.Topic && chain.ReentryOf(msg.Context()) != nil:
+		// A stage's place among its topic's messages tells nothing of where the message came from.
 	case origin.Topic == "" || origin.Topic != source.Topic:
 		*origin = known
 	default:

@@ -18,6 +18,11 @@ type Call struct {
 	Ctx context.Context
 	// Attempts counts the handler invocations that a retry made for this call, the current one included.
 	Attempts int
+	// Later tells whether somebody further out has the message handled again later, so that nobody need wait further in.
+	// Nil is nobody.
+	Later func(*Call) bool
+	// Reentry is not nil for a message that comes out of a retry stage.
+	Reentry *Reentry
 
 	uuid     string
 	metadata []pair

@@ -36,15 +36,20 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 				if IsOwn(msg.Context()) {
 					return h(msg)
 				}
+				if r := ReentryOf(msg.Context()); r != nil {
+					r.identify(msg)
+					return enter(run, msg, r)
+				}
 				known.Store(true)
 			}
-			return enter(run, msg)
+			return enter(run, msg, nil)
 		}
 	}
 }
 
-func enter(run Handler, msg *message.Message) (out []*message.Message, err error) {
+func enter(run Handler, msg *message.Message, r *Reentry) (out []*message.Message, err error) {
 	c := begin(msg)
+	c.Reentry = r
 	failed := true // until told otherwise: a panic or runtime.Goexit leaves the message as it arrived too
 	defer func() {
 		if failed && !c.Nacked() { // who nacked it himself gave it away: it may be on its way again already

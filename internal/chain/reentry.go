@@ -1,0 +1,58 @@
+package chain
+
+import (
+	"context"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Reentry tells that a message comes to a handler that it has met before: out of a retry stage.
+type Reentry struct {
+	// Handler is the name of the handler that the message first came to, which is who consumes it.
+	Handler string
+	// Stage is the stage the message comes out of, the first being 1, or 0 for none that is known.
+	Stage int
+	// Foreign says that the message waits for another handler than this, and that nobody else may ever see it.
+	Foreign bool
+}
+
+type reentryKey struct{}
+
+// WithReentry returns ctx with r, for the messages of a stage.
+func WithReentry(ctx context.Context, r *Reentry) context.Context {
+	return context.WithValue(ctx, reentryKey{}, r)
+}
+
+// ReentryOf returns what WithReentry left in ctx, or nil.
+func ReentryOf(ctx context.Context) *Reentry {
+	r, _ := ctx.Value(reentryKey{}).(*Reentry)
+	return r
+}
+
+// identify gives the message's context the name of the handler that it first came to, in place of the stage's: the
+// receiver, the names of dead letters, and whoever else asks, see one consumer.
+func (r *Reentry) identify(msg *message.Message) {
+	if ctx := msg.Context(); message.HandlerNameFromCtx(ctx) != r.Handler {
+		msg.SetContext(context.WithValue(ctx, handlerName, r.Handler))
+	}
+}
+
+// handlerName is the key under which a router leaves the name of the handler. Watermill exports the reading of it alone.
+var handlerName = keyOf(message.HandlerNameFromCtx)
+
+func keyOf(read func(context.Context) string) any {
+	asked := &asked{Context: context.Background()}
+	read(asked)
+	return asked.key
+}
+
+// asked remembers for what it was asked.
+type asked struct {
+	context.Context
+	key any
+}
+
+func (a *asked) Value(key any) any {
+	a.key = key
+	return nil
+}

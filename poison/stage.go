@@ -1,0 +1,44 @@
+package poison
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+// Stage says in which retry stage a message waits, and until when. What is absent, or cannot be one, is zero.
+type Stage struct {
+	// Number counts stages from 1.
+	Number int
+	// DueAt is when the message is handled again, by the clock of who sent it there.
+	DueAt time.Time
+	// HoldUntil is when the message goes to the end of its stage, where nobody can hold it until it is due.
+	HoldUntil time.Time
+}
+
+// StageOf reads which stage msg waits in. The values are those of the message and nobody vouches for them.
+func StageOf(msg *message.Message) Stage {
+	return Stage{
+		Number:    bounded.Count(msg.Metadata[KeyRetryStage]),
+		DueAt:     bounded.Time(msg.Metadata[KeyRetryDueAt]),
+		HoldUntil: bounded.Time(msg.Metadata[KeyRetryHoldUntil]),
+	}
+}
+
+// Staged returns the message of c as it goes into a retry stage: as it arrived, with its origin, and its failure so far,
+// earlier stages included, but for the stack. It is published on behalf of the message: its context has the values of
+// the message's, and not its end. It is for package middleware.
+func (q *Queue) Staged(c *chain.Call, failure *classify.Failure, stage Stage) *message.Message {
+	original := c.Original()
+	source := Source{Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx), Class: failure.Verdict.Class}
+	l := q.letter(original, failure, source, false)
+	l.stage = stage
+	msg := l.encode(limits{total: q.limits.total, description: 256, history: q.limits.history})
+	msg.SetContext(context.WithoutCancel(c.Ctx))
+	return msg
+}
