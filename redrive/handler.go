@@ -25,6 +25,11 @@ type HandlerConfig struct {
 	Allow []string
 	// To is published to instead of each letter's origin topic. It must be in Allow.
 	To string
+	// Entry names the topic at which a letter enters instead of its origin topic, which must be in Allow all the same; where
+	// it returns "" the letter goes to its origin topic. The Entry method of middleware.Stages lets letters enter at the first
+	// retry stage, apart from live traffic. It is asked for each letter and decides where it goes: the name must not come
+	// from the letter.
+	Entry func(poison.Letter) string
 	// Filter chooses the letters; all others are parked. Its fields for a Store must be empty.
 	Filter Filter
 	// Rate is how many letters are published per second at the most. 0 means as fast as possible.
@@ -65,7 +70,7 @@ func newHandler(config HandlerConfig, owner string) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{config: config, rules: rules{
-		owner: owner, allow: config.Allow, to: config.To, rate: config.Rate, concurrency: config.Concurrency,
+		owner: owner, allow: config.Allow, to: config.To, entry: config.Entry, rate: config.Rate, concurrency: config.Concurrency,
 		maxRedrives: config.MaxRedrives, attempts: config.PublishAttempts, by: config.By, logger: config.Logger, hooks: config.Hooks,
 	}}
 	h.rules.setDefaults()

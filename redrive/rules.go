@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"golang.org/x/time/rate"
 
+	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -26,6 +27,7 @@ type rules struct {
 	owner       string // the name of the configuration they come from
 	allow       []string
 	to          string
+	entry       func(poison.Letter) string
 	rate        float64
 	concurrency int
 	maxRedrives int
@@ -65,6 +67,9 @@ func (r *rules) validate() error {
 	if r.to != "" && !slices.Contains(r.allow, r.to) {
 		return fmt.Errorf("redrive: %s.To is %q, which is not in Allow", r.owner, r.to)
 	}
+	if r.to != "" && r.entry != nil {
+		return fmt.Errorf("redrive: %s.To and Entry are both set: give one", r.owner)
+	}
 	if r.rate < 0 || math.IsNaN(r.rate) || math.IsInf(r.rate, 0) {
 		return fmt.Errorf("redrive: %s.Rate is %v letters per second: it must not be negative; 0 means no limit", r.owner, r.rate)
 	}
@@ -90,7 +95,22 @@ func (r *rules) target(l poison.Letter) (string, error) {
 	if !slices.Contains(r.allow, topic) {
 		return topic, fmt.Errorf("%w: %q", ErrNotAllowed, logged(topic))
 	}
-	return topic, nil
+	return r.entryOf(l, topic), nil
+}
+
+// entryOf is where a letter enters that may go to topic.
+func (r *rules) entryOf(l poison.Letter, topic string) string {
+	if r.entry == nil || r.to != "" {
+		return topic
+	}
+	var entry string
+	if err := contain.Call("redrive.Entry", func() error { entry = r.entry(l); return nil }); err != nil {
+		r.logger.Error("Entry panicked; the letter goes to its origin topic", err, fields(l, topic))
+	}
+	if entry == "" {
+		return topic
+	}
+	return entry
 }
 
 // spent tells whether the letter came back as often as is allowed.

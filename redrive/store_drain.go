@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // DrainConfig configures Store.Drain. Only Allow is required.
@@ -20,6 +21,11 @@ type DrainConfig struct {
 	Allow []string
 	// To is published to instead of each letter's origin topic. It must be in Allow.
 	To string
+	// Entry names the topic at which a letter enters instead of its origin topic, which must be in Allow all the same; where
+	// it returns "" the letter goes to its origin topic. The Entry method of middleware.Stages lets letters enter at the first
+	// retry stage, apart from live traffic. It is asked for each letter and decides where it goes: the name must not come
+	// from the letter.
+	Entry func(poison.Letter) string
 	// Filter chooses the letters. Default: all that wait. Filter.Limit is not used here, see Max.
 	Filter Filter
 	// Max is how many letters are taken at the most. 0 means all.
@@ -68,7 +74,7 @@ type Report struct {
 
 func (c *DrainConfig) rules() rules {
 	return rules{
-		owner: "DrainConfig", allow: c.Allow, to: c.To, rate: c.Rate, concurrency: c.Concurrency, maxRedrives: c.MaxRedrives,
+		owner: "DrainConfig", allow: c.Allow, to: c.To, entry: c.Entry, rate: c.Rate, concurrency: c.Concurrency, maxRedrives: c.MaxRedrives,
 		attempts: c.PublishAttempts, by: c.By, logger: c.Logger, hooks: c.Hooks,
 	}
 }
