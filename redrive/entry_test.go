@@ -1,0 +1,116 @@
+package redrive_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// entryRows are letters that may enter elsewhere than at their origin.
+var entryRows = map[string]struct {
+	origin  string
+	entry   func(poison.Letter) string
+	want    string
+	refused bool
+}{
+	"at a stage":            {"orders", func(poison.Letter) string { return "orders.billing.retry.5s" }, "orders.billing.retry.5s", false},
+	"at the origin":         {"orders", func(poison.Letter) string { return "" }, "orders", false},
+	"nobody says":           {"orders", nil, "orders", false},
+	"panics":                {"orders", func(poison.Letter) string { panic("boom") }, "orders", false},
+	"forged origin":         {"secrets", func(poison.Letter) string { return "orders.billing.retry.5s" }, "unknown.parked", true},
+	"no origin":             {"", func(poison.Letter) string { return "orders.billing.retry.5s" }, "unknown.parked", true},
+	"forged origin, panics": {"secrets", func(poison.Letter) string { panic("boom") }, "unknown.parked", true},
+}
+
+// Features V1, V8: the allow-list decides by a letter's origin, and Entry where it then enters; one that panics, or has
+// nothing to say, leaves it to enter at its origin.
+func TestEntry(t *testing.T) {
+	for name, row := range entryRows {
+		live, park := &outbox{}, &outbox{}
+		h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: live, Park: park, Allow: []string{"orders"}, Entry: row.entry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Handle(letter("1", "{}", from(row.origin))); err != nil {
+			t.Fatal(err)
+		}
+		taken := live.all()
+		if row.refused {
+			taken = park.all()
+		}
+		if len(live.all())+len(park.all()) != 1 || len(taken) != 1 || taken[0].topic != row.want {
+			t.Errorf("%s: live %v, parked %v, want %s", name, live.all(), park.all(), row.want)
+		}
+		if !row.refused && (taken[0].msg.UUID != "1" || taken[0].msg.Metadata[poison.KeyOriginalTopic] != row.origin || poison.IsLetter(taken[0].msg)) {
+			t.Errorf("%s: enters as %v", name, taken[0].msg.Metadata)
+		}
+	}
+}
+
+// Features V1, V8: a drain of the store obeys the same rules.
+func TestEntryOfDrain(t *testing.T) {
+	for name, row := range entryRows {
+		store, live := newStore(t), &outbox{}
+		publish(t, store, "orders.dlq", letter("1", "{}", from(row.origin)))
+		if _, err := store.Drain(context.Background(), live, redrive.DrainConfig{Allow: []string{"orders"}, Entry: row.entry}); err != nil {
+			t.Fatal(err)
+		}
+		if taken := live.all(); row.refused != (len(taken) == 0) || !row.refused && (len(taken) != 1 || taken[0].topic != row.want) {
+			t.Errorf("%s: %v, want %s", name, taken, row.want)
+		}
+	}
+}
+
+// Feature V1: Entry and To say two things.
+func TestEntryOrTo(t *testing.T) {
+	_, err := redrive.NewHandler(redrive.HandlerConfig{
+		Publisher: &outbox{}, Park: &outbox{}, Allow: []string{"orders"}, To: "orders", Entry: func(poison.Letter) string { return "" },
+	})
+	if err == nil {
+		t.Error("both are taken")
+	}
+}
+
+// Features V1, V8: stages name the first stage of a handler that they have, and nothing for what a letter makes up.
+func TestEntryOfStages(t *testing.T) {
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: &outbox{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, err := middleware.NewStages(middleware.StagesConfig{Queue: queue, Publisher: &outbox{}, Subscriber: func(string, string) (message.Subscriber, error) {
+		return idle{}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stages.AddConsumerHandler(router, "billing", "orders", idle{}, func(*message.Message) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ topic, handler, want string }{
+		{"orders", "billing", "orders.billing.retry.5s"},
+		{"orders", "shipping", ""},
+		{"secrets", "billing", ""},
+		{"orders", "billing.retry.5s", ""},
+		{"", "", ""},
+	} {
+		if got := stages.Entry(poison.Letter{Origin: poison.Origin{Topic: row.topic, Handler: row.handler}}); got != row.want {
+			t.Errorf("%q on %q enters at %q, want %q", row.handler, row.topic, got, row.want)
+		}
+	}
+	if got := (*middleware.Stages)(nil).Entry(poison.Letter{}); got != "" {
+		t.Errorf("no stages: %q", got)
+	}
+}
+
+type idle struct{ message.Subscriber }
+
+func (idle) Close() error { return nil }
