@@ -1,0 +1,204 @@
+package delay
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// maxBytes is about what a batch holds in memory. A larger message is a batch of its own.
+const maxBytes = 16 << 20
+
+// batch is what one take found.
+type batch struct {
+	token string
+	rows  []taken // in the order in which they are due
+	// more tells that the batch was cut, so that there may be more to take at once.
+	more bool
+}
+
+// taken is a row under a lease.
+type taken struct {
+	seq      int64
+	topic    string
+	msg      *message.Message
+	damage   error // why there is no msg
+	failures int
+	late     time.Duration // at readAt
+	readAt   time.Time
+}
+
+// next tells how long it is until a row can be taken: 0 or less where one can be. ok is false when there is none.
+func (s *Store) next(ctx context.Context) (in time.Duration, ok bool, err error) {
+	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
+		var us int64
+		err := rows.Scan(&us)
+		in, ok = microseconds(us), true
+		return err
+	}, s.say.next)
+	return in, ok, err
+}
+
+// take leases at most n rows that are due. Those of a blocked topic it puts off by that time instead, and does not read
+// what they hold.
+func (s *Store) take(ctx context.Context, n int, lease time.Duration, blocked map[string]time.Duration) (batch, error) {
+	b := batch{token: watermill.NewUUID()}
+	var c choice
+	err := s.inTransaction(ctx, func(tx *sql.Tx) (err error) {
+		if c, err = s.choose(ctx, tx, n, blocked); err != nil {
+			return err
+		}
+		for wait, seqs := range c.off {
+			if _, err := s.execAmong(ctx, tx, s.say.delayIn, seqs, wait.Microseconds()); err != nil {
+				return err
+			}
+		}
+		_, err = s.execAmong(ctx, tx, s.say.leaseIn, c.seqs, b.token, lease.Microseconds())
+		return err
+	})
+	if err != nil {
+		return b, err
+	}
+	b.more = c.more
+	b.rows, err = s.readTaken(ctx, b.token, c.seqs)
+	return b, errors.Join(err, s.releaseUnless(ctx, err == nil, b.token, c.seqs))
+}
+
+// choice is which rows a take is about.
+type choice struct {
+	seqs []int64
+	off  map[time.Duration][]int64 // of blocked topics
+	more bool
+}
+
+// canTake returns an error where the server does not know how to pass over locked rows, or the role may not.
+func (s *Store) canTake(ctx context.Context) error {
+	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
+		_, err := s.choose(ctx, tx, 0, nil)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delay: the store cannot be taken from: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, blocked map[string]time.Duration) (c choice, err error) {
+	if s.lock != "" {
+		if _, err := tx.ExecContext(ctx, s.lock); err != nil {
+			return c, err
+		}
+	}
+	rows, err := tx.QueryContext(ctx, s.say.choose, n)
+	if err != nil {
+		return c, err
+	}
+	c.off = make(map[time.Duration][]int64)
+	found, bytes, full := 0, 0, false
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		var seq int64
+		var topic sql.RawBytes
+		var size int
+		if err := rows.Scan(&seq, &topic, &size); err != nil {
+			return err
+		}
+		found++
+		wait, off := blocked[string(topic)]
+		bytes += max(0, size)
+		full = full || bytes > maxBytes && len(c.seqs) > 0
+		switch {
+		case full: // it is not touched, and the next is behind it
+		case off:
+			bytes -= max(0, size)
+			c.off[wait] = append(c.off[wait], seq)
+		default:
+			c.seqs = append(c.seqs, seq)
+		}
+		return nil
+	})
+	c.more = found == n || full
+	return c, err
+}
+
+func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read []taken, err error) {
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	condition, args := s.among(seqs)
+	var at time.Time
+	err = s.rows(ctx, func() { read, at = make([]taken, 0, len(seqs)), time.Now() }, func(rows *sql.Rows) error {
+		var t taken
+		var topic, id, metadata, payload []byte
+		var hasPayload bool
+		var late int64
+		if err := rows.Scan(&t.seq, &topic, &id, &metadata, &payload, &hasPayload, &t.failures, &late); err != nil {
+			return err
+		}
+		t.topic, t.late, t.readAt = string(topic), microseconds(late), at
+		t.msg, t.damage = decode(id, metadata, payload, hasPayload)
+		read = append(read, t)
+		return nil
+	}, s.query(s.say.readIn+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
+	return read, err
+}
+
+func (s *Store) releaseUnless(ctx context.Context, fine bool, token string, seqs []int64) error {
+	if fine {
+		return nil
+	}
+	return s.release(ctx, token, seqs)
+}
+
+// remove deletes rows, release makes them as if they had never been taken, and postpone puts them off and counts so many
+// failures more. Renew lets the lease last from now on. All of them leave rows alone that are under another token.
+func (s *Store) remove(ctx context.Context, token string, seqs []int64) error {
+	_, err := s.underToken(ctx, s.say.removeIn, seqs, token)
+	return err
+}
+
+func (s *Store) release(ctx context.Context, token string, seqs []int64) error {
+	_, err := s.underToken(ctx, s.say.releaseIn, seqs, token)
+	return err
+}
+
+func (s *Store) postpone(ctx context.Context, token string, seqs []int64, wait time.Duration, failures int) error {
+	_, err := s.underToken(ctx, s.say.postponeIn, seqs, wait.Microseconds(), failures, token)
+	return err
+}
+
+// renew tells whether all of the rows were still under the token.
+func (s *Store) renew(ctx context.Context, token string, seqs []int64, lease time.Duration) (all bool, err error) {
+	n, err := s.underToken(ctx, s.say.renewIn, seqs, lease.Microseconds(), token)
+	return n == int64(len(seqs)), err
+}
+
+func (s *Store) underToken(ctx context.Context, statement string, seqs []int64, args ...any) (n int64, err error) {
+	err = s.inTransaction(ctx, func(tx *sql.Tx) error {
+		n, err = s.execAmong(ctx, tx, statement, seqs, args...)
+		return err
+	})
+	return n, err
+}
+
+func (s *Store) execAmong(ctx context.Context, tx *sql.Tx, statement string, seqs []int64, args ...any) (int64, error) {
+	if len(seqs) == 0 {
+		return 0, nil
+	}
+	condition, more := s.among(seqs)
+	result, err := tx.ExecContext(ctx, s.query(statement+condition), append(args[:len(args):len(args)], more...)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (s *Store) inTransaction(ctx context.Context, work func(*sql.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	return s.transaction(ctx, s.db, work)
+}

@@ -1,0 +1,139 @@
+package delay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/life"
+)
+
+// RelayConfig configures a Relay. Store and Publisher are needed.
+type RelayConfig struct {
+	// Store is where the messages wait.
+	Store *Store
+	// Publisher takes them when they are due. A router closes the publishers of its handlers: give the relay one of its own.
+	// The relay does not close it. It must confirm what it took, or what it lost is lost.
+	Publisher message.Publisher
+	// Batch is how many messages are taken at a time, 5,000 at most. Default: 200.
+	Batch int
+	// Poll is how often the relay looks for what another process put, and so the longest that such a message is late.
+	// Default: 1 second.
+	Poll time.Duration
+	// Lease is how long the messages of a relay that died wait for another one. A relay that lives renews it. It must be
+	// 100 milliseconds or more. Default: 10 seconds.
+	Lease time.Duration
+	// Logger is told of publishers that refuse, and of a database that fails. Default: none.
+	Logger watermill.LoggerAdapter
+	// OnMoved is called for each message when the publisher has taken it, before its row is deleted, in due order. It is
+	// called again for a message that is published again. A panic is logged.
+	OnMoved func(context.Context, Moved)
+}
+
+// Moved tells of a message that was published.
+type Moved struct {
+	// Topic and ID are those that it was published with.
+	Topic, ID string
+	// Late is how long after it was due: by the database's clock when it was taken, and the process's since then.
+	Late time.Duration
+}
+
+const (
+	maxBatch = 5000
+	// minLease and minPoll keep a duration from being meant in another unit.
+	minLease = 100 * time.Millisecond
+	minPoll  = time.Millisecond
+)
+
+func (c *RelayConfig) setDefaults() {
+	if c.Batch == 0 {
+		c.Batch = 200
+	}
+	if c.Poll == 0 {
+		c.Poll = time.Second
+	}
+	if c.Lease == 0 {
+		c.Lease = 10 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *RelayConfig) validate() error {
+	switch {
+	case c.Store == nil:
+		return errors.New("delay: RelayConfig.Store is nil: set it to Postgres(db), MySQL(db) or SQLite(db)")
+	case contain.IsNil(c.Publisher):
+		return errors.New("delay: RelayConfig.Publisher is nil: nothing would ever leave the store")
+	case c.Batch < 1 || c.Batch > maxBatch:
+		return fmt.Errorf("delay: RelayConfig.Batch is %d: it must be 1 to %d", c.Batch, maxBatch)
+	case c.Poll < minPoll:
+		return fmt.Errorf("delay: RelayConfig.Poll is %s: each is a statement; it must be %s or more", c.Poll, minPoll)
+	case c.Lease < minLease:
+		return fmt.Errorf("delay: RelayConfig.Lease is %s: it must outlast a statement, and be %s or more", c.Lease, minLease)
+	}
+	return nil
+}
+
+// Relay publishes what is due. It is safe for concurrent use: one that runs several times is several relays.
+type Relay struct {
+	config RelayConfig
+	life   *life.Life
+
+	// Those of the plugin's run, under the lock of life.
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+}
+
+// NewRelay returns a Relay after it has made sure that the store has its table, and that it may take from it, for which it has 30 seconds. Nothing is
+// published before Run, or before the router of Plugin runs. A configuration with which nothing would move is an error that
+// names the field.
+func NewRelay(config RelayConfig) (*Relay, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	defer cancel()
+	if err := config.Store.Initialize(ctx); err != nil {
+		return nil, err
+	}
+	if err := config.Store.canTake(ctx); err != nil {
+		return nil, err
+	}
+	r := &Relay{config: config}
+	r.life = life.New(r.start, func() { r.stop(); r.stopped.Wait() })
+	return r, nil
+}
+
+// Plugin runs the relay for as long as handlers of the router run: from before the first subscribes until the last has
+// received its last message. The router's end waits for a call of the publisher that is under way.
+func (r *Relay) Plugin(router *message.Router) error { return r.life.Plugin(router) }
+
+func (r *Relay) start() error {
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	r.stopped.Go(func() { _ = r.Run(ctx) })
+	return nil
+}
+
+// Run publishes what is due until ctx ends, and returns nil then: when a call of the publisher that was under way has
+// returned, and what was taken and not published has been given back to other relays, for which it takes up to 5 seconds.
+// An error of the database or of the publisher does not end it.
+func (r *Relay) Run(ctx context.Context) error {
+	w := &worker{RelayConfig: &r.config, topics: topics{}}
+	bell := newBell()
+	defer r.config.Store.bells.hang(bell)()
+	for ctx.Err() == nil {
+		bell.look()
+		bell.sleep(ctx, w.round(ctx))
+	}
+	return nil
+}

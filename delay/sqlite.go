@@ -1,0 +1,69 @@
+package delay
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlite"
+)
+
+var sqliteDialect = dialect{
+	table:  sqliteTable,
+	ensure: sqlite.Ensure,
+	query:  func(statement string) string { return statement },
+	// SQLite counts milliseconds, and writes them as days.
+	now:  `(CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)`,
+	tick: time.Millisecond,
+	// A transaction that has read is refused when it wants to write and another process has written meanwhile.
+	lock:        `UPDATE spillway_delayed SET token = token WHERE seq = 0`,
+	among:       listed,
+	write:       inARow,
+	transaction: writeSQLite,
+	read:        sqlite.WhileBusy,
+	tooLarge:    func(err error) bool { return strings.Contains(err.Error(), "too big") }, // SQLite's own words
+}
+
+// inARow runs a statement alone among the writers of this process.
+func inARow(ctx context.Context, db *sql.DB, statement func() error) error {
+	gate := sqlite.GateOf(db)
+	if err := gate.Lock(ctx); err != nil {
+		return err
+	}
+	defer gate.Unlock()
+	return sqlite.WhileBusy(ctx, statement)
+}
+
+func writeSQLite(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return inARow(ctx, db, func() error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+		if err := work(tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+// sqliteTable is as postgresTable is. Numbers are never given out again, so that one that was deleted stays
+// so. What may be large is last, or all of it would be read for what is behind it.
+var sqliteTable = schema.Table{Name: "spillway_delayed", Columns: columns, Key: key, Create: []string{`
+CREATE TABLE IF NOT EXISTS spillway_delayed (
+	seq      INTEGER PRIMARY KEY AUTOINCREMENT,
+	topic    BLOB    NOT NULL,
+	size     INTEGER NOT NULL,
+	due_at   INTEGER NOT NULL,
+	ready_at INTEGER NOT NULL,
+	token    TEXT    NOT NULL DEFAULT '',
+	failures INTEGER NOT NULL DEFAULT 0,
+	id       BLOB    NOT NULL,
+	metadata BLOB    NOT NULL,
+	payload  BLOB
+)`,
+	`CREATE INDEX IF NOT EXISTS spillway_delayed_ready ON spillway_delayed (ready_at, due_at, seq)`,
+}}
