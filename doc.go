@@ -1,16 +1,20 @@
 // Package spillway is a dead letter channel for Watermill (https://watermill.io): the router you have, and a few lines
-// more, after which transient errors are retried with jitter, permanent ones and panics are set aside at once with their
-// whole story, each message takes effect once, and dead letters come back through the same router when the cause is
-// mended.
+// more, after which transient errors are retried with jitter, at once or later while the topic goes on, permanent ones and
+// panics are set aside at once with their whole story, each message takes effect once, and dead letters come back through
+// the same router when the cause is mended.
 //
 // # The front door
 //
 // New makes a Channel of one Config, with the parts in the only right order, whatever is configured first:
 //
-//	topic ▶ outputs ▶ poison.Queue ▶ guard ▶ Retry ▶ idempotent receiver ▶ Recover ▶ handler ▶ output topic
-//	                      │ permanent, invalid, exhausted
-//	                      ▼
-//	         topic.dlq, topic.invalid, or the dead-letter store ▶ redrive ▶ topic
+//	topic ▶ outputs ▶ poison.Queue ▶ guard ▶ stages ▶ Retry ▶ idempotent receiver ▶ Recover ▶ handler ▶ output topic
+//	                      │                    │ transient, later
+//	                      │                    ▼
+//	                      │        topic.handler.retry.5s ▶ .1m ▶ .10m ▶ the same handler
+//	                      ▼ permanent, invalid, exhausted
+//	         topic.dlq, topic.invalid, or the dead-letter store ▶ redrive ▶ topic, or first stage
+//
+// Stages adds handlers whose failed messages wait there, while those behind them go on.
 //
 // Attach protects every handler of a router; Middleware protects one, for those who mix: each part is a middleware of
 // its own as well, in the packages poison, middleware, idempotency and redrive, with errors judged by package classify.

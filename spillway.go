@@ -21,7 +21,8 @@ type Config struct {
 	// Publisher takes the dead letters: a publisher of its own, or the dead-letter store itself. It must not be the
 	// publisher of a handler, which the router closes when that handler stops.
 	Publisher message.Publisher
-	// Attempts is how often a handler is invoked at the most, the first time included. Default: 5.
+	// Attempts is how often a handler is invoked at the most, the first time included, before its message goes to a stage or
+	// is set aside. Default: 5, or 1 for a handler with Stages.
 	Attempts int
 	// Idempotency makes each message take effect once. Default: none.
 	Idempotency idempotency.Store
@@ -37,7 +38,11 @@ type Config struct {
 	Deliveries delivery.LimitConfig
 	// Guard says which messages never reach a handler.
 	Guard middleware.GuardConfig
-	// Retry says how handlers are tried again.
+	// Stages say how handlers are tried again later, while the messages behind go on: those that are added with
+	// Channel.Stages. They take effect with a Subscriber. Their Queue is the channel's and stays nil here. They need Attach,
+	// or Plugin.
+	Stages middleware.StagesConfig
+	// Retry says how handlers are tried again at once.
 	Retry middleware.RetryConfig
 	// Receiver says how messages are recognised. It takes effect with a store, here or as Idempotency.
 	Receiver idempotency.ReceiverConfig
@@ -55,6 +60,7 @@ type Channel struct {
 	outputs *middleware.Outputs
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
+	stages  *middleware.Stages
 }
 
 // New returns a Channel, or an error that names the field of config with which messages could be lost. With a store it
@@ -95,7 +101,16 @@ func New(config Config) (*Channel, error) {
 		}
 		steps, ch.plugins = append(steps, limit.Step), append(ch.plugins, limit.Plugin)
 	}
-	steps = append(steps, guard.Step, retry.Step)
+	steps = append(steps, guard.Step)
+	if config.Stages.Subscriber != nil {
+		config.Stages.Queue = queue
+		if ch.stages, err = middleware.NewStages(config.Stages); err != nil {
+			return nil, fmt.Errorf("spillway: %w", err)
+		}
+		steps, ch.plugins = append(steps, ch.stages.Step), append(ch.plugins, ch.stages.Plugin)
+		config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
+	}
+	steps = append(steps, retry.Step)
 	if config.Receiver.Store != nil {
 		receiver, err := idempotency.NewReceiver(config.Receiver)
 		if err != nil {
@@ -129,7 +144,8 @@ func (ch *Channel) Attach(router *message.Router) {
 }
 
 // Plugin is the router's plugin that does what goes on beside the handlers, as long as they run: it registers the process
-// for Deliveries, and purges old keys. Attach adds it.
+// for Deliveries, purges old keys, moves what is due in the store of Stages, and looks for stages that nobody has any more.
+// Attach adds it.
 func (ch *Channel) Plugin(router *message.Router) error {
 	for _, plugin := range ch.plugins {
 		if err := plugin(router); err != nil {
@@ -149,6 +165,10 @@ func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, 
 	return ch.outputs.Decorate(pub)
 }
 
+// Stages adds handlers that are tried again later: channel.Stages().AddHandler(router, ...) in place of
+// router.AddHandler(...). Without Config.Stages it is nil, and to add a handler is an error that says so.
+func (ch *Channel) Stages() *middleware.Stages { return ch.stages }
+
 // Queue returns the channel's poison.Queue, to set a message aside outside of a handler or to initialise destinations.
 func (ch *Channel) Queue() *poison.Queue { return ch.queue }
 
@@ -165,6 +185,12 @@ func (c *Config) distribute() error {
 	}
 	if c.Outputs.Queue != nil {
 		return fmt.Errorf("spillway: Config.Outputs.Queue is set: it is the channel's own queue; configure that as Config.Queue")
+	}
+	if c.Stages.Queue != nil {
+		return fmt.Errorf("spillway: Config.Stages.Queue is set: it is the channel's own queue; configure that as Config.Queue")
+	}
+	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
+		return fmt.Errorf("spillway: Config.Stages is configured, and has no Subscriber: messages would wait in their stages for good")
 	}
 	if c.Queue.Publisher == nil {
 		c.Queue.Publisher = c.Publisher
@@ -194,7 +220,7 @@ func (c *Config) distribute() error {
 	if c.Retry.Attempts == 0 {
 		c.Retry.Attempts = c.Attempts
 	}
-	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger, &c.Deliveries.Logger, &c.Purge.Logger} {
+	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger, &c.Deliveries.Logger, &c.Purge.Logger, &c.Stages.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}
@@ -208,7 +234,7 @@ func (c *Config) distribute() error {
 }
 
 func (c *Config) shareClassifier(classifier *classify.Classifier) {
-	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier} {
+	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier, &c.Stages.Classifier} {
 		if *part == nil {
 			*part = classifier
 		}

@@ -22,9 +22,12 @@ type PurgeConfig struct {
 	}
 	// Retention is how long a key is kept after it was applied. A message that comes again after that is applied again.
 	Retention time.Duration
-	// Horizon is the longest time after which a message may come again: that of all retry stages together, and that for
-	// which dead letters wait until they are redriven. A Retention below it is an error in the log. Default: 14 days.
+	// Horizon is the longest time after which a message may come again: that for which dead letters wait until they are
+	// redriven. A Retention below it and Stages together is an error in the log. Default: 14 days.
 	Horizon time.Duration
+	// Stages is how long a message can be on its way through retry stages, before it is a dead letter. The front door knows
+	// it of its own.
+	Stages time.Duration
 	// Every is the time from the end of one purge to the next. The first one begins somewhere in the first tenth of it, so
 	// that processes which start together do not purge together. Default: 1 hour.
 	Every time.Duration
@@ -64,9 +67,9 @@ func (c *PurgeConfig) validate() error {
 	if c.Retention <= 0 {
 		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: say how long keys are kept", c.Retention)
 	}
-	if c.Horizon < 0 || c.Every < 0 || c.Batch < 0 || c.Pause < 0 {
-		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Every (%s), Batch (%d) and Pause (%s) must not be negative",
-			c.Horizon, c.Every, c.Batch, c.Pause)
+	if c.Horizon < 0 || c.Stages < 0 || c.Every < 0 || c.Batch < 0 || c.Pause < 0 {
+		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Stages (%s), Every (%s), Batch (%d) and Pause (%s) must not be negative",
+			c.Horizon, c.Stages, c.Every, c.Batch, c.Pause)
 	}
 	return nil
 }
@@ -86,10 +89,10 @@ func NewPurge(config PurgeConfig) (*Purge, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if config.Retention < config.Horizon {
+	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
 		config.Logger.Error("Keys are purged while their messages may still come again: one that is redriven or retried after "+
-			"its key was purged is applied again", fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, config.Horizon),
-			watermill.LogFields{"store": fmt.Sprintf("%T", config.Store), "retention": config.Retention, "horizon": config.Horizon})
+			"its key was purged is applied again", fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
+			watermill.LogFields{"store": fmt.Sprintf("%T", config.Store), "retention": config.Retention, "horizon": horizon})
 	}
 	p := &Purge{config: config}
 	p.life = life.New(p.start, p.stop)

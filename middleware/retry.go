@@ -17,7 +17,8 @@ import (
 
 // RetryConfig configures a Retry. The zero value is useful.
 type RetryConfig struct {
-	// Attempts is how often the handler is invoked at the most, the first time included. Default: 5.
+	// Attempts is how often the handler is invoked at the most, the first time included. Default: 5, or 1 where the same
+	// chain has a retry stage for the error.
 	Attempts int
 	// Backoff says how long to wait between attempts.
 	Backoff Backoff
@@ -65,10 +66,12 @@ type Attempt struct {
 type Retry struct {
 	config   RetryConfig
 	policies [classify.ClassAborted + 1]Policy
+	leaves   [classify.ClassAborted + 1]bool // to a stage, where there is one: nobody said how often to try here
 }
 
 // NewRetry returns a Retry, or an error that names the field of config that makes no sense.
 func NewRetry(config RetryConfig) (*Retry, error) {
+	unsaid := config.Attempts == 0
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -91,6 +94,7 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 			}
 		}
 		r.policies[class] = policy
+		r.leaves[class] = unsaid && goesOn(classify.Class(class)) && config.PerClass[classify.Class(class)].Attempts == 0
 	}
 	return r, nil
 }
@@ -178,6 +182,9 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		policy := &r.policies[verdict.Class]
 		if waits == nil || class != verdict.Class {
 			class, waits = verdict.Class, policy.Backoff.start()
+		}
+		if r.leaves[verdict.Class] && c.Later != nil && c.Later(c) {
+			return nil, &failure
 		}
 		ctx := c.WaitContext()
 		pause, ok := r.nextWait(ctx, &failure, policy, waits, entered)

@@ -141,6 +141,9 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(q.Step)(h)
 }
 
+// Covers tells whether topic is one of dead letters, by its name: what fails in its consumer is parked.
+func (q *Queue) Covers(topic string) bool { return q.config.Naming.covers(topic) }
+
 // Step is the queue's share of a chain, for the front door.
 func (q *Queue) Step(next chain.Handler) chain.Handler {
 	next = readable(next)

@@ -36,11 +36,13 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 				if IsOwn(msg.Context()) {
 					return h(msg)
 				}
+				known.Store(true)
+			}
+			if stages.Load() {
 				if r := ReentryOf(msg.Context()); r != nil {
 					r.identify(msg)
 					return enter(run, msg, r)
 				}
-				known.Store(true)
 			}
 			return enter(run, msg, nil)
 		}

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -18,8 +19,13 @@ type Reentry struct {
 
 type reentryKey struct{}
 
+// stages tells that there are any in this process. Without them nobody pays for the question whose message it is; with
+// them it is asked for each, since a function may serve the live topic and its stages alike.
+var stages atomic.Bool
+
 // WithReentry returns ctx with r, for the messages of a stage.
 func WithReentry(ctx context.Context, r *Reentry) context.Context {
+	stages.Store(true)
 	return context.WithValue(ctx, reentryKey{}, r)
 }
 

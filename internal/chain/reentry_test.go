@@ -40,3 +40,43 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 		t.Error("a message that never left comes again")
 	}
 }
+
+// Decision 6: parts that are attached one by one, each with a chain of its own, all see the handler that the message first
+// came to, and where it came from; so does what the message is restored to.
+func TestReentryOfNestedChains(t *testing.T) {
+	var seen []string
+	part := func(next Handler) Handler {
+		return func(c *Call) ([]*message.Message, error) {
+			if c.Reentry == nil || c.Reentry.Stage != 2 {
+				t.Errorf("comes again: %+v", c.Reentry)
+			}
+			seen = append(seen, message.HandlerNameFromCtx(c.Ctx))
+			return next(c)
+		}
+	}
+	h := Enter(part)(Enter(part)(func(m *message.Message) ([]*message.Message, error) {
+		m.SetContext(context.Background())
+		return nil, errBoom
+	}))
+	msg := ordinary().msg
+	msg.SetContext(WithReentry(context.WithValue(msg.Context(), handlerName, "billing.retry.5s"), &Reentry{Handler: "billing", Stage: 2}))
+	if _, err := h(msg); err != errBoom || message.HandlerNameFromCtx(msg.Context()) != "billing" {
+		t.Errorf("%v, left as %q", err, message.HandlerNameFromCtx(msg.Context()))
+	}
+	if len(seen) != 2 || seen[0] != "billing" || seen[1] != "billing" {
+		t.Errorf("seen %q", seen)
+	}
+}
+
+// P5: a name that is right already costs no context.
+func TestReentryIdentifiesOnce(t *testing.T) {
+	r := &Reentry{Handler: "billing"}
+	msg := ordinary().msg
+	msg.SetContext(context.WithValue(msg.Context(), handlerName, "billing.retry.5s"))
+	r.identify(msg)
+	once := msg.Context()
+	r.identify(msg)
+	if msg.Context() != once || message.HandlerNameFromCtx(once) != "billing" {
+		t.Errorf("identified again, as %q", message.HandlerNameFromCtx(msg.Context()))
+	}
+}

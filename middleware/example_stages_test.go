@@ -1,0 +1,105 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// A payment provider is away. The order waits in a topic of its own, while the next one is billed.
+func ExampleStages() {
+	pubsub := func() *gochannel.GoChannel { // one for each: the router closes a handler's
+		return gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	}
+	told := make(chan string)
+	orders, waiting, dead := pubsub(), pubsub(), pubsub()
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stages, err := middleware.NewStages(middleware.StagesConfig{
+		Queue:      queue,
+		Publisher:  waiting,
+		Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
+		Stages:     middleware.Delays(300*time.Millisecond, time.Minute),
+		OnStage:    func(_ context.Context, s middleware.Staged) { told <- "order waits in " + s.StageTopic },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router.AddMiddleware(queue.Middleware, stages.Middleware, middleware.Recover{}.Middleware)
+	router.AddPlugin(stages.Plugin)
+
+	_, err = stages.AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {
+		if msg.UUID == "order-1" && poison.StageOf(msg).Number == 0 {
+			return errors.New("provider is away")
+		}
+		told <- msg.UUID + " is billed"
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = router.Run(context.Background()) }()
+	<-router.Running()
+
+	for _, id := range []string{"order-1", "order-2"} {
+		if err := orders.Publish("orders", message.NewMessage(id, nil)); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(<-told)
+	}
+	fmt.Println(<-told)
+	_ = router.Close()
+	// Output:
+	// order waits in orders.billing.retry.300ms
+	// order-2 is billed
+	// order-1 is billed
+}
+
+// A handler that the router has already gets stages too. So do those of cqrs: its processors return, or name, the handlers
+// that they add.
+func ExampleStages_Extend() {
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: pubsub})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stages, err := middleware.NewStages(middleware.StagesConfig{
+		Queue:      queue,
+		Publisher:  pubsub,
+		Subscriber: func(topic, group string) (message.Subscriber, error) { return pubsub, nil },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// handler, err := eventProcessor.AddHandler(cqrs.NewEventHandler("OnOrderPlaced", onOrderPlaced))
+	handler := router.AddConsumerHandler("OnOrderPlaced", "events.OrderPlaced", pubsub, func(*message.Message) error { return nil })
+
+	extended, err := stages.Extend(router, handler, "OnOrderPlaced", "events.OrderPlaced")
+	if err != nil {
+		log.Fatal(err)
+	}
+	extended.AddMiddleware(queue.Middleware, stages.Middleware)
+	fmt.Println(len(extended.Handlers()), "handlers")
+	// Output:
+	// 4 handlers
+}

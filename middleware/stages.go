@@ -1,0 +1,227 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// StagesConfig configures Stages. Queue, Publisher and Subscriber are required.
+type StagesConfig struct {
+	// Queue is the one that the handlers' messages are set aside with when no stage is left. It tells where a message came
+	// from, and says nothing to a stage that it would mask in a letter but texts.
+	Queue *poison.Queue
+	// Publisher takes messages to stage topics. It must confirm what it takes, because the source is acked after it, and be
+	// no handler's: the router closes a handler's publisher when that handler stops. Where it is a poison.Initializer it
+	// creates the stage topics.
+	Publisher message.Publisher
+	// Subscriber returns the subscriber for a stage topic, in a consumer group of its own where the broker has groups: in
+	// the live topic's group, a stage that waits holds up its rebalance. It is called once for each stage of a handler, when
+	// the handler is added. The router closes what it returns.
+	Subscriber func(topic, group string) (message.Subscriber, error)
+	// Stages are what a message goes through, in this order. Default: Delays(5*time.Second, time.Minute, 10*time.Minute).
+	Stages []Stage
+	// Store keeps the messages that wait, in place of topics: each exactly as long as it should, in due order, on any
+	// pub/sub. A relay publishes them to one re-entry topic of the handler, as long as the router of Plugin runs. Default:
+	// none, messages wait in the topic of their stage.
+	Store *delay.Store
+	// Naming names the stage topics. Default: StagePerHandler.
+	Naming StageNaming
+	// SharedTopics lets handlers have stage topics in common. It is for brokers where each consumer group sees every message
+	// of a topic, as in Kafka: a handler passes by what waits for another. Anywhere else that would lose it.
+	SharedTopics bool
+	// Jitter is how much longer than its delay a message waits at the most, as a share of the delay: how much, is drawn by
+	// lot for each message. Default: 0.1. A negative one means none.
+	Jitter float64
+	// MaxDelay is the longest wait that an error's retry-after gets. One that asks for more is set aside at once. Default: 24
+	// hours.
+	MaxDelay time.Duration
+	// MaxHold is how long a stage topic's message is held without being acked. One that is due later is published to the end
+	// of its topic again. It must be below RabbitMQ's consumer_timeout. Default: 15 minutes.
+	MaxHold time.Duration
+	// Classifier judges errors that no retry further in has judged. Default: marks and built-in knowledge.
+	Classifier *classify.Classifier
+	// Logger is told of stages that fail, never of a payload. Default: none.
+	Logger watermill.LoggerAdapter
+	// OnStage is told of each message that went to a stage.
+	OnStage func(context.Context, Staged)
+	// OnReentry is told of each message that comes to its handler again, before it does.
+	OnReentry func(context.Context, Reentered)
+}
+
+// Stage is a wait, after which a message is handled again.
+type Stage struct {
+	// Delay is how long a message waits at the least.
+	Delay time.Duration
+	// Concurrency is how many of the stage's messages are handled at the same time. 0 means as many as the subscriber
+	// delivers. It has no effect with a Store, whose re-entry topic serves all stages.
+	Concurrency int
+	// Retired is a stage that no message enters any more, and whose topic is consumed until it is empty.
+	Retired bool
+}
+
+// Delays are stages with these delays.
+func Delays(delays ...time.Duration) []Stage {
+	stages := make([]Stage, len(delays))
+	for i, d := range delays {
+		stages[i].Delay = d
+	}
+	return stages
+}
+
+// Staged tells of a message that waits for its next attempt.
+type Staged struct {
+	// ID is the message's.
+	ID string
+	// Handler and Topic are those that the message first came to.
+	Handler, Topic string
+	// StageTopic is where the message waits, or with a Store where it comes back.
+	StageTopic string
+	// Stage counts from 1.
+	Stage int
+	// Wait is how long the message waits, at the least and without what its stage is late.
+	Wait    time.Duration
+	Verdict classify.Verdict
+	// Attempts counts the invocations of the handler so far, in this stage.
+	Attempts int
+}
+
+// Reentered tells of a message that comes to its handler again.
+type Reentered struct {
+	// ID is the message's.
+	ID string
+	// Handler and Topic are those that the message first came to, and StageTopic is where it comes from.
+	Handler, Topic, StageTopic string
+	// Stage is where the message waited, or 0 where it did not, a redriven one for one.
+	Stage int
+	// Late is how long after it was due the message comes, by this process' clock. It is not known with a Store, see
+	// delay.Moved.
+	Late time.Duration
+}
+
+func (c *StagesConfig) setDefaults() {
+	if c.Stages == nil {
+		c.Stages = Delays(5*time.Second, time.Minute, 10*time.Minute)
+	}
+	if c.Naming == nil {
+		c.Naming = StagePerHandler
+	}
+	if c.Jitter == 0 {
+		c.Jitter = 0.1
+	}
+	c.Jitter = max(c.Jitter, 0)
+	if c.MaxDelay == 0 {
+		c.MaxDelay = 24 * time.Hour
+	}
+	if c.MaxHold == 0 {
+		c.MaxHold = 15 * time.Minute
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+// minDelay keeps a delay from being meant in another unit, and a stage from spinning.
+const minDelay = time.Millisecond
+
+func (c *StagesConfig) validate() error {
+	switch {
+	case c.Queue == nil:
+		return errors.New("middleware: StagesConfig.Queue is nil: give the poison.Queue that the handlers have")
+	case contain.IsNil(c.Publisher):
+		return errors.New("middleware: StagesConfig.Publisher is nil: messages have no way into a stage")
+	case c.Subscriber == nil:
+		return errors.New("middleware: StagesConfig.Subscriber is nil: messages would wait in their stages for good")
+	case c.Jitter > 1:
+		return fmt.Errorf("middleware: StagesConfig.Jitter is %v: it is a share of the delay, at most 1", c.Jitter)
+	case c.MaxDelay < 0 || c.MaxHold < 0:
+		return fmt.Errorf("middleware: StagesConfig.MaxDelay (%s) and MaxHold (%s) must not be negative", c.MaxDelay, c.MaxHold)
+	case c.MaxHold < minDelay:
+		return fmt.Errorf("middleware: StagesConfig.MaxHold is %s: messages would go round without end; it must be %s or more", c.MaxHold, minDelay)
+	}
+	active := false
+	for i, stage := range c.Stages {
+		if stage.Delay < minDelay {
+			return fmt.Errorf("middleware: StagesConfig.Stages[%d].Delay is %s: it must be %s or more; retry in the handler's place with RetryConfig", i, stage.Delay, minDelay)
+		}
+		if stage.Delay > c.MaxDelay {
+			return fmt.Errorf("middleware: StagesConfig.Stages[%d].Delay is %s, and MaxDelay %s: it must not be longer", i, stage.Delay, c.MaxDelay)
+		}
+		if stage.Concurrency < 0 {
+			return fmt.Errorf("middleware: StagesConfig.Stages[%d].Concurrency is %d", i, stage.Concurrency)
+		}
+		active = active || !stage.Retired
+	}
+	if !active {
+		return errors.New("middleware: StagesConfig.Stages has no stage that is not Retired: a message would have nowhere to wait")
+	}
+	return c.Naming.probe(c.active())
+}
+
+// active are the stages that messages enter.
+func (c *StagesConfig) active() (active []Stage) {
+	for _, stage := range c.Stages {
+		if !stage.Retired {
+			active = append(active, stage)
+		}
+	}
+	return active
+}
+
+// Stages have messages that failed for the moment handled again later, by the same handler, while those behind them go on.
+// A handler is added with AddHandler, AddConsumerHandler or Extend, and its messages go through Middleware. It is safe for
+// concurrent use by any number of handlers and routers.
+type Stages struct {
+	config StagesConfig
+	active []Stage
+	knows  func(*chain.Call) bool
+	relay  *delay.Relay
+
+	refusals refusals
+
+	mu       sync.RWMutex
+	handlers map[string]*staged // by name
+}
+
+// NewStages returns Stages, or an error that names the field of config with which messages could be lost. With a Store it
+// creates the store's table where there is none.
+func NewStages(config StagesConfig) (*Stages, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Stages{config: config, active: config.active(), handlers: make(map[string]*staged)}
+	s.knows = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
+	if config.Store != nil {
+		relay, err := delay.NewRelay(delay.RelayConfig{Store: config.Store, Publisher: config.Publisher, Logger: config.Logger})
+		if err != nil {
+			return nil, fmt.Errorf("middleware: StagesConfig.Store: %w", err)
+		}
+		s.relay = relay
+	}
+	return s, nil
+}
+
+// Total is how long a message can be on its way through all stages, those waits aside that an error asked for.
+func (s *Stages) Total() (total time.Duration) {
+	for _, stage := range s.active {
+		total += s.longest(stage.Delay)
+	}
+	return total
+}
+
+// longest is a delay with all of its jitter.
+func (s *Stages) longest(delay time.Duration) time.Duration {
+	return delay + time.Duration(s.config.Jitter*float64(delay))
+}

@@ -1,0 +1,167 @@
+package middleware_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// Decision 6: a function that its user wrapped in parts before adding it is the live topic's and the stages' alike.
+func TestStagesOfAWrappedFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second, time.Minute)}, nil)
+		n := newNote()
+		retry := newRetry(t, middleware.RetryConfig{Attempts: 1})
+		wrapped := s.stagesQueue().Middleware(s.stages.Middleware(retry.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			n.add(msg)
+			return nil, errBoom
+		})))
+		s.bare()
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			_, err := wrapped(msg)
+			return err
+		})
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Hour)
+		s.stop()
+		for i, h := range n.of("1") {
+			if h.name != "billing" {
+				t.Errorf("attempt %d as %q", i+1, h.name)
+			}
+		}
+		if got := s.letters.all()["1"]; got.Failure.Attempts != 3 || got.Origin.Handler != "billing" {
+			t.Errorf("handled %d times, letter %+v", len(n.of("1")), got)
+		}
+	})
+}
+
+// Promise P4: a message that its stage refuses again and again, for a reason of its own that nobody knows, does not hold up
+// those behind it for good: it is set aside.
+func TestStageRefusesOneMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, nil)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			n.add(msg)
+			if msg.UUID == "odd" {
+				return errBoom
+			}
+			return nil
+		})
+		s.broker.refuse("orders.billing.retry.1s", errors.New("a header of this kind cannot be written"))
+		s.run()
+		s.publish("orders", "odd", "good")
+		time.Sleep(4 * time.Minute)
+		if len(n.of("good")) != 0 || len(s.letters.all()) != 0 {
+			t.Errorf("an outage of 4 minutes made %v, letters %v", n.of("good"), s.letters.all())
+		}
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		letter := s.letters.all()["odd"]
+		if len(n.of("good")) != 1 || letter.Original == nil || !strings.Contains(letter.Failure.Description, "boom") {
+			t.Errorf("behind it: %v, letter %+v", n.of("good"), letter)
+		}
+	})
+}
+
+// What a publisher says it will never take is set aside at once.
+func TestStageRefusesForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, nil)
+		s.handle("billing", "orders", func(*message.Message) error { return errBoom })
+		s.broker.refuse("orders.billing.retry.1s", classify.Permanent(errors.New("not authorized")))
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(s.letters.all()) != 1 {
+			t.Error("no letter")
+		}
+	})
+}
+
+// Feature V1: a dead letter that enters at the first stage is handled at once, and has all stages before it again.
+func TestRedrivenHasAllStages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second, time.Minute), Jitter: -1}, nil)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return errBoom })
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(2 * time.Minute)
+		letter := s.letters.all()["1"]
+		topic := s.stages.Entry(letter)
+		if topic != "orders.billing.retry.1s" {
+			t.Fatalf("enters at %q", topic)
+		}
+		start := time.Since(n.start)
+		if err := s.broker.Publish(topic, letter.Redriven("me", "1", time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		got, want := n.of("1"), []time.Duration{0, time.Second, 61 * time.Second}
+		if len(got) != 6 {
+			t.Fatalf("handled %v", got)
+		}
+		for i, h := range got[3:] {
+			if at := (h.at - start).Truncate(time.Second); at != want[i] {
+				t.Errorf("attempt %d came %s after the redrive", i+1, at)
+			}
+		}
+		if again := s.letters.all()["1"]; again.Failure.Attempts != 3 || again.Redrive.Count != 1 {
+			t.Errorf("set aside again as %+v", again)
+		}
+	})
+}
+
+// Feature D12: consumers of dead letters have no stages, and are told so.
+func TestDeadLettersHaveNoStages(t *testing.T) {
+	s := newStaging(t, middleware.StagesConfig{}, nil)
+	_, err := s.stages.AddConsumerHandler(s.router, "fixer", "orders.dlq", s.broker.consumer(), func(*message.Message) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), `"orders.dlq" is a topic of dead letters`) {
+		t.Error(err)
+	}
+}
+
+// What an extended handler returns has nowhere to go, in a stage as in the router, and that is an error.
+func TestExtendedHandlerWithOutputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, nil)
+		n := newNote()
+		s.router.AddHandler("billing", "orders", s.broker.consumer(), "invoices", s.broker, func(msg *message.Message) ([]*message.Message, error) {
+			if n.add(msg) == 1 {
+				return nil, errBoom
+			}
+			return []*message.Message{newMessage("invoice")}, nil
+		})
+		if _, err := s.stages.Extend(s.router, nil, "billing", "orders"); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if letter := s.letters.all()["1"]; !strings.Contains(letter.Failure.Description, "publisher") {
+			t.Errorf("letter %+v", letter)
+		}
+	})
+}
+
+// The handler's stage topics are told, to watch them or to make them by hand.
+func TestTopicsOfAStagedHandler(t *testing.T) {
+	s := newStaging(t, middleware.StagesConfig{Stages: []middleware.Stage{{Delay: time.Hour, Retired: true}, {Delay: time.Second}}}, nil)
+	got := s.handle("billing", "orders", func(*message.Message) error { return nil }).Topics()
+	want := middleware.StageTopic{Topic: "orders.billing.retry.1s", Group: "orders.billing.retry.1s", Delay: time.Second}
+	if len(got) != 2 || got[0] != want || got[1].Topic != "orders.billing.retry.1h" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,109 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Plugin is the router's plugin that looks for messages in stages which no handler here has any more, and logs an error
+// that names topic and count; as far as the publisher is a poison.Lister, and with a Store. With a Store it also moves due
+// messages, as long as handlers run.
+func (s *Stages) Plugin(router *message.Router) error {
+	if s == nil {
+		return nil
+	}
+	s.warn()
+	if s.relay != nil {
+		return s.relay.Plugin(router)
+	}
+	return nil
+}
+
+// lookTimeout bounds what a look around holds up the start.
+const lookTimeout = 10 * time.Second
+
+// warn tells of messages that wait where nobody waits for them.
+func (s *Stages) warn() {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	sources, known := s.topics()
+	if s.config.Store != nil {
+		kept, err := s.config.Store.Waiting(ctx)
+		s.unseen(err, "the delay store")
+		for _, k := range kept {
+			if !known[k.Topic] {
+				s.abandoned(k.Topic, k.Messages)
+			}
+		}
+	}
+	lister, ok := s.config.Publisher.(poison.Lister)
+	if !ok {
+		return
+	}
+	for _, source := range sources {
+		var waiting map[string]int
+		err := contain.Call("poison.Lister", func() (err error) {
+			waiting, err = lister.ListWaiting(ctx, source+".")
+			return err
+		})
+		s.unseen(err, source)
+		for _, topic := range slices.Sorted(maps.Keys(waiting)) {
+			if !known[topic] && waiting[topic] > 0 && strings.Contains(strings.TrimPrefix(topic, source), stageSuffix(0)) {
+				s.abandoned(topic, waiting[topic])
+			}
+		}
+	}
+}
+
+// topics are those that handlers are subscribed to, and all of their stages'.
+func (s *Stages) topics() (sources []string, known map[string]bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	known = make(map[string]bool)
+	for _, h := range s.handlers {
+		sources = append(sources, h.topic)
+		for _, wait := range h.waits {
+			known[wait.topic] = true
+		}
+	}
+	slices.Sort(sources)
+	return slices.Compact(sources), known
+}
+
+func (s *Stages) abandoned(topic string, messages int) {
+	s.config.Logger.Error("Messages wait in a stage topic that no handler of this process consumes; add their handler, list a removed delay as Retired, "+
+		"or see that another service has them", errAbandoned, watermill.LogFields{"stage_topic": topic, "messages": messages})
+}
+
+var errAbandoned = errors.New("stage topic without a handler")
+
+func (s *Stages) unseen(err error, where string) {
+	if err != nil {
+		s.config.Logger.Error("It cannot be seen whether messages wait in stages that are no more", err, watermill.LogFields{"in": where})
+	}
+}
+
+// Entry is the topic at which a dead letter of a handler that was added here re-enters at its first stage, apart from live
+// traffic and at once, or "" for any other letter. It is for package redrive.
+func (s *Stages) Entry(letter poison.Letter) string {
+	if s == nil {
+		return ""
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h := s.handlers[letter.Origin.Handler]
+	if h == nil || h.topic != letter.Origin.Topic {
+		return ""
+	}
+	return h.byNumber[0].topic
+}

@@ -1,0 +1,140 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Middleware sends what fails in h to the next stage, where h is a handler that was added here; of any other the errors
+// pass. It belongs inside poison.Queue and outside of Retry, whose RetryConfig.Attempts says what is tried at once, while
+// the message is held.
+func (s *Stages) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return chain.Enter(s.Step)(h)
+}
+
+// Step is the stages' share of a chain, for the front door.
+func (s *Stages) Step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, error) {
+		if c.Reentry != nil && c.Reentry.Foreign {
+			return nil, errForeign
+		}
+		c.Later = s.knows
+		out, err := next(c)
+		if err != nil {
+			return nil, s.later(c, err)
+		}
+		return out, nil
+	}
+}
+
+var errForeign = classify.Permanent(errors.New("middleware: the message waits for another handler in a stage topic that both have, which nobody said is shared: " +
+	"name stage topics after the handler too, as StagePerHandler does, or set StagesConfig.SharedTopics"))
+
+func (s *Stages) handlerOf(c *chain.Call) *staged {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.handlers[message.HandlerNameFromCtx(c.Ctx)]
+}
+
+// later returns nil when the message waits for its next attempt, and what is to be done with it now otherwise.
+func (s *Stages) later(c *chain.Call, err error) error {
+	if c.Nacked() || c.Claimed() || c.Aborted() {
+		return err
+	}
+	h := s.handlerOf(c)
+	if h == nil {
+		return err
+	}
+	failure := s.config.Classifier.Failure(err)
+	if !goesOn(failure.Verdict.Class) {
+		return failure
+	}
+	after := 0
+	if c.Reentry != nil {
+		after = c.Reentry.Stage
+	}
+	number, pause, ok := s.next(after, failure.Verdict.RetryAfter)
+	if !ok {
+		return failure
+	}
+	c.Restore()
+	return s.send(c, h, failure, number, pause)
+}
+
+// hopeless tells of an error that a stage has for a message each time: it is too large, a publisher says that it will
+// never take it, or panics over it.
+func (s *Stages) hopeless(err error) bool {
+	class := s.config.Classifier.Classify(err).Class
+	return poison.IsTooLarge(err) || errors.Is(err, errMisnamed) || class == classify.ClassPermanent || class == classify.ClassInvalid
+}
+
+// send places the message in a stage. A stage that does not take it gives it back, uncounted, for as long as the refusal
+// can be an outage.
+func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, number int, pause time.Duration) error {
+	to := h.byNumber[number-1]
+	err := s.insist(c, func() error { return s.place(c, to, failure, number, pause) })
+	if err == nil {
+		s.refusals.over(h.name, c.Msg.UUID)
+	} else {
+		err = fmt.Errorf("middleware: stage %d of handler %q, %q: %w", number, h.name, to.topic, err)
+		if s.hopeless(err) || s.refusals.tooLong(h.name, c.Msg.UUID) {
+			s.config.Logger.Error("A message cannot go into its stage; it is set aside", err, nil)
+			return errors.Join(failure, err)
+		}
+		s.config.Logger.Error("No stage took the message; it is given back", err, nil)
+		return c.PutBack(errors.Join(err, failure))
+	}
+	s.config.Logger.Debug("The handler failed; the message waits for its next attempt", watermill.LogFields{
+		"handler": h.name, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
+	})
+	if s.config.OnStage != nil {
+		event := Staged{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, failure.Verdict, failure.Attempts}
+		contain.Hook(s.config.Logger, "middleware.OnStage", func() { s.config.OnStage(c.Ctx, event) })
+	}
+	return nil
+}
+
+// place tells the time anew for each try, so that a message is never early for one that came late into its stage.
+func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
+	now := time.Now()
+	stage := poison.Stage{Number: number, DueAt: now.Add(pause)}
+	if s.config.Store != nil {
+		msg := s.config.Queue.Staged(c, failure, stage)
+		return contain.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
+	}
+	if pause > to.holds {
+		stage.HoldUntil = now.Add(to.holds)
+	}
+	msg := s.config.Queue.Staged(c, failure, stage)
+	if to.foreign(msg) {
+		return errMisnamed
+	}
+	return contain.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
+}
+
+// errMisnamed keeps a message from a shared topic out of which nobody would take it.
+var errMisnamed = errors.New("QueueConfig.Origin tells another topic or handler than the router has, by which handlers that share the stage topic would pass")
+
+// stageAttempts is how often a message is offered to its stage.
+const stageAttempts = 3
+
+// insist tries some times, with waits between that the end of the message ends.
+func (s *Stages) insist(c *chain.Call, try func() error) (err error) {
+	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
+	for attempt := 1; ; attempt++ {
+		if err = try(); err == nil || poison.IsTooLarge(err) || attempt == stageAttempts || !wait.For(c.WaitContext(), waits.NextBackOff()) {
+			return err
+		}
+	}
+}

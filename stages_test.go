@@ -1,0 +1,149 @@
+package spillway_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// staged configures stages on the bench's own pub/sub.
+func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
+	return func(c *spillway.Config) {
+		c.Retry.Attempts = 0
+		c.Stages = middleware.StagesConfig{
+			Publisher:  b.source,
+			Subscriber: func(string, string) (message.Subscriber, error) { return staysOpen{b.source}, nil },
+			Stages:     middleware.Delays(20*time.Millisecond, 50*time.Millisecond),
+			Store:      store,
+		}
+	}
+}
+
+// runStaged is bench.run with stages.
+func (b *bench) runStaged(ch *spillway.Channel, handle message.HandlerFunc) (stop func()) {
+	b.t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ch.Attach(router)
+	if _, err := ch.Stages().AddHandler(router, "billing", "orders", staysOpen{b.source}, "invoices", b.outs, handle); err != nil {
+		b.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	<-router.Running()
+	return func() {
+		if err := router.Close(); err != nil {
+			b.t.Error(err)
+		}
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+// Features R5, R8, R9, V1: through the front door a message that fails for the moment takes effect later, once and with its
+// output, from stage topics and from the delay store; one that no stage helps is set aside with its whole story, and comes
+// back at the first stage.
+func TestChannelWithStages(t *testing.T) {
+	for _, kind := range []string{"topics", "store"} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBench(t, false)
+			var store *delay.Store
+			if kind == "store" {
+				store = delay.SQLite(b.db)
+			}
+			ch := b.channel(b.staged(store))
+			healed := make(chan struct{})
+			stop := b.runStaged(ch, func(msg *message.Message) ([]*message.Message, error) {
+				if name := message.HandlerNameFromCtx(msg.Context()); name != "billing" {
+					t.Errorf("handled as %q", name)
+				}
+				select {
+				case <-healed:
+				default:
+					if msg.UUID == "down" || msg.UUID == "passing" && msg.Metadata["x-retry-stage"] != "2" {
+						return nil, classify.Transient(errors.New("503"))
+					}
+				}
+				return []*message.Message{message.NewMessage("invoice of "+msg.UUID, nil)}, b.apply(msg)
+			})
+			defer stop()
+			b.publish(message.NewMessage("down", nil), message.NewMessage("passing", nil), message.NewMessage("good", nil))
+			b.eventually("one is set aside and two took effect", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 2 })
+			failure := b.waiting()[0].Letter.Failure
+			if failure.Attempts != 3 || len(failure.History) != 3 || failure.Reason != classify.ReasonTransientMaxRetries {
+				t.Errorf("set aside with %+v", failure)
+			}
+			close(healed)
+			report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}, Entry: ch.Stages().Entry,
+				Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, _ poison.Letter, topic string) {
+					if !strings.HasPrefix(topic, "orders.billing.retry") {
+						t.Errorf("redriven to %q", topic)
+					}
+				}}})
+			if err != nil || report.Redriven != 1 {
+				t.Fatalf("%+v, %v", report, err)
+			}
+			b.eventually("all took effect, and their outputs are out", func() bool { return len(b.effects()) == 3 && len(b.outs.ids()) == 3 })
+		})
+	}
+}
+
+// A channel whose stages are half configured says so, and so does one without that is asked to add a handler.
+func TestStagesAreConfiguredWhole(t *testing.T) {
+	b := newBench(t, false)
+	plain := b.channel()
+	if _, err := plain.Stages().AddConsumerHandler(nil, "billing", "orders", b.source, nil); err == nil || !strings.Contains(err.Error(), "no stages") {
+		t.Errorf("added without stages: %v", err)
+	}
+	for name, change := range map[string]func(*spillway.Config){
+		"Subscriber": func(c *spillway.Config) { c.Stages.Publisher = b.source },
+		"Publisher": func(c *spillway.Config) {
+			c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return nil, nil }
+		},
+		"Queue":     func(c *spillway.Config) { c.Stages.Queue = plain.Queue() },
+		"Stages[0]": func(c *spillway.Config) { b.staged(nil)(c); c.Stages.Stages = middleware.Delays(0) },
+		"Store":     func(c *spillway.Config) { b.staged(delay.SQLite(nil))(c) },
+		"not Retired": func(c *spillway.Config) {
+			b.staged(nil)(c)
+			c.Stages.Stages = []middleware.Stage{{Delay: 1e9, Retired: true}}
+		},
+	} {
+		config := spillway.Config{Publisher: b.letters}
+		change(&config)
+		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Feature I8: keys must outlast the stages too.
+func TestPurgeKnowsTheStages(t *testing.T) {
+	b := newBench(t, false)
+	for total, warned := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
+		log := watermill.NewCaptureLogger()
+		b.channel(b.staged(nil), func(c *spillway.Config) {
+			c.Logger = log
+			c.Stages.Stages = middleware.Delays(total)
+			c.Purge = idempotency.PurgeConfig{Retention: 2 * time.Hour, Horizon: time.Hour}
+		})
+		if got := len(log.Captured()[watermill.ErrorLogLevel]) > 0; got != warned {
+			t.Errorf("stages of %s: warned %t", total, got)
+		}
+	}
+}
