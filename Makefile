@@ -11,11 +11,11 @@ SERVICES    = internal/services/services.sh
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
-TABLES  = ./poison/wmsql ./idempotency ./delivery ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
+TABLES  = ./poison/wmsql ./idempotency ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES)),$(SERVED))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency chaos fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ demo-sql: ## the same on tables, everything about a message in one transaction: 
 	@$(SERVICES) up postgres mariadb
 	@$(GO) run ./examples/sql
 	@$(GO) run ./examples/sql -db mysql
+
+demo-stages: ## a downstream that is down for 20 s: staged retry on Kafka and PostgreSQL, as a chart; -blocking shows it without
+	@$(SERVICES) up kafka postgres
+	@$(GO) run ./examples/stages
 
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
 test: build format vet staticcheck unit served allocs ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers
@@ -109,6 +113,10 @@ bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB
 bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
 	@$(GO) run ./internal/figures/idempotency
+
+bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines
+	@$(SERVICES) up kafka postgres mariadb >&2
+	@$(GO) run ./internal/figures/stages
 
 bench: ## Go benchmarks, then the figures as JSON lines
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...

@@ -14,13 +14,13 @@ const module = "github.com/watermill-spillway/spillway"
 var floors = map[string]int{
 	"internal/bounded": 0, "internal/contain": 0, "internal/wait": 0, "internal/chain": 0, "internal/sqlite": 0, "internal/services": 0, "classify": 0,
 	"internal/schema": 0, "internal/life": 0, "internal/postgres": 0, "internal/keys": 0, "internal/mysql": 0, "internal/rerun": 0, "internal/shadow": 0,
-	"poison": 1, "idempotency": 1, "delivery": 1, "poison/wmkafka": 1, "poison/wmamqp": 1, "poison/wmsql": 1,
+	"poison": 1, "idempotency": 1, "delivery": 1, "delay": 1, "poison/wmkafka": 1, "poison/wmamqp": 1, "poison/wmsql": 1,
 	"middleware":                     2,
 	"redrive":                        3,
 	"":                               4, // the front door
-	"internal/postgres/postgrestest": 5, "internal/mysql/mysqltest": 5, "conformance": 5, "internal/matrix": 6, "internal/figures/kafka": 5, "internal/figures/sql": 5, "internal/figures/idempotency": 5,
+	"internal/postgres/postgrestest": 5, "internal/mysql/mysqltest": 5, "conformance": 5, "internal/matrix": 6, "internal/figures/kafka": 5, "internal/figures/sql": 5, "internal/figures/idempotency": 5, "internal/figures/stages": 5,
 	"internal/figures": 5, "examples/internal/webhooks": 5, "examples/quickstart": 6, "examples/webhooks": 6,
-	"examples/internal/crash": 5, "examples/kafka": 6, "examples/amqp": 6, "examples/sql": 6,
+	"examples/internal/crash": 5, "examples/kafka": 6, "examples/amqp": 6, "examples/sql": 6, "examples/stages": 6,
 }
 
 // mayKnow are the packages outside of the standard library that the library itself may import. Database drivers and
@@ -76,7 +76,7 @@ func TestLayout(t *testing.T) {
 
 // Who does not import a leaf does not compile its client.
 func TestNobodyElseCompilesClients(t *testing.T) {
-	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/idempotency", "/delivery"} {
+	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/idempotency", "/delivery", "/delay"} {
 		out, err := exec.Command("go", "list", "-deps", module+name).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -36,13 +36,13 @@ const counts = `CREATE TABLE IF NOT EXISTS happened (what TEXT NOT NULL)`
 
 // count notes that something happened, where it survives the process.
 func (c *Consumer) count(what string) {
-	if _, err := c.DB.Exec(c.bind(`INSERT INTO happened (what) VALUES (?)`), what); err != nil {
+	if _, err := c.DB.Exec(c.Bind(`INSERT INTO happened (what) VALUES (?)`), what); err != nil {
 		fmt.Fprintln(os.Stderr, "count:", err)
 	}
 }
 
 func (s *story) happened(what string) (n int64, err error) {
-	err = s.db.QueryRow(s.bind(`SELECT count(*) FROM happened WHERE what = ?`), what).Scan(&n)
+	err = s.db.QueryRow(s.Bind(`SELECT count(*) FROM happened WHERE what = ?`), what).Scan(&n)
 	return n, err
 }
 

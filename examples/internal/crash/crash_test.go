@@ -66,8 +66,8 @@ func TestOpenDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cleanUp(); err != nil || s.Driver != "sqlite" || !strings.Contains(s.database(), "SQLite") {
-		t.Errorf("%s: %v", s.database(), err)
+	if err := cleanUp(); err != nil || s.Driver != "sqlite" || !strings.Contains(s.Database(), "SQLite") {
+		t.Errorf("%s: %v", s.Database(), err)
 	}
 	for _, address := range []string{"postgres://me:secret@127.0.0.1:1/db", "postgres://me:secret@127.0.0.1:x/db", "host=/nowhere password=secret"} {
 		t.Setenv("SPILLWAY_POSTGRES", address)

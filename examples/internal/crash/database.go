@@ -112,7 +112,8 @@ func inFolder() (driver, dsn string, remove func() error, err error) {
 	return "sqlite", dsn, func() error { return os.RemoveAll(folder) }, nil
 }
 
-func (s *Setting) database() string {
+// Database says which database it is, to a person.
+func (s *Setting) Database() string {
 	switch s.Driver {
 	case "pgx":
 		return "PostgreSQL"
@@ -122,8 +123,8 @@ func (s *Setting) database() string {
 	return "SQLite, as no PostgreSQL answers"
 }
 
-// bind writes a statement's question marks as the database wants them.
-func (s *Setting) bind(statement string) string {
+// Bind writes a statement's question marks as the database wants them.
+func (s *Setting) Bind(statement string) string {
 	if s.Driver != "pgx" {
 		return statement
 	}

@@ -74,7 +74,7 @@ func Consume(in io.Reader, run func(ctx context.Context, c *Consumer) error) (er
 	}
 	_, c.Faults = webhooks.Prepare(events, c.Seed)
 	c.Faults.Fixed.Store(c.Fixed)
-	c.Faults.Bind = c.bind
+	c.Faults.Bind = c.Bind
 	if c.DB, err = sql.Open(c.Driver, c.DSN); err != nil {
 		return err
 	}

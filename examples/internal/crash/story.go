@@ -57,7 +57,7 @@ func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Resul
 	defer func() { err = errors.Join(err, s.end()) }() // before the database goes
 
 	fmt.Printf("%d events in %d deliveries to topic %s, faults of seed %d, effects and letters in %s\n",
-		len(s.events), len(deliveries), s.Topic, s.Seed, s.database())
+		len(s.events), len(deliveries), s.Topic, s.Seed, s.Database())
 	if err := s.Live.Publish(s.Topic, deliveries...); err != nil {
 		return result, err
 	}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+func TestMain(m *testing.M) {
+	// Sarama's metrics have one goroutine for the whole process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// short is a plan whose stages end before the downstream recovers, so that there are dead letters too.
+func short(t *testing.T, args ...string) *Plan {
+	t.Helper()
+	plan, err := parse(append([]string{"-down", "1s", "-stages", "50ms,150ms,400ms", "-rate", "100"}, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func whole(t *testing.T, plan *Plan) Result {
+	t.Helper()
+	services.Kafka(t)
+	result, err := run(context.Background(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	different := map[string]bool{}
+	for _, msg := range plan.deliveries {
+		different[msg.UUID] = true
+	}
+	if !result.Good() || result.Published != len(plan.deliveries) || result.Refusals == 0 {
+		t.Error(result.JSON())
+	}
+	if result.Unhandled == 0 && result.Applied+result.AppliedAfterRedrive+result.Remaining != len(different) {
+		t.Errorf("the sums are not %d: %s", len(different), result.JSON())
+	}
+	nothingIsLeft(t, plan.Topic)
+	return result
+}
+
+// waitFor keeps the downstream down until something is there to be seen, however slow the machine.
+func waitFor(seen func(*consumer) (bool, error)) func(context.Context, *consumer) error {
+	return func(ctx context.Context, c *consumer) error {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			if ok, err := seen(c); err != nil || ok {
+				return err
+			}
+		}
+		return errors.New("it was not to be seen in a minute")
+	}
+}
+
+// Promise R5 end to end: the live topic goes on while messages wait, and in the end each has taken effect, once.
+func TestStages(t *testing.T) {
+	plan := short(t)
+	plan.downUntil = waitFor(func(c *consumer) (bool, error) {
+		dead, err := c.letters.Count(t.Context(), redrive.Filter{})
+		if err != nil || dead == 0 {
+			return false, err
+		}
+		stored, err := plan.effects(t.Context(), c.db)
+		return stored.live > plan.before, err
+	})
+	r := whole(t, plan)
+	if r.Staged == 0 || r.DeadLettered == 0 || r.Redriven != r.DeadLettered || r.Remaining != 0 || r.Unhandled != 0 || r.Retries != 0 {
+		t.Error(r.JSON())
+	}
+	if r.Reentered < r.Staged+r.Redriven {
+		t.Errorf("%d went to stages and %d were redriven: %s", r.Staged, r.Redriven, r.JSON())
+	}
+	if r.LiveBehindFailure == 0 || r.LivePerSWhileDown == 0 {
+		t.Errorf("the live topic stood still: %s", r.JSON())
+	}
+}
+
+// Without the stages nothing behind the first failure is handled, until the downstream is back.
+func TestBlocking(t *testing.T) {
+	plan := short(t, "-blocking")
+	plan.downUntil = waitFor(func(c *consumer) (bool, error) { return c.retries.Load() > 0, nil })
+	r := whole(t, plan)
+	if r.LiveBehindFailure != 0 || r.Retries == 0 || r.Staged != 0 || r.DeadLettered != 0 || r.Unhandled != 0 {
+		t.Error(r.JSON())
+	}
+}
+
+// What nobody waits for is unhandled, and not lost.
+func TestUnhandled(t *testing.T) {
+	r := whole(t, short(t, "-blocking", "-stages", "1m", "-limit", "1s"))
+	if r.Unhandled == 0 || r.LiveBehindFailure != 0 {
+		t.Error(r.JSON())
+	}
+}
+
+func nothingIsLeft(t *testing.T, topic string) {
+	t.Helper()
+	admin, err := sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		topics, err := admin.ListTopics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups, err := admin.ListConsumerGroups()
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := slices.AppendSeq(slices.Collect(maps.Keys(topics)), maps.Keys(groups))
+		left = slices.DeleteFunc(left, func(name string) bool { return !strings.HasPrefix(name, topic) })
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left behind: %q", left)
+		}
+	}
+}
+
+// What cannot be done is an error that says what to do, before anything is made on Kafka.
+func TestRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"-rate 0":                             "-rate 0: give 1",
+		"-rate 10000 -down 1h":                "at most 100000",
+		"-down 1ms":                           "-down 1ms: give 1s",
+		"-down -20s":                          "-down -20s",
+		"-limit 0s":                           "-limit 0s",
+		"-stages 1s,x":                        "-stages \"1s,x\"",
+		"-stages 1s,1s":                       "different delays",
+		"-stages 1h":                          "give 1 to 10 delays",
+		"-stages 0s":                          "give 1 to 10 delays",
+		"-needs nothing":                      "0 of 3000 events",
+		"-input nowhere.jsonl":                "no such file",
+		"everything":                          "unknown argument \"everything\"",
+		"-brokers 127.0.0.1:1":                "-brokers",
+		"-database http://me:secret@nowhere/": "-database",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Setenv("SPILLWAY_POSTGRES", "")
+			t.Setenv("SPILLWAY_POSTGRES_PORT", "1")
+			t.Setenv("SPILLWAY_KAFKA", "127.0.0.1:1")
+			plan, err := parse(strings.Fields(args))
+			if err == nil {
+				_, err = run(context.Background(), plan)
+			}
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v; want %s", err, want)
+			}
+		})
+	}
+}
+
+// The same seed draws the same deliveries.
+func TestDraw(t *testing.T) {
+	ids := func(args ...string) (all string) {
+		plan := short(t, args...)
+		if err := plan.Ready(); err != nil {
+			t.Fatal(err)
+		}
+		for _, msg := range plan.deliveries {
+			all += msg.UUID + " "
+		}
+		return all
+	}
+	one, same, other := ids(), ids(), ids("-seed", "2")
+	if one != same || one == other {
+		t.Error("the seed does not decide")
+	}
+}
+
+// The chart fits a terminal of 80 columns, whatever the numbers.
+func TestChart(t *testing.T) {
+	plan := &Plan{Setting: crash.Setting{}, Rate: 100, Stages: []time.Duration{time.Second, 10 * time.Second}}
+	c := &chart{plan: plan, consumer: newConsumer(plan, nil, nil, nil), down: &downstream{}}
+	for range 100 {
+		c.rates = append(c.rates, 1e6)
+	}
+	c.consumer.waiting[1].Store(1 << 20)
+	c.consumer.waiting[0].Store(-1)
+	for _, line := range c.picture(1e6) {
+		if n := len([]rune(line)); n > 79 || strings.Contains(line, "-1") {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if got := history([]float64{0, 1, 50, 100, 1e6}, 100); got != " ▁▄██" {
+		t.Errorf("%q", got)
+	}
+}
+
+// The line is of numbers alone, and ends with what decides.
+func TestResultLine(t *testing.T) {
+	line := Result{Lost: 1}.JSON()
+	if !strings.HasSuffix(line, `"lost":1,"duplicate_effects":0}`) || (Result{Lost: 1}).Good() || (Result{DuplicateEffects: 1}).Good() {
+		t.Error(line)
+	}
+	if err := json.Unmarshal([]byte(line), &map[string]float64{}); err != nil {
+		t.Error(err)
+	}
+}

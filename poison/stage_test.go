@@ -1,0 +1,151 @@
+package poison_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+var (
+	stageDue   = time.Date(2026, 3, 1, 12, 0, 5, 123456789, time.UTC)
+	stageTried = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage poison.Stage) *message.Message {
+	t.Helper()
+	config.Publisher = nowhere{}
+	queue, err := poison.NewQueue(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := chain.Keep(msg)
+	defer call.Release()
+	return queue.Staged(call, failure, stage)
+}
+
+type nowhere struct{}
+
+func (nowhere) Publish(string, ...*message.Message) error { return nil }
+func (nowhere) Close() error                              { return nil }
+
+// failedTimes is a failure of some attempts, the last of them at tried.
+func failedTimes(n int, tried time.Time, text string) *classify.Failure {
+	f := &classify.Failure{}
+	for range n {
+		f.Add(classify.Transient(errorText(text)), classify.Verdict{Class: classify.ClassTransient}, tried)
+	}
+	return f
+}
+
+type errorText string
+
+func (e errorText) Error() string { return string(e) }
+
+// Feature R10, promise P2: a message goes into a stage with its id, payload and metadata, and its story beside them; out of
+// it the story goes on, so that a letter tells all of it and its original is what once arrived.
+func TestStagedTellsTheStory(t *testing.T) {
+	msg := message.NewMessage("1", []byte("payload"))
+	msg.Metadata.Set("tenant", "acme")
+	config := poison.QueueConfig{Node: "one", Origin: func(*message.Message) poison.Origin {
+		return poison.Origin{Topic: "orders", Partition: "7", Offset: "42", Key: []byte("key")}
+	}}
+	first := stagedBy(t, config, msg, failedTimes(2, stageTried, "first"), poison.Stage{Number: 1, DueAt: stageDue})
+	if first.UUID != "1" || string(first.Payload) != "payload" || first.Metadata["tenant"] != "acme" || len(msg.Metadata) != 1 {
+		t.Fatalf("staged %+v, message %v", first, msg.Metadata)
+	}
+	if got := poison.StageOf(first); got != (poison.Stage{Number: 1, DueAt: stageDue}) {
+		t.Errorf("stage %+v", got)
+	}
+	first.SetContext(chain.WithReentry(context.Background(), &chain.Reentry{Handler: "billing", Stage: 1}))
+	config.Origin = func(*message.Message) poison.Origin {
+		return poison.Origin{Topic: "orders", Partition: "0", Offset: "9"}
+	}
+	hold := stageDue.Add(time.Minute)
+	second := stagedBy(t, config, first, failedTimes(1, stageTried.Add(time.Minute), "second"), poison.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold})
+	if got := poison.StageOf(second); got != (poison.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold}) {
+		t.Errorf("stage %+v", got)
+	}
+	l := poison.Read(second)
+	if l.Failure.Attempts != 3 || len(l.Failure.History) != 3 || !l.Failure.FirstFailedAt.Equal(stageTried) || !l.Failure.LastFailedAt.Equal(stageTried.Add(time.Minute)) ||
+		l.Failure.Description != "second" || l.Failure.Node != "one" {
+		t.Errorf("failure %+v", l.Failure)
+	}
+	if len(l.Original.Metadata) != 1 || l.Original.Metadata["tenant"] != "acme" {
+		t.Errorf("original %v", l.Original.Metadata)
+	}
+}
+
+// Decision 1: attempts that a message claims without having come out of a stage are not its own.
+func TestStagedBelievesNoClaim(t *testing.T) {
+	msg := message.NewMessage("1", nil)
+	msg.Metadata = message.Metadata{poison.KeyAttempts: "99", poison.KeyFirstFailedAt: "2001-01-01T00:00:00Z", poison.KeyRetryStage: "3", poison.KeyRetryHoldUntil: "9999-01-01T00:00:00Z"}
+	l := poison.Read(stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.Stage{Number: 1, DueAt: stageDue}))
+	if l.Failure.Attempts != 1 || !l.Failure.FirstFailedAt.Equal(stageTried) {
+		t.Errorf("%+v", l.Failure)
+	}
+}
+
+// Feature D6: what a stage adds is bounded, says first what the stage needs, and carries no stack.
+func TestStagedIsBounded(t *testing.T) {
+	long := strings.Repeat("down and out ", 1000)
+	for _, total := range []int{1 << 10, poison.DefaultMaxAdded} {
+		msg := message.NewMessage("1", nil)
+		failure := failedTimes(30, stageTried, long)
+		failure.Err = classify.NewPanicError(long)
+		failure.Verdict.Reason, failure.Verdict.Description = strings.Repeat("r", 500), long
+		staged := stagedBy(t, poison.QueueConfig{MaxAdded: total}, msg, failure, poison.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
+		size := 0
+		for key, value := range staged.Metadata {
+			size += len(key) + len(value)
+		}
+		if size > total || poison.StageOf(staged).Number != 2 || !poison.StageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
+			t.Errorf("%d bytes of %d: %v", size, total, staged.Metadata)
+		}
+		if staged.Metadata[poison.KeyFailureStack] != "" || len(staged.Metadata[poison.KeyFailureDescription]) > 256 || size > 6<<10 {
+			t.Errorf("%d bytes: %v", size, staged.Metadata)
+		}
+	}
+}
+
+type valueKey struct{}
+
+// A stage's message is published on behalf of the one that failed: with the values of its context, and without its end.
+func TestStagedContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), valueKey{}, "transaction"))
+	cancel()
+	msg := message.NewMessageWithContext(ctx, "1", nil)
+	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.Stage{Number: 1, DueAt: stageDue})
+	if staged.Context().Err() != nil || staged.Context().Value(valueKey{}) != "transaction" {
+		t.Errorf("%v, %v", staged.Context().Err(), staged.Context().Value(valueKey{}))
+	}
+}
+
+// The contract: values read back are hostile; one that cannot be is absent.
+func TestStageOfGarbage(t *testing.T) {
+	for _, value := range []string{"", "x", "-1", "1.5", "99999999999999999999", "\x00", "１"} {
+		msg := message.NewMessage("1", nil)
+		for _, key := range []string{poison.KeyRetryStage, poison.KeyRetryDueAt, poison.KeyRetryHoldUntil} {
+			msg.Metadata.Set(key, value)
+		}
+		if got := poison.StageOf(msg); got != (poison.Stage{}) {
+			t.Errorf("%q: %+v", value, got)
+		}
+	}
+}
+
+// Decision 3: a letter that is brought back tells of no stage: it begins anew.
+func TestRedrivenLeavesItsStage(t *testing.T) {
+	msg := message.NewMessage("1", nil)
+	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
+	back := poison.Read(staged).Redriven("me", "campaign", stageDue)
+	if got := poison.StageOf(back); got != (poison.Stage{}) {
+		t.Errorf("%+v", got)
+	}
+}
