@@ -60,6 +60,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 		BrokersOwn:  []string{"x-delivery-count", wmamqp.KeyHeaders}, // of quorum queues, and its type
 		Pins:        map[string]string{"D9": "no SQL source"},
 		Hostile:     b.hostile(),
+		Competing:   true,
 
 		DeleteTopic: b.deleteQueue,
 		ReadOnly:    b.readOnly,

@@ -24,11 +24,20 @@ type setting struct {
 	Down string
 	// Wait is the time between two attempts.
 	Wait time.Duration
+	// Stages are the delays of the handler's stages. They are topics, or with a Store in that.
+	Stages []time.Duration
+	Store  string
 	// Limit sets messages aside that end the process.
 	Limit bool
 	// DeadThrough and SourceThrough are addresses to connect to in the broker's place.
 	DeadThrough, SourceThrough string
 }
+
+// The delay stores: the one that other rows may have too, whose relays move whatever is due, or a file of the row's own.
+const (
+	storeShared = "shared"
+	storeOwn    = "own"
+)
 
 // The steps of a message between receipt and ack.
 const (
@@ -39,6 +48,8 @@ const (
 	stepOutput    = "output"    // they are
 	stepLetter    = "letter"    // before the dead letter is published
 	stepPlaced    = "placed"    // after it
+	stepLater     = "later"     // before the message is published to a stage, with a store when it comes out of that
+	stepStaged    = "staged"    // after it
 )
 
 // consume runs a protected router until standard input ends, which it also does with the parent.

@@ -49,8 +49,14 @@ func (c *consumer) halt(ctx context.Context, step, id string) {
 func (c *consumer) run() (stop func()) {
 	router := c.router()
 	router.AddMiddleware(c.outermost)
-	c.channel(c.configure).Attach(router)
-	router.AddHandler(handlerName, c.topic, c.source(), c.outs, announcing{c.target.Publisher(c.T), c.published}, c.handle)
+	ch := c.channel(c.configure)
+	ch.Attach(router)
+	outputs := announcing{c.target.Publisher(c.T), c.published}
+	if len(c.Stages) == 0 {
+		router.AddHandler(handlerName, c.topic, c.source(), c.outs, outputs, c.handle)
+	} else if _, err := ch.Stages().AddHandler(router, handlerName, c.topic, c.source(), c.outs, outputs, c.handle); err != nil {
+		c.Fatal(err)
+	}
 	return c.bench.run(router)
 }
 
@@ -80,6 +86,9 @@ func (c *consumer) configure(config *spillway.Config) {
 	config.Outputs = middleware.OutputsConfig{Attempts: 30, Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
 		config.Deliveries = delivery.LimitConfig{Store: c.deliveries(), Service: c.group, Beat: 500 * time.Millisecond}
+	}
+	if len(c.Stages) > 0 {
+		c.stage(config)
 	}
 	if c.Wait > 0 {
 		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}
@@ -126,6 +135,8 @@ var errDown = errors.New("the downstream is down")
 const (
 	badPrefix     = "bad"                 // fails for good
 	waitingPrefix = "waiting"             // fails while the downstream is down
+	flakyPrefix   = "flaky"               // fails before its last stage
+	latePrefix    = badPrefix + "-late"   // fails in all stages
 	leavingPrefix = "leaving"             // fails when its context ends, and waits for that
 	deadlyPrefix  = badPrefix + "-deadly" // ends the process
 )
@@ -137,8 +148,12 @@ func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 	case strings.HasPrefix(id, deadlyPrefix):
 		c.tell("dies", id)
 		os.Exit(3)
+	case strings.HasPrefix(id, latePrefix):
+		return nil, classify.Transient(errNever)
 	case strings.HasPrefix(id, badPrefix):
 		return nil, classify.Permanent(errNever)
+	case strings.HasPrefix(id, flakyPrefix) && poison.StageOf(msg).Number < len(c.Stages):
+		return nil, errNotYet
 	case strings.HasPrefix(id, waitingPrefix) && c.down():
 		return nil, classify.Transient(errDown)
 	case strings.HasPrefix(id, leavingPrefix):

@@ -11,9 +11,9 @@
 //		})
 //	}
 //
-// A subtest has the id of its feature: P1 to P7 are promises, R is retry, D dead letters, I the idempotent receiver, V
-// redrive, H what is hard to bear, F faults. What a broker does not offer is pinned, with the reason: a pinned feature is
-// not run and stands in the matrix as such. A pin that names no feature is a failure.
+// A subtest has the id of its feature: P1 to P7 are promises, R is retry, C what becomes of each class of errors, D dead
+// letters, I the idempotent receiver, V redrive, H what is hard to bear, F faults. What a broker does not offer is pinned,
+// with the reason: a pinned feature is not run and stands in the matrix as such. A pin that names no feature is a failure.
 //
 // With SPILLWAY_CONFORMANCE_OUT each result is appended to that file as a JSON line; make conformance makes the matrix of
 // them.
@@ -28,7 +28,7 @@
 //
 // The suite needs a subscriber with consumer groups, or one that gives every new subscriber what was published before, and
 // uses SQLite for the effects. Every feature gets topics of its own, so targets need not clean up between them. Of the
-// second kind a quarantine (V3) cannot be shown, and a pub/sub that lives in one process has no faults (F1 to F8).
+// second kind a quarantine (V3) cannot be shown, and a pub/sub that lives in one process has no faults (F1 to F10).
 //
 // # Features
 //
@@ -41,6 +41,13 @@
 //	R2   each attempt gets the message as it arrived
 //	R3   no wait past the message's deadline
 //	R4   an error's retry-after is honoured
+//	R5   later over stage topics, live never waits
+//	R6   jitter on stages, never early
+//	R7   stages per handler
+//	R8   any delay over a table
+//	R9   same handler and outputs in every stage
+//	R10  the message survives its stages
+//	C5   stages by class and retry-after
 //	D1   the letter tells the whole story
 //	D2   each class goes its way
 //	D3   naming
@@ -58,6 +65,7 @@
 //	I2   key, writes and outputs commit together
 //	I4   outputs survive a failed publish
 //	V1   letters come back through the router
+//	V1b  letters enter at the first stage
 //	V2   redrive keeps its rate
 //	V3   redriven too often: quarantine
 //	V4   failure stripped, origin and history kept
@@ -67,6 +75,10 @@
 //	H3   the broker's own hostile messages
 //	H4   an output of 2 MiB
 //	H5   many publishers at once
+//	H6   hostile times and numbers in a stage
+//	H7   a stage that takes nothing, or cannot be
+//	H8   closing while messages wait in stages
+//	H9   messages in stages without a handler
 //	F1   killed at each step between receipt and ack
 //	F2   broker restarted between handling and ack
 //	F3   dead-letter topic deleted while running
@@ -75,4 +87,6 @@
 //	F6   another instance joins in a backoff wait
 //	F7   connection lost in the handler
 //	F8   another instance joins under a busy handler
+//	F9   killed at each step of a stage
+//	F10  another instance joins while stages wait
 package conformance

@@ -17,7 +17,7 @@ func (b *bench) openEffects() {
 	if b.target.Database != nil {
 		b.db, b.keys = b.target.Database(b.T)
 	} else {
-		b.db = openSQLite(b)
+		b.db = b.openFile(b.path)
 		b.keys = idempotency.SQLite(b.db)
 	}
 	// Ids may hold any bytes, and are kept in a form that every database keeps, and that needs no quoting.
@@ -26,9 +26,9 @@ func (b *bench) openEffects() {
 	}
 }
 
-func openSQLite(b *bench) *sql.DB {
+func (b *bench) openFile(path string) *sql.DB {
 	b.Helper()
-	db, err := sql.Open("sqlite", "file:"+b.path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)&_pragma=synchronous(NORMAL)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,13 @@ func features() []feature {
 		{"R2", "each attempt gets the message as it arrived", (*bench).attemptsSeeOriginal},
 		{"R3", "no wait past the message's deadline", (*bench).deadlineRespected},
 		{"R4", "an error's retry-after is honoured", (*bench).retryAfter},
+		{"R5", "later over stage topics, live never waits", (*bench).stagedRetry},
+		{"R6", "jitter on stages, never early", (*bench).stagedJitter},
+		{"R7", "stages per handler", (*bench).stagesPerHandler},
+		{"R8", "any delay over a table", (*bench).delayStore},
+		{"R9", "same handler and outputs in every stage", (*bench).stagesShareHandler},
+		{"R10", "the message survives its stages", (*bench).stagesKeepMessage},
+		{"C5", "stages by class and retry-after", (*bench).stagesByClass},
 		{"D1", "the letter tells the whole story", (*bench).wholeStory},
 		{"D2", "each class goes its way", (*bench).classes},
 		{"D3", "naming", (*bench).naming},
@@ -29,6 +36,7 @@ func features() []feature {
 		{"I2", "key, writes and outputs commit together", (*bench).transaction},
 		{"I4", "outputs survive a failed publish", (*bench).recordedOutputs},
 		{"V1", "letters come back through the router", (*bench).redriven},
+		{"V1b", "letters enter at the first stage", (*bench).redrivenIntoStage},
 		{"V2", "redrive keeps its rate", (*bench).redriveRate},
 		{"V3", "redriven too often: quarantine", (*bench).quarantine},
 		{"V4", "failure stripped, origin and history kept", (*bench).stripped},
@@ -38,6 +46,10 @@ func features() []feature {
 		{"H3", "the broker's own hostile messages", (*bench).hostileRecords},
 		{"H4", "an output of 2 MiB", (*bench).largeOutput},
 		{"H5", "many publishers at once", (*bench).publishersAtOnce},
+		{"H6", "hostile times and numbers in a stage", (*bench).hostileStages},
+		{"H7", "a stage that takes nothing, or cannot be", (*bench).refusedStage},
+		{"H8", "closing while messages wait in stages", (*bench).closedInStage},
+		{"H9", "messages in stages without a handler", (*bench).abandonedStage},
 		{"F1", "killed at each step between receipt and ack", (*bench).killedAtEachStep},
 		{"F2", "broker restarted between handling and ack", (*bench).brokerRestarted},
 		{"F3", "dead-letter topic deleted while running", (*bench).destinationDeleted},
@@ -46,9 +58,11 @@ func features() []feature {
 		{"F6", "another instance joins in a backoff wait", (*bench).joinedInBackoff},
 		{"F7", "connection lost in the handler", (*bench).connectionLost},
 		{"F8", "another instance joins under a busy handler", (*bench).joinedWhileBusy},
+		{"F9", "killed at each step of a stage", (*bench).killedInStages},
+		{"F10", "another instance joins while stages wait", (*bench).joinedWhileStaged},
 	}
 }
 
 // faults are rows on consumers in processes of their own, with a bench that has nothing open. Those that are true have
 // the broker for themselves; the others, which mostly wait, run at the same time.
-var faults = map[string]bool{"D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false}
+var faults = map[string]bool{"D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}

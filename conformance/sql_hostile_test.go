@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,6 +16,10 @@ func isLetter(msg *message.Message) bool { return poison.IsLetter(msg) }
 // InitializeTopics and the rest of ours is what the queue asks a publisher for.
 func (p unreadable) InitializeTopics(topics ...string) error {
 	return p.Publisher.(poison.Initializer).InitializeTopics(topics...)
+}
+
+func (p unreadable) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
+	return p.Publisher.(poison.Lister).ListWaiting(ctx, prefix)
 }
 
 // insert writes a row as no publisher would.

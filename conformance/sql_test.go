@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/poison/wmsql"
@@ -50,6 +51,8 @@ func (s *tables) target(name string) conformance.Target {
 			return s.db, wmsql.Join(subscriber(t, s.db, ""))
 		},
 		Deliveries:  s.deliveries,
+		Delays:      func(testing.TB) *delay.Store { return s.delays(s.db) },
+		Holds:       true,
 		CreateTopic: s.createTopic,
 		BadTopic:    "no topic of SQL!",
 		Origins:     []string{poison.KeyOriginalOffset, poison.KeyOriginalGroup},
@@ -92,7 +95,7 @@ func (s *tables) stock(name string) conformance.Target {
 	}
 	if s.loses {
 		const locks = "holds locks at the end of the table while a message comes again, and publishers wait for them"
-		for _, id := range []string{"P1", "P3", "F1", "F2", "F3", "F4", "F5"} {
+		for _, id := range []string{"P1", "P3", "R5", "C5", "H7", "F1", "F2", "F3", "F4", "F5"} {
 			target.Pins[id] = locks
 		}
 		target.Pins["H5"] = "loses messages of concurrent publishers, whose numbers become visible out of order"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
@@ -49,6 +50,14 @@ type Target struct {
 
 	// Deliveries is the store that counts deliveries in Database. Where it is nil it is in SQLite too.
 	Deliveries func(db *sql.DB) delivery.Store
+
+	// Delays returns the store of messages that wait, where the broker's own messages are. Where it is nil they wait in SQLite.
+	Delays func(t testing.TB) *delay.Store
+	// Holds says that a message which waits in a topic holds a transaction, or a deadline: stages that are long are in the
+	// store then.
+	Holds bool
+	// Competing says that the subscribers of a topic share its messages, whatever their groups.
+	Competing bool
 
 	// CreateShared is CreateTopic for a topic that two members of a group consume at the same time. Where it is nil,
 	// CreateTopic's are.

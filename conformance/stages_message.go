@@ -1,0 +1,121 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Feature R10: what a message is survives every stage, and so does what only the broker's own client can give it; its
+// attempts are added up; duplicates are recognised in whatever stage they are.
+func (b *bench) stagesKeepMessage() {
+	b.Run("the message", func(t *testing.T) { newBench(t, b.target).keptInStages() })
+	b.Run("its duplicates", func(t *testing.T) { newBench(t, b.target).duplicatesInStages() })
+	if _, pinned := b.target.Pins["H3"]; !pinned {
+		b.Run("the broker's own", func(t *testing.T) { newBench(t, b.target).brokersOwnInStages() })
+	}
+}
+
+func (b *bench) keptInStages() {
+	const each = 2 // attempts in a stage
+	sent := newMessage("original")
+	sent.Metadata.Set("empty", "")
+	sent.Metadata.Set("x-own", "ü")
+	var j journal
+	noting := b.noting(&j, func(int, *message.Message) error { return errNever })
+	b.startStaged(b.channel(b.staged(shortStage, shortStage*2), func(c *spillway.Config) { c.Retry.Attempts = each }),
+		func(msg *message.Message) ([]*message.Message, error) {
+			defer ruin(msg)
+			return noting(msg)
+		})
+	b.publish(sent.Copy())
+	b.untilPlaced(1)
+	attempts := []string{"", "2", "4"}
+	seen := map[int]int{}
+	for _, v := range j.of(sent.UUID) {
+		b.wantSame("an attempt", v.Message, sent)
+		n := v.stage()
+		seen[n]++
+		if v.Metadata[poison.KeyAttempts] != attempts[n] {
+			b.Errorf("in stage %d the message tells of %q attempts", n, v.Metadata[poison.KeyAttempts])
+		}
+		if o := poison.Read(v.Message).Origin; n > 0 && (o.Topic != b.topic || o.Handler != handlerName || o.MessageID != sent.UUID) {
+			b.Errorf("in stage %d the message's origin is %+v", n, o)
+		}
+	}
+	if seen[1] != each || seen[2] != each {
+		b.Errorf("attempts by stage: %v", seen)
+	}
+	l := b.letter(b.dlq())
+	b.wantSame("the letter", l.Original, sent)
+	if f := l.Failure; f.Attempts != 3*each || len(f.History) != 3*each || f.LastFailedAt.Sub(f.FirstFailedAt) < 3*shortStage {
+		b.Errorf("set aside after %d attempts, from %s to %s: %v", f.Attempts, f.FirstFailedAt, f.LastFailedAt, f.History)
+	}
+	if l.Origin.Topic != b.topic || l.Origin.Handler != handlerName {
+		b.Errorf("set aside with origin %+v", l.Origin)
+	}
+	visits := j.of(sent.UUID)
+	staged := visits[len(visits)-1].Metadata
+	for _, key := range b.target.Origins {
+		if staged[key] == "" && staged[key+poison.Base64Suffix] == "" {
+			b.Errorf("in a stage %s is missing", key)
+		}
+	}
+}
+
+// duplicatesInStages: one copy takes effect in a stage, and the others come to the live topic and to a stage.
+func (b *bench) duplicatesInStages() {
+	var j journal
+	id := b.group + "-twice" // the receiver knows it by the handler's name, which is every bench's
+	late := shortStage * 2
+	ch := b.channel(b.staged(shortStage, late), byHandler)
+	b.startStaged(ch, b.noting(&j, func(stage int, _ *message.Message) error {
+		if stage == 0 {
+			return errNotYet
+		}
+		return nil
+	}))
+	b.ids(id, id)
+	b.untilApplied(id)
+	b.until("the other in a stage was absorbed", func() bool { return b.duplicate.Load() >= 1 })
+	b.ids(id)
+	b.until("the one in the live topic was absorbed", func() bool { return b.duplicate.Load() >= 2 })
+	b.wantOnce(id)
+	if n := b.placed.Load(); n != 0 {
+		b.Errorf("%d letters", n)
+	}
+}
+
+// brokersOwnInStages sends what only the broker's own client can send through two stages.
+func (b *bench) brokersOwnInStages() {
+	for _, hostile := range b.target.Hostile {
+		b.Run(hostile.Name, func(t *testing.T) {
+			b := newBench(t, b.target)
+			var j journal
+			stop := b.startStaged(b.channel(b.staged(shortStage, shortStage)), b.noting(&j, func(stage int, _ *message.Message) error {
+				if stage < 2 {
+					return errNotYet
+				}
+				return nil
+			}))
+			defer stop()
+			hostile.Publish(b.T, b.topic)
+			b.until("it went through, or could not be read", func() bool {
+				visits := j.of("")
+				return b.placed.Load() > 0 || len(visits) > 0 && visits[len(visits)-1].stage() == 2
+			})
+			visits := j.of("")
+			if len(visits) == 0 {
+				return // which is another row's business
+			}
+			first, last := visits[0].Message, visits[len(visits)-1].Message
+			b.wantSame("in the last stage", last, first)
+			if hostile.Check != nil {
+				hostile.Check(b.T, last)
+			}
+		})
+	}
+}

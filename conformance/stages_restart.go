@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Promise P3: a router that closes while messages wait gives them back at once and uncounted; the next one handles them when
+// they are due, by the time that they were told at first.
+func (b *bench) closedInStage() {
+	const delay = 4 * time.Second
+	var j journal
+	var l ledger
+	var staged, held atomic.Int32
+	change := []func(*spillway.Config){
+		b.staged(delay), l.keep, afterStage(func(context.Context, middleware.Staged) { staged.Add(1) }),
+		func(c *spillway.Config) {
+			next := c.Stages.Subscriber
+			c.Stages.Subscriber = func(topic, group string) (message.Subscriber, error) {
+				sub, err := next(topic, group)
+				return arriving{sub, &held}, err
+			}
+		},
+	}
+	if b.target.Holds {
+		change = append(change, stored(b.delays()))
+	}
+	handle := b.noting(&j, func(stage int, _ *message.Message) error {
+		if stage == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	ids := numbered("waiting", 3)
+	stop := b.startStaged(b.channel(change...), handle)
+	b.ids(ids...)
+	b.until("all have waited for half of their time", func() bool {
+		return int(staged.Load()) >= len(ids) && (held.Load() > 0 || b.target.Holds) && time.Since(j.of("")[0].ended) > delay/2
+	})
+	stop()
+	if n := len(b.effects()); n != 0 {
+		b.Errorf("%d took effect before they were due", n)
+	}
+	b.startStaged(b.channel(change...), handle)
+	b.untilApplied(ids...)
+	b.wantOnce(ids...)
+	b.wantNeverEarly(&j, delay)
+	if n := b.placed.Load(); n != 0 {
+		b.Errorf("%d letters", n)
+	}
+	due := map[string][]string{} // more than one where a broker delivers all again to the next router
+	for id, tooks := range l.byID() {
+		for _, t := range tooks {
+			due[id] = append(due[id], t.Metadata[poison.KeyRetryDueAt])
+		}
+	}
+	for _, v := range j.of("") {
+		if v.stage() == 0 {
+			continue
+		}
+		if at := v.Metadata[poison.KeyRetryDueAt]; v.Metadata[poison.KeyAttempts] != "1" || !slices.Contains(due[v.UUID], at) {
+			b.Errorf("%q came after %q attempts, due at %s instead of %s", v.UUID, v.Metadata[poison.KeyAttempts], at, due[v.UUID])
+		}
+		if late := v.begun.Sub(v.due()); late > delay/2 {
+			b.Errorf("%q came %s after it was due: its wait began anew", v.UUID, late)
+		}
+	}
+}
+
+// arriving counts what a subscriber delivers.
+type arriving struct {
+	message.Subscriber
+	n *atomic.Int32
+}
+
+func (a arriving) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	in, err := a.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		for msg := range in {
+			a.n.Add(1)
+			out <- msg // the stage takes all
+		}
+	}()
+	return out, nil
+}
+
+// Promise P1: messages in stages that no handler has any more are told at start-up, with topic and count.
+func (b *bench) abandonedStage() {
+	store := b.delays()
+	if err := store.Initialize(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("in the store", func(t *testing.T) {
+		newBench(t, b.target).abandoned(0, func(topic string, msg *message.Message) error {
+			return store.Put(context.Background(), topic, msg, time.Hour)
+		}, stored(store))
+	})
+	if _, ok := b.publisher().(poison.Lister); ok {
+		b.Run("in topics", func(t *testing.T) {
+			b := newBench(t, b.target)
+			b.create(b.stageTopic(time.Hour))
+			b.abandoned(time.Hour, func(topic string, msg *message.Message) error { return b.live.Publish(topic, msg) })
+		})
+	}
+}
+
+// abandoned puts messages where a handler of another time had them wait.
+func (b *bench) abandoned(delay time.Duration, put func(topic string, msg *message.Message) error, change ...func(*spillway.Config)) {
+	topic, ids := b.stageTopic(delay), numbered("left", 3)
+	for _, id := range ids {
+		if err := put(topic, newMessage(id)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var l logs
+	ch := b.channel(append(change, b.staged(shortStage), l.into)...)
+	router := b.router()
+	ch.Attach(router)
+	_, err := ch.Stages().AddConsumerHandler(router, "another", b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return nil })
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.run(router)
+	const words = "no handler of this process consumes"
+	if !l.told(words, "stage_topic", topic) || !l.told(words, "messages", len(ids)) {
+		b.Errorf("not told of %d messages for %q: %+v", len(ids), topic, l.lines)
+	}
+}
+
+// logs keeps the lines of a logger that come at the level of Info or Error.
+type logs struct {
+	mu    sync.Mutex
+	lines []logLine
+}
+
+type logLine struct {
+	text   string
+	fields map[string]any
+}
+
+func (l *logs) add(text string, fields map[string]any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, logLine{text, maps.Clone(fields)})
+}
+
+// told tells whether a line with these words came, with the field.
+func (l *logs) told(words, field string, value any) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.lines, func(line logLine) bool { return strings.Contains(line.text, words) && line.fields[field] == value })
+}
+
+func (l *logs) into(c *spillway.Config) { c.Logger = logger{l} }
+
+type logger struct{ *logs }
+
+func (l logger) Error(msg string, err error, fields watermill.LogFields) { l.add(msg, fields) }
+func (l logger) Info(msg string, fields watermill.LogFields)             { l.add(msg, fields) }
+func (l logger) Debug(string, watermill.LogFields)                       {}
+func (l logger) Trace(string, watermill.LogFields)                       {}
+func (l logger) With(watermill.LogFields) watermill.LoggerAdapter        { return l }

@@ -1,0 +1,121 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// Feature R8: as R5, with the messages in a table; there each waits as long as its error asks for, whatever the others do;
+// where the source is in the same database, the row is in the transaction that consumes the message.
+func (b *bench) delayStore() {
+	store := b.delays()
+	b.Run("comes back", func(t *testing.T) { newBench(t, b.target).comesBack(stored(store)) })
+	b.Run("in due order", func(t *testing.T) { newBench(t, b.target).dueOrder(store) })
+	if b.target.Database != nil {
+		b.Run("in one transaction", func(t *testing.T) { newBench(t, b.target).delayedWithAck(store) })
+	}
+}
+
+// dueOrder has messages wait for what their errors ask: the last for the shortest time.
+func (b *bench) dueOrder(store *delay.Store) {
+	const n, step = 5, 150 * time.Millisecond
+	ids := numbered("id", n)
+	after := func(id string) time.Duration { return step * time.Duration(n+1-slices.Index(ids, id)) }
+	var j journal
+	waits := make(chan time.Duration, 10*n)
+	b.startStaged(b.channel(b.staged(step), stored(store), afterStage(func(_ context.Context, s middleware.Staged) { waits <- s.Wait })),
+		b.noting(&j, func(stage int, msg *message.Message) error {
+			if stage == 0 {
+				return classify.Transient(errNotYet, classify.RetryAfter(after(msg.UUID)))
+			}
+			return nil
+		}))
+	b.ids(ids...)
+	b.untilApplied(ids...)
+	b.wantOnce(ids...)
+	var back []string
+	for _, v := range j.of("") {
+		if v.stage() == 0 {
+			if wait := <-waits; wait%step != 0 || wait < 2*step {
+				b.Errorf("a wait of %s, and the errors ask for whole steps of %s", wait, step)
+			}
+			continue
+		}
+		back = append(back, v.UUID)
+		if wait := v.begun.Sub(j.of(v.UUID)[0].ended); wait < after(v.UUID) {
+			b.Errorf("%q came back after %s instead of %s", v.UUID, wait, after(v.UUID))
+		}
+	}
+	slices.Reverse(ids)
+	if !slices.Equal(back, ids) {
+		b.Errorf("came back as %q instead of %q", back, ids)
+	}
+}
+
+// delayedWithAck gives a message back after it was put into the store: that is undone with everything else. The next time
+// nobody sees it there before the message is acked.
+func (b *bench) delayedWithAck(store *delay.Store) {
+	const wait = 300 * time.Millisecond
+	waiting := func() (n int) {
+		kept, err := store.Waiting(b.Context())
+		if err != nil {
+			b.Error(err)
+		}
+		for _, k := range kept {
+			if k.Topic == b.stageTopic(0) {
+				n += k.Messages
+			}
+		}
+		return n
+	}
+	var j journal
+	var given atomic.Int32
+	var visible atomic.Int32
+	ch := b.channel(b.staged(wait), stored(store), afterStage(func(context.Context, middleware.Staged) { visible.Add(int32(waiting())) }),
+		withoutReceiver) // which would absorb what came of the first time
+	giveBack := func(router *message.Router) {
+		router.AddMiddleware(func(next message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				out, err := next(msg)
+				if err == nil && given.Add(1) == 1 {
+					return nil, errNotNow
+				}
+				return out, err
+			}
+		})
+	}
+	router := b.router()
+	giveBack(router) // outermost
+	ch.Attach(router)
+	b.addStaged(ch, router, b.noting(&j, func(stage int, _ *message.Message) error {
+		if stage == 0 {
+			return errNotYet
+		}
+		return nil
+	}))
+	b.run(router)
+	b.ids("delayed")
+	b.untilApplied("delayed")
+	b.until("nothing waits", func() bool { return waiting() == 0 && len(j.of("delayed")) >= 3 })
+	if n := visible.Load(); n != 0 {
+		b.Errorf("%d rows were visible before the message was acked", n)
+	}
+	stages := ""
+	for _, v := range j.of("delayed") {
+		stages += fmt.Sprint(v.stage())
+	}
+	if stages != "001" {
+		b.Errorf("the message was handled in the stages %s: what the first time put is not gone", stages)
+	}
+	b.wantNeverEarly(&j, wait)
+}
