@@ -44,7 +44,7 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		n, err := s.behind(admin.client, topic, partition, committed.GetBlock(topic, partition))
+		n, err := behind(admin.client, topic, partition, committed.GetBlock(topic, partition), s.config.Sarama.Consumer.Offsets.Initial)
 		if err != nil {
 			return 0, fmt.Errorf("partition %d: %w", partition, err)
 		}
@@ -53,8 +53,9 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	return total, nil
 }
 
-// behind returns how far a partition's end lies beyond what was committed.
-func (s *Subscriber) behind(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock) (int, error) {
+// behind returns how far a partition's end lies beyond what was committed, or beyond where a group that never committed
+// would start.
+func behind(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock, initial int64) (int, error) {
 	if committed == nil {
 		return 0, sarama.ErrIncompleteResponse
 	}
@@ -66,7 +67,7 @@ func (s *Subscriber) behind(client sarama.Client, topic string, partition int32,
 		return 0, err
 	}
 	from := committed.Offset
-	if from < 0 && s.config.Sarama.Consumer.Offsets.Initial == sarama.OffsetNewest {
+	if from < 0 && initial == sarama.OffsetNewest {
 		return 0, nil
 	}
 	oldest, err := client.GetOffset(topic, partition, sarama.OffsetOldest)

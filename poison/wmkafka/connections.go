@@ -28,7 +28,7 @@ type connection struct {
 	of *connections
 }
 
-var errCut = errors.New("wmkafka: the subscription has ended")
+var errCut = errors.New("wmkafka: the connection was cut, because its time is over")
 
 // through returns a copy of config whose connections are those of the result.
 func through(config *sarama.Config) (*sarama.Config, *connections) {

@@ -31,6 +31,24 @@
 // dead-letter topic with the source's partitions and replicas, no expiry, no compaction and room for its largest message
 // with a letter's metadata; of an existing topic it logs what would lose letters.
 //
+// # Retry stages
+//
+// Stages and their live handler publish at the same time, so their publisher wants ProducerPerTopic, and each stage a
+// consumer group of its own, so that one that waits holds up no rebalance of the live topic:
+//
+//	stages, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers, ProducerPerTopic: true})
+//	middleware.StagesConfig{
+//		Publisher: stages,
+//		Subscriber: func(topic, group string) (message.Subscriber, error) {
+//			return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: group})
+//		},
+//	}
+//
+// With a delay store, whose relay publishes many in one call, Together sends them in few requests: 200 is the relay's batch.
+// ListWaiting tells at start-up in which stage topics messages wait that no group has acked. A failure costs the live
+// handler one confirmed publish, and the broker one for each stage: where they share few cores, that bounds live traffic
+// while much fails.
+//
 // # Ids
 //
 // Records that Watermill did not write have no id of Watermill's. For an idempotent receiver, whose default key that is,

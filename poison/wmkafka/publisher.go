@@ -34,6 +34,16 @@ type PublisherConfig struct {
 	// ReplicationFactor is that of topics which are created. Default: their source's, or where there is none 3, or as many
 	// as there are brokers.
 	ReplicationFactor int16
+	// ProducerPerTopic is for a publisher to retry stages, and for others to which several handlers publish at the same time:
+	// a producer, with a connection, of its own for each topic, opened at the first message to it. An idempotent producer has
+	// one request in flight at a time, and a message waits for the one of another topic. An error in opening is the message's,
+	// and the next one tries again. Topics beyond the first 256 share the one producer that all have otherwise. Default:
+	// one for all.
+	ProducerPerTopic bool
+	// Together is how many messages of one Publish are on their way at the same time, for a publisher that is given many at
+	// once: that of a delay store. With more than 1, messages behind one that is refused may be published all the same; the
+	// error tells how many were. Their order stays. Default: 1.
+	Together int
 	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
 	TopicTimeout time.Duration
 	// Logger is told what is wrong with existing topics. Default: none.
@@ -53,6 +63,9 @@ func (c *PublisherConfig) setDefaults() {
 		c.MaxMessageBytes = own.Producer.MaxMessageBytes
 	}
 	own.Producer.MaxMessageBytes = c.MaxMessageBytes
+	if c.Together == 0 {
+		c.Together = 1
+	}
 	if c.TopicTimeout == 0 {
 		c.TopicTimeout = 10 * time.Second
 	}
@@ -68,6 +81,8 @@ func (c *PublisherConfig) validate() error {
 	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0 || c.TopicTimeout < 0:
 		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d) and TopicTimeout (%s) must not be negative",
 			c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout)
+	case c.Together < 1 || c.Together > maxTogether:
+		return fmt.Errorf("wmkafka: PublisherConfig.Together is %d: it must be 1 to %d", c.Together, maxTogether)
 	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that only its leader has, or nobody, " +
 			"would be lost after its source was acked")
@@ -81,11 +96,11 @@ func (c *PublisherConfig) validate() error {
 }
 
 // Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes 30 s at
-// the most. It is a poison.SourceInitializer: topics for dead letters are created as they should be. It is safe for
+// the most, and with ProducerPerTopic the first message to a topic up to 20 s more where no broker answers. It is a poison.SourceInitializer: topics for dead letters are created as they should be. It is safe for
 // concurrent use.
 type Publisher struct {
-	config PublisherConfig
-	inner  *kafka.Publisher
+	config    PublisherConfig
+	producers *producers
 	// sending is held by all who send, and alone by who must know whether it is his own message that is too large.
 	sending sync.RWMutex
 	closed  atomic.Bool
@@ -104,25 +119,24 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	inner, err := kafka.NewPublisher(kafka.PublisherConfig{
-		Brokers:               config.Brokers,
-		Marshaler:             config.Marshaler,
-		OverwriteSaramaConfig: config.Sarama,
-		Tracer:                config.Tracer,
-	}, config.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("wmkafka: connect to %s: %w", strings.Join(config.Brokers, ", "), err)
+	p := &Publisher{config: config}
+	var err error
+	if p.producers, err = newProducers(&p.config); err != nil {
+		return nil, fmt.Errorf("wmkafka: %w", err)
 	}
-	return &Publisher{config: config, inner: inner}, nil
+	return p, nil
 }
 
-// Publish publishes the messages one after the other and stops at the first that is refused; the error tells how many were
-// published. A refusal for size wraps poison.ErrTooLarge, and is that of the message itself: one that was refused because it
+// Publish publishes the messages one after the other, or PublisherConfig.Together at a time, and stops at the first that is
+// refused; the error tells how many were published. A refusal for size wraps poison.ErrTooLarge, and is that of the message itself: one that was refused because it
 // travelled with another is sent again. It is marked as permanent. After Close it returns ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if p.config.Together > 1 && len(messages) > 1 {
+		return p.publishTogether(topic, messages)
+	}
 	for i, msg := range messages {
 		if err := p.publish(topic, msg); err != nil {
-			return fmt.Errorf("wmkafka: %s: %w", describe(topic, i+1, len(messages)), err)
+			return fmt.Errorf("wmkafka: %s: %w", describe(topic, i+1, len(messages), i), err)
 		}
 	}
 	return nil
@@ -130,7 +144,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 
 func (p *Publisher) publish(topic string, msg *message.Message) error {
 	if msg == nil {
-		return errors.New("the message is nil")
+		return errNilMessage
 	}
 	p.sending.RLock()
 	err := p.send(topic, msg)
@@ -140,7 +154,14 @@ func (p *Publisher) publish(topic string, msg *message.Message) error {
 		err = p.send(topic, msg)
 		p.sending.Unlock()
 	}
-	if isTooLarge(err) { // and it will be the next time
+	return judged(err)
+}
+
+var errNilMessage = errors.New("the message is nil")
+
+// judged marks a refusal for size, which will be one the next time too.
+func judged(err error) error {
+	if isTooLarge(err) {
 		return classify.Permanent(fmt.Errorf("%w: %w", poison.ErrTooLarge, err))
 	}
 	return err
@@ -150,17 +171,21 @@ func (p *Publisher) send(topic string, msg *message.Message) error {
 	if p.closed.Load() {
 		return ErrClosed
 	}
-	return p.inner.Publish(topic, msg)
+	producer, err := p.producers.of(topic)
+	if err != nil {
+		return err
+	}
+	return producer.Publish(topic, msg)
 }
 
-// Close waits for messages that are being sent and closes the connection. It may be called again.
+// Close waits for messages that are being sent and closes the connections. It may be called again.
 func (p *Publisher) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	if err := p.inner.Close(); err != nil {
+	if err := p.producers.close(); err != nil {
 		return fmt.Errorf("wmkafka: close: %w", err)
 	}
 	return nil
@@ -180,9 +205,9 @@ func isTooLarge(err error) bool {
 }
 
 // describe names a message in an error.
-func describe(topic string, n, of int) string {
+func describe(topic string, n, of, published int) string {
 	if of == 1 {
 		return fmt.Sprintf("publish to %q", topic)
 	}
-	return fmt.Sprintf("publish to %q: message %d of %d, of which %d were published", topic, n, of, n-1)
+	return fmt.Sprintf("publish to %q: message %d of %d, of which %d were published", topic, n, of, published)
 }

@@ -1,0 +1,127 @@
+package wmkafka
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+)
+
+// maxProducers bounds how many topics have a producer of their own: names of topics may come from messages, and each
+// producer has connections and some ten goroutines.
+const maxProducers = 256
+
+// producers are one for all topics, and where that is configured, one for each topic that was published to.
+type producers struct {
+	config *PublisherConfig
+	common *client
+	most   int // how many topics have their own
+
+	lock    sync.RWMutex
+	byTopic map[string]*producer
+}
+
+// producer is one that is being opened, or has been.
+type producer struct {
+	opened chan struct{}
+	client *client // nil after an error
+	err    error
+}
+
+// client is watermill-kafka's publisher, which sends one message at a time, and the producer in it, which can send many.
+type client struct {
+	*kafka.Publisher
+	producer sarama.SyncProducer
+}
+
+// finder is a tracer that finds the producer.
+type finder struct {
+	kafka.SaramaTracer // the user's, or nil
+	found              sarama.SyncProducer
+}
+
+// WrapSyncProducer is told of the producer, and wraps it as the user's tracer does.
+func (f *finder) WrapSyncProducer(config *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
+	if f.SaramaTracer != nil {
+		p = f.SaramaTracer.WrapSyncProducer(config, p)
+	}
+	f.found = p
+	return p
+}
+
+func newProducers(config *PublisherConfig) (*producers, error) {
+	p := &producers{config: config, byTopic: make(map[string]*producer)}
+	if config.ProducerPerTopic {
+		p.most = maxProducers
+	}
+	var err error
+	p.common, err = p.open()
+	return p, err
+}
+
+func (p *producers) open() (*client, error) {
+	tracer := &finder{SaramaTracer: p.config.Tracer}
+	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{
+		Brokers:               p.config.Brokers,
+		Marshaler:             p.config.Marshaler,
+		OverwriteSaramaConfig: p.config.Sarama,
+		Tracer:                tracer,
+	}, p.config.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", strings.Join(p.config.Brokers, ", "), err)
+	}
+	return &client{publisher, tracer.found}, nil
+}
+
+// of returns the topic's producer. Who comes while it is being opened shares what comes of that, so that nobody waits for
+// one attempt after the other; who comes after a failure tries again.
+func (p *producers) of(topic string) (*client, error) {
+	if p.most == 0 {
+		return p.common, nil
+	}
+	p.lock.RLock()
+	own := p.byTopic[topic]
+	p.lock.RUnlock()
+	if own == nil {
+		if own = p.begin(topic); own == nil {
+			return p.common, nil
+		}
+	}
+	<-own.opened
+	return own.client, own.err
+}
+
+// begin opens the topic's producer, or finds it, and returns nil for one topic too many.
+func (p *producers) begin(topic string) *producer {
+	p.lock.Lock()
+	own := p.byTopic[topic]
+	if own != nil || len(p.byTopic) >= p.most {
+		p.lock.Unlock()
+		return own
+	}
+	own = &producer{opened: make(chan struct{})}
+	p.byTopic[topic] = own
+	p.lock.Unlock()
+
+	if own.client, own.err = p.open(); own.err != nil {
+		p.lock.Lock()
+		delete(p.byTopic, topic)
+		p.lock.Unlock()
+	}
+	close(own.opened)
+	return own
+}
+
+// close closes all producers. Nobody may be sending.
+func (p *producers) close() error {
+	errs := []error{p.common.Close()}
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	for _, own := range p.byTopic {
+		errs = append(errs, own.client.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,114 @@
+package wmkafka
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Promise P1: messages that are sent together are all there when Publish returns nil, once and in their order, however many
+// there are.
+func TestPublishTogether(t *testing.T) {
+	c := newCluster(t)
+	pub := c.publisher(PublisherConfig{Together: 64, ProducerPerTopic: true})
+	var messages []*message.Message
+	for i := range 1000 {
+		messages = append(messages, message.NewMessage(fmt.Sprint(i), make([]byte, 1024)))
+	}
+	for range 2 {
+		if err := pub.Publish(c.topic, messages...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(pub.Publish(c.topic), pub.Publish(c.topic, messages[0])); err != nil {
+		t.Error(err)
+	}
+	records := c.records(c.topic, 1)
+	if len(records) != 2001 {
+		t.Fatalf("%d records", len(records))
+	}
+	for i, record := range records {
+		if msg := unmarshal(t, Marshaler{}, record); msg.UUID != fmt.Sprint(i%1000) {
+			t.Fatalf("record %d is message %s", i, msg.UUID)
+		}
+	}
+}
+
+// Decision 4: of messages that are sent together only that is refused which is too large itself, wherever it is refused, and
+// the error says which, how many were published, and that it will not pass. What comes behind is not begun.
+func TestRefusedTogether(t *testing.T) {
+	generous := SaramaPublisherConfig()
+	generous.Producer.MaxMessageBytes = 16 << 20
+	for name, config := range map[string]*sarama.Config{"client": nil, "broker": generous} {
+		c := newCluster(t)
+		pub := c.publisher(PublisherConfig{Sarama: config, Together: 5})
+		var messages []*message.Message
+		for i := range 12 {
+			size := 10
+			if i == 7 {
+				size = 2 << 20
+			}
+			messages = append(messages, message.NewMessage(fmt.Sprint(i), make([]byte, size)))
+		}
+		err := pub.Publish(c.topic, messages...)
+		if !errors.Is(err, poison.ErrTooLarge) || !strings.Contains(err.Error(), "message 8 of 12, of which 9 were published") {
+			t.Errorf("%s: %v", name, err)
+		}
+		there := map[string]int{}
+		for _, record := range c.records(c.topic, 1) {
+			there[unmarshal(t, Marshaler{}, record).UUID]++
+		}
+		for i := range 12 {
+			want := 1
+			if i == 7 || i >= 10 {
+				want = 0
+			}
+			if n := there[fmt.Sprint(i)]; n != want {
+				t.Errorf("%s: message %d is there %d times", name, i, n)
+			}
+		}
+		if err := pub.Publish(c.topic, messages[:5]...); err != nil {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+	}
+}
+
+// Bad input and a publisher that is closed, for which nothing is sent.
+func TestTogetherErrors(t *testing.T) {
+	c := newCluster(t)
+	for _, n := range []int{-1, maxTogether + 1} {
+		if _, err := NewPublisher(PublisherConfig{Brokers: c.brokers, Together: n}); err == nil || !strings.Contains(err.Error(), "Together") {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	pub := c.publisher(PublisherConfig{Together: 10})
+	good := message.NewMessage("good", nil)
+	unfit := message.NewMessage("unfit", nil)
+	unfit.Metadata.Set(kafka.UUIDHeaderKey, "x")
+	if err := pub.Publish(c.topic, good, nil, good); !errors.Is(err, errNilMessage) || !strings.Contains(err.Error(), "message 2 of 3, of which 0") {
+		t.Error(err)
+	}
+	plain := c.publisher(PublisherConfig{Together: 10, Marshaler: kafka.DefaultMarshaler{}})
+	if err := plain.Publish(c.topic, good, unfit); err == nil || !strings.Contains(err.Error(), "message 2 of 2, of which 0") {
+		t.Error(err)
+	}
+	if err := pub.Publish(c.topic+"-missing", good, good); err == nil || !strings.Contains(err.Error(), "message 1 of 2, of which 0") {
+		t.Error(err)
+	}
+	if err := pub.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := pub.Publish(c.topic, good, good); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if n := c.size(c.topic); n != 0 {
+		t.Errorf("%d records", n)
+	}
+}
