@@ -131,7 +131,7 @@ func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 	if q.config.Naming.covers(topic) {
 		return true
 	}
-	if !IsLetter(msg) {
+	if !IsLetter(msg) || chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
 		return false
 	}
 	l := Read(msg)

@@ -12,7 +12,7 @@ import (
 )
 
 func (c *consumer) publisher() (*wmkafka.Publisher, error) {
-	return wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: split(c.plan.Brokers)})
+	return wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: split(c.plan.Brokers), ProducerPerTopic: true})
 }
 
 // subscriber notes what is read, so that the run knows what to wait for, and in the end what to remove.

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/poison/wmkafka"
+)
+
+// patience is how long a run may take that has an end.
+const patience = 3 * time.Minute
+
+var delays = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// stock is watermill-kafka with Watermill's Retry and PoisonQueue, for as many messages as it manages in the limit.
+func (c *cluster) stock(topic string, t *trial, limit time.Duration) error {
+	config := kafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID(), OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
+	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
+	sub, err := kafka.NewSubscriber(config, nil)
+	if err != nil {
+		return err
+	}
+	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: kafka.DefaultSaramaSyncPublisherConfig()}, watermill.NopLogger{})
+	if err != nil {
+		return errors.Join(err, sub.Close())
+	}
+	defer func() { _ = pub.Close() }()
+	queue, err := wm.PoisonQueue(pub, topic+".plain")
+	if err != nil {
+		return errors.Join(err, sub.Close())
+	}
+	retry := wm.Retry{MaxRetries: 3, InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 10 * time.Second} // without which nothing doubles
+	return c.route(func(router *message.Router) error {
+		t.ready = router.Running()
+		router.AddMiddleware(queue, retry.Middleware)
+		router.AddConsumerHandler("figures", topic, sub, t.handle)
+		return nil
+	}, t.done, limit)
+}
+
+// staged is a channel with stages, on subscribers and publishers of package wmkafka, to the end: all good messages
+// handled, all failing ones in the dead-letter topic after every stage.
+func (c *cluster) staged(topic string, t *trial) (err error) {
+	before, err := c.size(topic + ".dlq")
+	if err != nil {
+		return err
+	}
+	dead, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dead.Close()) }()
+	stages, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers, ProducerPerTopic: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stages.Close()) }()
+	ch, err := spillway.New(spillway.Config{
+		Publisher: dead,
+		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.letter}},
+		Stages: middleware.StagesConfig{
+			Publisher: stages, Stages: middleware.Delays(delays...),
+			Subscriber: func(topic, group string) (message.Subscriber, error) {
+				c.made(topic)
+				return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group})
+			},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID()})
+	if err != nil {
+		return err
+	}
+	err = c.route(func(router *message.Router) error {
+		t.ready = router.Running()
+		ch.Attach(router)
+		_, err := ch.Stages().AddConsumerHandler(router, "h"+watermill.NewShortUUID(), topic, sub, t.handle)
+		return err
+	}, t.done, patience)
+	if err = errors.Join(err, t.finished(1+len(delays))); err != nil {
+		return err
+	}
+	after, err := c.size(topic + ".dlq")
+	if err == nil && after-before < t.bad() {
+		err = fmt.Errorf("%d letters are in the topic, and %d messages failed", after-before, t.bad())
+	}
+	return err
+}
+
+// share is what is measured of one share of failing messages.
+type share struct {
+	percent, messages   int
+	topic               string
+	watermill, spillway []float64
+}
+
+// live compares live messages a second while a share of the messages fails at every attempt.
+func live(c *cluster, p plan) (figures []map[string]any, err error) {
+	shares := make([]*share, len(p.shares))
+	for i, s := range p.shares {
+		shares[i] = &s
+		s.topic = fmt.Sprintf("figures-live-%d-%s", s.percent, watermill.NewShortUUID())
+		if err := c.fill(s.topic, s.messages); err != nil {
+			return nil, err
+		}
+	}
+	var publishes []float64
+	if err := c.round(&share{percent: shares[0].percent, messages: shares[0].messages, topic: shares[0].topic}, p.stock); err != nil { // to warm up
+		return nil, err
+	}
+	for range p.rounds {
+		for _, s := range shares {
+			if err := c.round(s, p.stock); err != nil {
+				return nil, fmt.Errorf("%d %% failing: %w", s.percent, err)
+			}
+		}
+		publish, err := c.confirmed(shares[0].topic+".plain", p.publishes)
+		if err != nil {
+			return nil, err
+		}
+		publishes = append(publishes, publish.Seconds())
+	}
+	base, publish := median(shares[0].spillway), median(publishes)
+	for _, s := range shares {
+		theirs, ours := median(s.watermill), median(s.spillway)
+		failing := float64(s.percent) / 100
+		figures = append(figures, map[string]any{
+			"figure": "live_under_failure", "failing_percent": s.percent,
+			"watermill_per_s": whole(theirs), "spillway_per_s": whole(ours), "ratio": hundredths(ours / theirs),
+			"share_of_failure_free": hundredths(ours / base), // of Spillway's own
+			"confirmed_publish_us":  whole(publish * 1e6),
+			"ceiling":               hundredths(1 / (1 + failing/(1-failing)*base*publish)),
+		})
+	}
+	return figures, c.remove()
+}
+
+// round measures both sides of a share.
+func (c *cluster) round(s *share, limit time.Duration) error {
+	theirs, ours := newTrial(s.messages, s.percent), newTrial(s.messages, s.percent)
+	if err := c.stock(s.topic, theirs, limit); err != nil {
+		return err
+	}
+	if err := c.staged(s.topic, ours); err != nil {
+		return err
+	}
+	s.watermill, s.spillway = append(s.watermill, theirs.live()), append(s.spillway, ours.live())
+	return nil
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+func TestMain(m *testing.M) {
+	// Sarama's metrics have one goroutine for the whole process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// All sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
+func TestFigures(t *testing.T) {
+	services.Kafka(t)
+	services.Postgres(t)
+	services.MySQL(t)
+	var out strings.Builder
+	err := run(plan{
+		rounds: 1, shares: []share{{percent: 0, messages: 200}, {percent: 10, messages: 100}}, stock: 2 * time.Second, publishes: 10,
+		latenessRounds: 1, lateness: 20, moves: 20,
+	}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := "watermill_per_s spillway_per_s ratio share_of_failure_free confirmed_publish_us ceiling"
+	want := []string{live, live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99"}
+	for range 6 {
+		want = append(want, "per_s")
+	}
+	for line := range strings.Lines(out.String()) {
+		figure := map[string]any{}
+		if err := json.Unmarshal([]byte(line), &figure); err != nil || len(want) == 0 {
+			t.Fatal(line, err)
+		}
+		for _, name := range strings.Fields(want[0]) {
+			if value, _ := figure[name].(float64); value <= 0 {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+		want = want[1:]
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %q", want)
+	}
+}

@@ -1,0 +1,126 @@
+package wmsql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+const (
+	// listTimeout is how long ListWaiting takes at the most.
+	listTimeout = 10 * time.Second
+	// maxListed is how many topics are asked about: each is a count of rows.
+	maxListed = 1000
+)
+
+// tablesWithPayloads are those whose names begin with the first argument, so many. Tables of positions have no payload.
+const (
+	tablesWithPayloadsPostgres = `SELECT DISTINCT table_name::text FROM information_schema.columns
+WHERE table_schema = ANY(current_schemas(false)) AND column_name = 'payload' AND starts_with(table_name::text, $1) ORDER BY 1 LIMIT $2`
+	tablesWithPayloadsMySQL = `SELECT table_name FROM information_schema.columns
+WHERE table_schema = DATABASE() AND column_name = 'payload' AND LOCATE(?, table_name) = 1 ORDER BY 1 LIMIT ?`
+)
+
+var _ poison.Lister = (*Publisher)(nil)
+
+// ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same name
+// has not acknowledged, all that they hold where there is no such group: those of retry stages. Topics are the tables in
+// the database, or the schemas of the search path, that DB is connected to. It takes 10 s at the most and asks about the
+// first 1,000 topics; where that, or a table that cannot be read, leaves the answer incomplete, there is an error beside
+// what was found. It needs watermill-sql's own adapters, and names of tables that end with their topics.
+func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	waiting, err := p.listWaiting(ctx, prefix)
+	if err != nil {
+		return waiting, fmt.Errorf("wmsql: list what waits in topics that begin with %.100q: %w", prefix, err)
+	}
+	return waiting, nil
+}
+
+func (p *Publisher) listWaiting(ctx context.Context, prefix string) (map[string]int, error) {
+	if p.closed.Load() {
+		return nil, ErrClosed
+	}
+	source, known := p.dialect.source(p.config.Schema, p.dialect.offsets)
+	if !known {
+		return nil, fmt.Errorf("the adapter %T is not watermill-sql's own", p.config.Schema)
+	}
+	topics, err := p.topics(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	if len(topics) > maxListed {
+		errs = append(errs, fmt.Errorf("more than %d topics begin so, and only these were asked about", maxListed))
+		topics = topics[:maxListed]
+	}
+	waiting := make(map[string]int)
+	for _, topic := range topics {
+		n, err := p.waiting(ctx, source, topic)
+		if ctx.Err() != nil {
+			return waiting, errors.Join(append(errs, fmt.Errorf("from %q on nothing is known: %w", topic, ctx.Err()))...)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%q: %w", topic, err))
+		}
+		if n > 0 {
+			waiting[topic] = n
+		}
+	}
+	return waiting, errors.Join(errs...)
+}
+
+// topics are those with a table, one too many where there are too many.
+func (p *Publisher) topics(ctx context.Context, prefix string) (topics []string, err error) {
+	schema, ok := p.config.Schema.(interface{ MessagesTable(string) string })
+	if !ok {
+		return nil, fmt.Errorf("the adapter %T does not name its tables", p.config.Schema)
+	}
+	table := func(topic string) string { return strings.Trim(schema.MessagesTable(topic), "\"`") }
+	begins := table(prefix)
+	if strings.ContainsAny(begins, "\"`") || table(prefix+"x") != begins+"x" {
+		return nil, fmt.Errorf("the table of topic %q is %s: its name does not end with the topic, which so cannot be told from it", prefix+"x", schema.MessagesTable(prefix+"x"))
+	}
+	query := tablesWithPayloadsMySQL
+	if p.dialect.name == postgresDialect.name {
+		query = tablesWithPayloadsPostgres
+	}
+	rows, err := p.config.DB.QueryContext(ctx, query, begins, maxListed+1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		rest, ok := strings.CutPrefix(name, begins) // MySQL compares without case
+		if topic := prefix + rest; ok && p.dialect.fit(topic, p.config.Schema) == nil {
+			topics = append(topics, topic)
+		}
+	}
+	return topics, rows.Err()
+}
+
+// waiting counts what the group named as the topic has not acknowledged.
+func (p *Publisher) waiting(ctx context.Context, source source, topic string) (n int, err error) {
+	query := source.behind(topic, topic)
+	if p.dialect.fit(topic, p.dialect.offsets) != nil { // another topic's table of positions would answer
+		query = source.all(topic)
+	}
+	err = p.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+	if err != nil && p.dialect.missing(err) { // nobody has consumed the topic yet, or it has just gone
+		query = source.all(topic)
+		err = p.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+	}
+	if err != nil && p.dialect.missing(err) {
+		return 0, nil
+	}
+	return n, err
+}
