@@ -34,6 +34,9 @@
 // it reads: it bounds counts, times and texts, and who sends a letter anywhere asks an allow-list first, as package redrive
 // does. The headers of other writers go off the original as our own keys do, so a redriven message comes without them.
 //
+// A message in a retry stage of package middleware has the same keys, but for the stack, and three of its own: which stage,
+// and until when. It is no dead letter; when it becomes one, attempts and history go on from there.
+//
 // # What is not promised
 //
 // Order: a message that was set aside is out of its place. One letter per message: a message can be delivered again

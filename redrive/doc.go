@@ -36,6 +36,12 @@
 // <topic>.parked, or, over the limit, to <topic>.quarantine. It is acked only then. Drain is the same once, without a
 // router, and ends at what was there when it started.
 //
+// # At the first stage
+//
+// With Entry, the method of middleware.Stages for one, letters of a handler with retry stages come back at the first of them
+// in place of the origin topic: the same handler gets them, at once and apart from live traffic, and one that fails again has
+// all stages before it. What the allow-list must hold is the origin topic all the same.
+//
 // # What is not promised
 //
 // Order: letters are published in the order of the store when Concurrency is 1, but a letter whose publish failed comes

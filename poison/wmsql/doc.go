@@ -78,6 +78,12 @@
 // metadata's as KeyMetadata, that poison.Queue sets aside; watermill-sql's subscriber would stand still. So handlers need
 // a queue around them.
 //
+// # Retrying later
+//
+// Give middleware.Stages a delay.Store on the same *sql.DB: a message that is to be handled later is put there in the
+// transaction that acknowledges it. In a stage topic of a Subscriber a message that waits would hold a transaction open, and
+// with it, on PostgreSQL, the messages of all topics; such a wait is broken off every second, and logged as an error.
+//
 // # Writing
 //
 // The tables that a Publisher makes take payloads of any bytes. Ids beyond 36 characters, and ids and metadata that are no
