@@ -1,9 +1,6 @@
 package delay
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/watermill-spillway/spillway/internal/postgres"
 	"github.com/watermill-spillway/spillway/internal/schema"
 )
@@ -11,7 +8,7 @@ import (
 var postgresDialect = dialect{
 	table:  postgresTable,
 	ensure: postgres.Ensure,
-	query:  numbered,
+	query:  postgres.Numbered,
 	// When the statement came in: a clock that may change from row to row could not be looked up in an index, and that of
 	// the transaction may be of long ago.
 	now:         `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`,
@@ -24,19 +21,6 @@ var postgresDialect = dialect{
 }
 
 const programLimitExceeded = "54000"
-
-// numbered turns question marks into $1, $2 and so on. There are no others in our statements.
-func numbered(statement string) string {
-	parts := strings.Split(statement, "?")
-	var b strings.Builder
-	for i, part := range parts {
-		if i > 0 {
-			b.WriteString("$" + strconv.Itoa(i))
-		}
-		b.WriteString(part)
-	}
-	return b.String()
-}
 
 // postgresAmong binds all numbers as one array: drivers keep prepared statements by their text.
 func postgresAmong(seqs []int64) (string, []any) {

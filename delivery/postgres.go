@@ -1,9 +1,6 @@
 package delivery
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/watermill-spillway/spillway/internal/postgres"
 	"github.com/watermill-spillway/spillway/internal/schema"
 )
@@ -11,7 +8,7 @@ import (
 var postgresDialect = dialect{
 	tables:  postgresTables,
 	ensure:  postgres.Ensure,
-	query:   numbered,
+	query:   postgres.Numbered,
 	text:    asText, // keys.Column leaves nothing that a text cannot hold
 	now:     `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
 	enter:   enterMark,
@@ -21,19 +18,6 @@ var postgresDialect = dialect{
 	write:   unless(postgres.Undone),
 	read:    once,
 	timeout: statementTimeout,
-}
-
-// numbered turns question marks into $1, $2 and so on. There are no others in our statements.
-func numbered(statement string) string {
-	parts := strings.Split(statement, "?")
-	var b strings.Builder
-	for i, part := range parts {
-		if i > 0 {
-			b.WriteString("$" + strconv.Itoa(i))
-		}
-		b.WriteString(part)
-	}
-	return b.String()
 }
 
 // postgresTables compare their keys by bytes, whatever the database's collation is. The table of processes is written at

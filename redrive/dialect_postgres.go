@@ -2,8 +2,6 @@ package redrive
 
 import (
 	"context"
-	"strconv"
-	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/postgres"
 	"github.com/watermill-spillway/spillway/internal/schema"
@@ -12,7 +10,7 @@ import (
 var postgresDialect = dialect{
 	table:  postgresLetters,
 	ensure: postgres.Ensure,
-	query:  numbered,
+	query:  postgres.Numbered,
 	text:   asBytes, // a text may not hold NUL, nor what is not UTF-8
 	// The number that the letter would have as a new one is behind all others that were given out.
 	insert: insertLetter(`excluded.seq`),
@@ -25,19 +23,6 @@ var postgresDialect = dialect{
 	several:  `SELECT pg_advisory_xact_lock(1936746860, 'spillway_dead_letters'::regclass::oid::int)`,
 	write:    postgres.Write,
 	patience: func(_ context.Context, read func() error) error { return read() }, // readers wait for nobody
-}
-
-// numbered turns question marks into $1, $2 and so on. There are no others in our statements.
-func numbered(statement string) string {
-	parts := strings.Split(statement, "?")
-	var b strings.Builder
-	for i, part := range parts {
-		if i > 0 {
-			b.WriteString("$" + strconv.Itoa(i))
-		}
-		b.WriteString(part)
-	}
-	return b.String()
 }
 
 // postgresLetters is as sqliteLetters is. What comes with a message, or from a caller, is bytea; text is ours alone.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/packed"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -99,7 +100,7 @@ func scanEntry(rows *sql.Rows) (Entry, error) {
 	}
 	msg := message.NewMessage(string(id), payload)
 	var damage error
-	if msg.Metadata, damage = decodeMetadata(metadata); damage != nil { // shown, so that those behind it can be reached
+	if msg.Metadata, damage = packed.Read(metadata); damage != nil { // shown, so that those behind it can be reached
 		msg.Metadata = message.Metadata{}
 	}
 	e.DeadLetterTopic, e.Status = string(topic), Status(status)

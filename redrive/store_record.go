@@ -3,8 +3,6 @@ package redrive
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/packed"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -25,7 +24,7 @@ type record struct {
 }
 
 func newRecord(topic string, msg *message.Message) record {
-	r := record{topic: topic, msg: msg, metadata: encodeMetadata(msg.Metadata), letter: poison.Read(msg)}
+	r := record{topic: topic, msg: msg, metadata: packed.Metadata(msg.Metadata), letter: poison.Read(msg)}
 	r.identity = identify(topic, r.letter)
 	return r
 }
@@ -73,60 +72,11 @@ func identify(topic string, l poison.Letter) []byte {
 	for _, part := range []string{
 		origin, l.Origin.ConsumerGroup, l.Origin.Handler, l.Original.UUID, strconv.Itoa(l.Redrive.Count), string(payload[:]),
 	} {
-		parts = appendBytes(parts, part)
+		parts = packed.Append(parts, part)
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.Original.Metadata)) {
-		parts = appendBytes(appendBytes(parts, key), l.Original.Metadata[key])
+		parts = packed.Append(packed.Append(parts, key), l.Original.Metadata[key])
 	}
 	sum := sha256.Sum256(parts)
 	return sum[:]
-}
-
-const metadataVersion = 1
-
-// encodeMetadata writes each key and value with its length in front, so that any bytes survive.
-func encodeMetadata(metadata message.Metadata) []byte {
-	size := 1
-	for key, value := range metadata {
-		size += len(key) + len(value) + 4
-	}
-	encoded := append(make([]byte, 0, size), metadataVersion)
-	for key, value := range metadata {
-		encoded = appendBytes(appendBytes(encoded, key), value)
-	}
-	return encoded
-}
-
-var errMetadata = errors.New("the metadata column is damaged, or of another version")
-
-func decodeMetadata(encoded []byte) (message.Metadata, error) {
-	if len(encoded) == 0 || encoded[0] != metadataVersion {
-		return nil, errMetadata
-	}
-	metadata := make(message.Metadata)
-	for rest := encoded[1:]; len(rest) > 0; {
-		var key, value string
-		var ok bool
-		if key, rest, ok = cutBytes(rest); !ok {
-			return nil, errMetadata
-		}
-		if value, rest, ok = cutBytes(rest); !ok {
-			return nil, errMetadata
-		}
-		metadata[key] = value
-	}
-	return metadata, nil
-}
-
-func appendBytes(to []byte, s string) []byte {
-	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
-}
-
-func cutBytes(from []byte) (s string, rest []byte, ok bool) {
-	n, width := binary.Uvarint(from)
-	if width <= 0 || n > uint64(len(from)-width) {
-		return "", nil, false
-	}
-	from = from[width:]
-	return string(from[:n]), from[n:], true
 }

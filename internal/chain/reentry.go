@@ -44,11 +44,13 @@ func (r *Reentry) identify(msg *message.Message) {
 }
 
 // handlerName is the key under which a router leaves the name of the handler. Watermill exports the reading of it alone.
-var handlerName = keyOf(message.HandlerNameFromCtx)
+var handlerName = KeyOf(func(ctx context.Context) { message.HandlerNameFromCtx(ctx) })
 
-func keyOf(read func(context.Context) string) any {
+// KeyOf returns the key under which get looks for a value in a context: a secret of its package, but the context that it
+// asks is told.
+func KeyOf(get func(context.Context)) any {
 	asked := &asked{Context: context.Background()}
-	read(asked)
+	get(asked)
 	return asked.key
 }
 

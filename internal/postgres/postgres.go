@@ -7,6 +7,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
+	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/rerun"
 )
@@ -46,4 +48,17 @@ var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // what a failed run did is undone.
 func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
 	return rerun.Write(ctx, db, Options, Undone, work)
+}
+
+// Numbered turns the question marks of a statement into $1, $2 and so on. It may have no others.
+func Numbered(statement string) string {
+	parts := strings.Split(statement, "?")
+	var b strings.Builder
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteString("$" + strconv.Itoa(i))
+		}
+		b.WriteString(part)
+	}
+	return b.String()
 }

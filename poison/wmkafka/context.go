@@ -5,6 +5,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
 // recordContext is the context of a record's message: it ends with the group session, and answers what watermill-kafka's
@@ -34,27 +36,10 @@ func (c *recordContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// The keys under which watermill-kafka looks for what it knows of a record. They are its own secret, but its getters
-// tell them to the context that they ask.
+// The keys under which watermill-kafka looks for what it knows of a record.
 var (
-	partitionKey = keyOf(func(ctx context.Context) { kafka.MessagePartitionFromCtx(ctx) })
-	offsetKey    = keyOf(func(ctx context.Context) { kafka.MessagePartitionOffsetFromCtx(ctx) })
-	timestampKey = keyOf(func(ctx context.Context) { kafka.MessageTimestampFromCtx(ctx) })
-	keyKey       = keyOf(func(ctx context.Context) { kafka.MessageKeyFromCtx(ctx) })
+	partitionKey = chain.KeyOf(func(ctx context.Context) { kafka.MessagePartitionFromCtx(ctx) })
+	offsetKey    = chain.KeyOf(func(ctx context.Context) { kafka.MessagePartitionOffsetFromCtx(ctx) })
+	timestampKey = chain.KeyOf(func(ctx context.Context) { kafka.MessageTimestampFromCtx(ctx) })
+	keyKey       = chain.KeyOf(func(ctx context.Context) { kafka.MessageKeyFromCtx(ctx) })
 )
-
-func keyOf(get func(context.Context)) any {
-	listening := &listener{Context: context.Background()}
-	get(listening)
-	return listening.key
-}
-
-type listener struct {
-	context.Context
-	key any
-}
-
-func (l *listener) Value(key any) any {
-	l.key = key
-	return nil
-}
