@@ -108,7 +108,7 @@ func TestChannelWithStages(t *testing.T) {
 func TestStagesAreConfiguredWhole(t *testing.T) {
 	b := newBench(t, false)
 	plain := b.channel()
-	if _, err := plain.Stages().AddConsumerHandler(nil, "billing", "orders", b.source, nil); err == nil || !strings.Contains(err.Error(), "no stages") {
+	if _, err := plain.Stages().AddConsumerHandler(nil, "billing", "orders", b.source, func(*message.Message) error { return nil }); err == nil || !strings.Contains(err.Error(), "no stages") {
 		t.Errorf("added without stages: %v", err)
 	}
 	for name, change := range map[string]func(*spillway.Config){
@@ -146,4 +146,72 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 			t.Errorf("stages of %s: warned %t", total, got)
 		}
 	}
+}
+
+// With a Store and without the plugin nothing would ever move, and that is an error of the start.
+func TestStoreWantsThePlugin(t *testing.T) {
+	b := newBench(t, false)
+	ch := b.channel(b.staged(delay.SQLite(b.db)))
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	added, err := ch.Stages().AddConsumerHandler(router, "billing", "orders", staysOpen{b.source}, func(*message.Message) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	added.AddMiddleware(ch.Middleware)
+	told := make(chan error, 2)
+	router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) { return noting{sub, told}, nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- router.Run(ctx) }()
+	if err := <-told; !strings.Contains(err.Error(), "Stages.Plugin") {
+		t.Errorf("started: %v", err)
+	}
+	cancel()
+	if err := errors.Join(router.Close(), <-done); err != nil {
+		t.Error(err)
+	}
+}
+
+// noting notes the error of a subscription in place of returning it: a router that could not start leaves goroutines.
+type noting struct {
+	message.Subscriber
+	told chan<- error
+}
+
+func (n noting) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	messages, err := n.Subscriber.Subscribe(ctx, topic)
+	if err == nil {
+		return messages, nil
+	}
+	n.told <- err
+	nothing := make(chan *message.Message)
+	context.AfterFunc(ctx, func() { close(nothing) })
+	return nothing, nil
+}
+
+// refusing refuses what goes to re-entry topics, for its size.
+type refusing struct{ message.Publisher }
+
+func (refusing) Publish(string, ...*message.Message) error { return poison.ErrTooLarge }
+
+// Promise P4: a message that is too large to enter again is set aside with its story, and leaves the store.
+func TestTooLargeToReenter(t *testing.T) {
+	b := newBench(t, false)
+	store := delay.SQLite(b.db)
+	ch := b.channel(b.staged(store), func(c *spillway.Config) { c.Stages.Publisher = refusing{b.source} })
+	stop := b.runStaged(ch, func(*message.Message) ([]*message.Message, error) { return nil, classify.Transient(errors.New("503")) })
+	defer stop()
+	b.publish(message.NewMessage("large", nil))
+	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
+	letter := b.waiting()[0].Letter
+	if letter.Origin.Topic != "orders" || letter.Origin.Handler != "billing" || len(letter.Failure.History) != 2 || !strings.Contains(letter.Failure.Description, "too large") {
+		t.Errorf("%+v", letter)
+	}
+	b.eventually("it left the store", func() bool {
+		waiting, err := store.Waiting(t.Context())
+		return err == nil && len(waiting) == 0
+	})
 }

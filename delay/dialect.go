@@ -51,12 +51,12 @@ type statements struct {
 func (d *dialect) statements() statements {
 	say := func(statement string) string { return d.query(d.clock(statement)) }
 	return statements{
-		put: say(`INSERT INTO spillway_delayed (topic, id, metadata, payload, size, due_at, ready_at)
-VALUES (?, ?, ?, ?, ?, now() + ?, now() + ?)`),
-		waiting: say(`SELECT topic, COUNT(*), MIN(due_at) - now() FROM spillway_delayed GROUP BY topic
+		put: say(`INSERT INTO spillway_delayed (service, topic, id, metadata, payload, size, due_at, ready_at)
+VALUES (?, ?, ?, ?, ?, ?, now() + ?, now() + ?)`),
+		waiting: say(`SELECT topic, COUNT(*), MIN(due_at) - now() FROM spillway_delayed WHERE service = ? GROUP BY topic
 ORDER BY COUNT(*) DESC, topic LIMIT ` + strconv.Itoa(maxWaiting)),
-		next: say(`SELECT ready_at - now() FROM spillway_delayed ORDER BY ready_at, due_at, seq LIMIT 1`),
-		choose: say(`SELECT seq, topic, size FROM spillway_delayed` + d.hint + ` WHERE ready_at <= now()
+		next: say(`SELECT ready_at - now() FROM spillway_delayed WHERE service = ? ORDER BY ready_at, due_at, seq LIMIT 1`),
+		choose: say(`SELECT seq, topic, size FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ready_at <= now()
 ORDER BY ready_at, due_at, seq LIMIT ?` + d.skip),
 
 		// Those with among are completed, and get their placeholders, each time.
@@ -76,7 +76,7 @@ func (d *dialect) clock(statement string) string {
 }
 
 // columns are those that the statements of a store use.
-var columns = []string{"seq", "topic", "id", "metadata", "payload", "size", "due_at", "ready_at", "token", "failures"}
+var columns = []string{"seq", "service", "topic", "id", "metadata", "payload", "size", "due_at", "ready_at", "token", "failures"}
 
 var key = []string{"seq"}
 

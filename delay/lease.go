@@ -40,7 +40,7 @@ func (s *Store) next(ctx context.Context) (in time.Duration, ok bool, err error)
 		err := rows.Scan(&us)
 		in, ok = microseconds(us), true
 		return err
-	}, s.say.next)
+	}, s.say.next, []byte(s.service))
 	return in, ok, err
 }
 
@@ -94,7 +94,7 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, blocked map[strin
 			return c, err
 		}
 	}
-	rows, err := tx.QueryContext(ctx, s.say.choose, n)
+	rows, err := tx.QueryContext(ctx, s.say.choose, []byte(s.service), n)
 	if err != nil {
 		return c, err
 	}

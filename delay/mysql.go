@@ -50,6 +50,7 @@ func mysqlTooLarge(err error) bool {
 var mysqlTable = schema.Table{Name: "spillway_delayed", Columns: columns, Key: key, Create: []string{`
 CREATE TABLE IF NOT EXISTS spillway_delayed (
 	seq      BIGINT          NOT NULL AUTO_INCREMENT PRIMARY KEY,
+	service  VARBINARY(255)  NOT NULL,
 	topic    VARBINARY(1024) NOT NULL,
 	size     BIGINT          NOT NULL,
 	due_at   BIGINT          NOT NULL,
@@ -59,5 +60,5 @@ CREATE TABLE IF NOT EXISTS spillway_delayed (
 	id       LONGBLOB        NOT NULL,
 	metadata LONGBLOB        NOT NULL,
 	payload  LONGBLOB,
-	INDEX spillway_delayed_ready (ready_at, due_at, seq)
+	INDEX spillway_delayed_ready (service, ready_at, due_at, seq)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`}}

@@ -11,18 +11,19 @@ import (
 
 // record is a message as it goes into a row. Everything in it may hold any bytes.
 type record struct {
+	service  string
 	topic    string
 	msg      *message.Message
 	metadata []byte
 }
 
-func newRecord(topic string, msg *message.Message) record {
-	return record{topic: topic, msg: msg, metadata: packed.Metadata(msg.Metadata)}
+func newRecord(service, topic string, msg *message.Message) record {
+	return record{service: service, topic: topic, msg: msg, metadata: packed.Metadata(msg.Metadata)}
 }
 
 // size is about what the row takes, in the database and in memory.
 func (r record) size() int {
-	return len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload)
+	return len(r.service) + len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload)
 }
 
 // args are what statements.put binds.
@@ -32,7 +33,7 @@ func (r record) args(after time.Duration) []any {
 		payload = []byte(r.msg.Payload)
 	}
 	us := after.Microseconds()
-	return []any{[]byte(r.topic), []byte(r.msg.UUID), r.metadata, payload, r.size(), us, us}
+	return []any{[]byte(r.service), []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload, r.size(), us, us}
 }
 
 // decode is the way back: the message as it was put, with a context of its own. No metadata is an empty one.

@@ -65,7 +65,7 @@ func fill(t testing.TB, s *Store, n int, after time.Duration) {
 	t.Helper()
 	err := s.transaction(t.Context(), s.db, func(tx *sql.Tx) error {
 		for i := range n {
-			if _, err := tx.Exec(s.say.put, newRecord("orders", newMessage(numberedID(i))).args(after)...); err != nil {
+			if _, err := tx.Exec(s.say.put, newRecord("", "orders", newMessage(numberedID(i))).args(after)...); err != nil {
 				return err
 			}
 		}

@@ -55,6 +55,7 @@ func writeSQLite(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) erro
 var sqliteTable = schema.Table{Name: "spillway_delayed", Columns: columns, Key: key, Create: []string{`
 CREATE TABLE IF NOT EXISTS spillway_delayed (
 	seq      INTEGER PRIMARY KEY AUTOINCREMENT,
+	service  BLOB    NOT NULL,
 	topic    BLOB    NOT NULL,
 	size     INTEGER NOT NULL,
 	due_at   INTEGER NOT NULL,
@@ -65,5 +66,5 @@ CREATE TABLE IF NOT EXISTS spillway_delayed (
 	metadata BLOB    NOT NULL,
 	payload  BLOB
 )`,
-	`CREATE INDEX IF NOT EXISTS spillway_delayed_ready ON spillway_delayed (ready_at, due_at, seq)`,
+	`CREATE INDEX IF NOT EXISTS spillway_delayed_ready ON spillway_delayed (service, ready_at, due_at, seq)`,
 }}

@@ -15,13 +15,16 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
+// MaxDelay is the longest delay, about ten years: more than anybody means.
+const MaxDelay = 10 * 366 * 24 * time.Hour
+
 const (
 	// maxWrite bounds every statement, the wait for others included.
 	maxWrite = 30 * time.Second
-	// maxDelay is more than anybody means.
-	maxDelay = 10 * 366 * 24 * time.Hour
 	// maxTopic is how many bytes a topic's name may have: MySQL groups no longer ones without a file.
 	maxTopic = 1024
+	// maxService is how many bytes a service's name may have.
+	maxService = 255
 	// maxWaiting is how many topics Waiting tells of.
 	maxWaiting = 1000
 )
@@ -31,9 +34,10 @@ const (
 type Store struct {
 	db *sql.DB
 	*dialect
-	say    statements
-	bells  bells        // of relays in this process
-	atMost atomic.Int64 // what dialect.limit said, or 0
+	say     statements
+	service string
+	bells   bells        // of relays in this process
+	atMost  atomic.Int64 // what dialect.limit said, or 0
 }
 
 // Postgres returns the store in a PostgreSQL database of version 11 or later, opened with a driver whose errors tell their
@@ -54,6 +58,18 @@ func SQLite(db *sql.DB) *Store { return newStore(db, &sqliteDialect) }
 
 func newStore(db *sql.DB, d *dialect) *Store { return &Store{db: db, dialect: d, say: d.statements()} }
 
+// For returns the store of a service in the same table: its relays publish what was put into it, and nothing else. Without
+// it all processes on a database share what waits there, and each relay publishes it all, so services whose publishers lead
+// to different brokers need a name each. A name has 255 bytes at most.
+func (s *Store) For(service string) *Store {
+	if s == nil {
+		return nil
+	}
+	of := newStore(s.db, s.dialect)
+	of.service = service
+	return of
+}
+
 var errNoDB = errors.New("delay: the *sql.DB of the store is nil: give an open database")
 
 // Initialize creates the table, or verifies the one that is there, and does not touch it: the role then needs no right to
@@ -63,6 +79,9 @@ var errNoDB = errors.New("delay: the *sql.DB of the store is nil: give an open d
 func (s *Store) Initialize(ctx context.Context) error {
 	if s == nil || s.db == nil {
 		return errNoDB
+	}
+	if len(s.service) > maxService {
+		return fmt.Errorf("delay: For: the service's name has %d bytes, and may have %d", len(s.service), maxService)
 	}
 	if err := s.ensure(ctx, s.db, s.table); err != nil {
 		return fmt.Errorf("delay: initialize the store: %w", err)
@@ -88,7 +107,7 @@ func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, aft
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	after = max(0, after)
-	if err := s.put(ctx, newRecord(topic, msg), after); err != nil {
+	if err := s.put(ctx, newRecord(s.service, topic, msg), after); err != nil {
 		return fmt.Errorf("delay: put message %q for %q: %w", bounded.Text(msg.UUID, logged), bounded.Text(topic, logged), err)
 	}
 	// Where the transaction has not committed, a relay that looks in time may still find it.
@@ -102,8 +121,8 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 		return errors.New("delay: put: the message is nil")
 	case topic == "" || len(topic) > maxTopic:
 		return fmt.Errorf("delay: put message %q: the topic's name has %d bytes, and must have 1 to %d", bounded.Text(msg.UUID, logged), len(topic), maxTopic)
-	case after > maxDelay:
-		return fmt.Errorf("delay: put message %q: a delay of %s is longer than %s: is it meant in another unit?", bounded.Text(msg.UUID, logged), after, maxDelay)
+	case after > MaxDelay:
+		return fmt.Errorf("delay: put message %q: a delay of %s is longer than %s: is it meant in another unit?", bounded.Text(msg.UUID, logged), after, MaxDelay)
 	}
 	return nil
 }
@@ -202,7 +221,7 @@ func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 		w.Topic, w.Next = string(topic), microseconds(next)
 		waiting = append(waiting, w)
 		return err
-	}, s.say.waiting)
+	}, s.say.waiting, []byte(s.service))
 	if err != nil {
 		return nil, fmt.Errorf("delay: count what waits: %w", err)
 	}
@@ -235,6 +254,6 @@ func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
 
 // microseconds bounds what the database says: its clock may have jumped.
 func microseconds(n int64) time.Duration {
-	const most = 10 * int64(maxDelay/time.Microsecond) // which a Duration can still hold
+	const most = 10 * int64(MaxDelay/time.Microsecond) // which a Duration can still hold
 	return time.Duration(max(-most, min(n, most))) * time.Microsecond
 }

@@ -77,7 +77,7 @@ func TestPut_refuses(t *testing.T) {
 			"nil message":  s.Put(t.Context(), "orders", nil, 0),
 			"no topic":     s.Put(t.Context(), "", newMessage("1"), 0),
 			"long topic":   s.Put(t.Context(), strings.Repeat("t", maxTopic+1), newMessage("1"), 0),
-			"long delay":   s.Put(t.Context(), "orders", newMessage("1"), maxDelay+1),
+			"long delay":   s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1),
 			"no database":  d.store(nil).Put(t.Context(), "orders", newMessage("1"), 0),
 			"no table":     d.store(d.open(t, d.create(t))).Put(t.Context(), "orders", newMessage("1"), 0),
 			"initialize":   d.store(nil).Initialize(t.Context()),
@@ -92,8 +92,8 @@ func TestPut_refuses(t *testing.T) {
 				t.Errorf("%s: %q", name, err)
 			}
 		}
-		put(t, s, "orders", newMessage("1"), maxDelay)
-		put(t, s, "orders", newMessage("2"), -maxDelay)
+		put(t, s, "orders", newMessage("1"), MaxDelay)
+		put(t, s, "orders", newMessage("2"), -MaxDelay)
 		if n := kept(t, s); n != 2 {
 			t.Errorf("%d are kept", n)
 		}
@@ -197,9 +197,9 @@ func TestWaiting(t *testing.T) {
 		}
 		var rows []string
 		for i := range maxWaiting + 5 {
-			rows = append(rows, `('`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
+			rows = append(rows, `(`+noService[d.name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
 		}
-		if _, err := s.db.Exec(`INSERT INTO spillway_delayed (topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")); err != nil {
+		if _, err := s.db.Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")); err != nil {
 			t.Fatal(err)
 		}
 		if waiting, err = s.Waiting(t.Context()); err != nil || len(waiting) != maxWaiting || waiting[0].Topic != "a" {
@@ -259,6 +259,34 @@ func TestDueOrder(t *testing.T) {
 	})
 }
 
+// noService is what a store without For writes.
+var noService = map[string]string{"sqlite": `x''`, "postgres": `'\x'`, "mariadb": `''`}
+
+// Services on one table have each their own: what one put no other's relay publishes, nor counts.
+func TestServices(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		plain := d.newStore(t, address)
+		billing := plain.For("billing")
+		for service, s := range map[string]*Store{"none": plain, "billing": billing} {
+			if err := s.Put(t.Context(), "orders", newMessage(service), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for service, s := range map[string]*Store{"none": plain, "billing": billing} {
+			if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 1 {
+				t.Error(service, waiting, err)
+			}
+			time.Sleep(2 * s.tick)
+			if b, err := s.take(t.Context(), 10, time.Minute, nil); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
+				t.Errorf("%s: %+v, %v", service, b, err)
+			}
+		}
+		if err := plain.For(strings.Repeat("x", 256)).Initialize(t.Context()); err == nil {
+			t.Error("a name of 256 bytes")
+		}
+	})
+}
+
 // Many rows wait: what a take and a look cost does not depend on them.
 func TestPlan(t *testing.T) {
 	digits := "SELECT 0 AS n" + strings.Join([]string{"", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, " UNION ALL SELECT ")
@@ -272,8 +300,8 @@ func TestPlan(t *testing.T) {
 		if d.name != "postgres" { // where a tenth will do
 			series = strings.Replace(series, "d f)", "(SELECT 0 AS n) f)", 1)
 		}
-		if _, err := s.db.Exec(`INSERT INTO spillway_delayed (topic, size, due_at, ready_at, id, metadata, payload) ` + series +
-			` SELECT 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
+		if _, err := s.db.Exec(`INSERT INTO spillway_delayed (service, topic, size, due_at, ready_at, id, metadata, payload) ` + series +
+			` SELECT ` + noService[d.name] + `, 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
 			t.Fatal(err)
 		}
 		if d.name != "mariadb" {
@@ -281,7 +309,8 @@ func TestPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for name, query := range map[string]string{"next": s.say.next, "choose": strings.NewReplacer("$1", "200", "LIMIT ?", "LIMIT 200").Replace(s.say.choose)} {
+		literal := strings.NewReplacer("service = ?", "service = "+noService[d.name], "service = $1", "service = "+noService[d.name], "LIMIT $2", "LIMIT 200", "LIMIT ?", "LIMIT 200")
+		for name, query := range map[string]string{"next": literal.Replace(s.say.next), "choose": literal.Replace(s.say.choose)} {
 			plan := ""
 			err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 				columns, err := rows.Columns()

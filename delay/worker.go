@@ -210,6 +210,11 @@ func (m *move) refused(rows []taken, err error) {
 	m.Logger.Error("delay: messages are not published, and tried again later", err, watermill.LogFields{
 		"topic": bounded.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
 	})
+	if len(rows) == 1 && m.givenUp(first, err) {
+		m.done = append(m.done, first.seq)
+		m.drop(1)
+		return
+	}
 	if len(rows) == 1 {
 		if first.damage == nil && !poison.IsTooLarge(err) {
 			m.topics.refused(first.topic, 1, time.Now())
@@ -219,6 +224,16 @@ func (m *move) refused(rows []taken, err error) {
 	}
 	m.topics.refused(first.topic, len(rows), time.Now())
 	m.postpone(rows, max(firstTopicWait, m.topics.wait(first.topic, time.Now())), 0)
+}
+
+// givenUp tells whether somebody else has the message now, which the publisher will never take.
+func (m *move) givenUp(t taken, refusal error) bool {
+	if m.GiveUp == nil || t.msg == nil || !poison.IsTooLarge(refusal) {
+		return false
+	}
+	err := contain.Call("GiveUp", func() error { return m.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
+	m.orLog("give up a message that is too large", err)
+	return err == nil
 }
 
 func (m *move) postpone(rows []taken, wait time.Duration, failures int) {

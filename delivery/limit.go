@@ -43,7 +43,8 @@ type LimitConfig struct {
 	// Delivered tells how often the broker delivered the message before and had it back, for brokers that count, such as
 	// wmamqp.DeliveryCount on quorum queues. It is asked for every message. Brokers count deliveries that ended in a nack or
 	// with the connection too: Max must then be more than a message can have of those. That is without bound where an
-	// idempotent receiver leases keys, which gives duplicates back: use a Store there.
+	// idempotent receiver leases keys, which gives duplicates back, or a retry stage may refuse what it is given: use a Store
+	// there.
 	Delivered func(*message.Message) (int, bool)
 	// Logger is told of unclean ends and of a store that fails. Default: none.
 	Logger watermill.LoggerAdapter

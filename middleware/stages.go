@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -14,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/life"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -27,14 +29,17 @@ type StagesConfig struct {
 	// creates the stage topics.
 	Publisher message.Publisher
 	// Subscriber returns the subscriber for a stage topic, in a consumer group of its own where the broker has groups: in
-	// the live topic's group, a stage that waits holds up its rebalance. It is called once for each stage of a handler, when
-	// the handler is added. The router closes what it returns.
+	// the live topic's group, a stage that waits holds up its rebalance. A group that is new must begin with the oldest
+	// message, as wmkafka's does and watermill-kafka's own does not: the first message of a stage comes before its group has
+	// acknowledged any. It is called once for each stage of a handler, when the handler is added. The router closes what it
+	// returns.
 	Subscriber func(topic, group string) (message.Subscriber, error)
 	// Stages are what a message goes through, in this order. Default: Delays(5*time.Second, time.Minute, 10*time.Minute).
 	Stages []Stage
 	// Store keeps the messages that wait, in place of topics: each exactly as long as it should, in due order, on any
-	// pub/sub. A relay publishes them to one re-entry topic of the handler, as long as the router of Plugin runs. Default:
-	// none, messages wait in the topic of their stage.
+	// pub/sub. A relay publishes them to one re-entry topic of the handler, as long as the router of Plugin runs. Relays share
+	// what is in the table, so services whose publishers lead to different brokers need Store.For. Who goes back to topics has
+	// to let the relay move what is left. Default: none, messages wait in the topic of their stage.
 	Store *delay.Store
 	// Naming names the stage topics. Default: StagePerHandler.
 	Naming StageNaming
@@ -187,8 +192,13 @@ type Stages struct {
 	active []Stage
 	knows  func(*chain.Call) bool
 	relay  *delay.Relay
+	life   *life.Life // of the relay
+	end    context.CancelFunc
+	ended  sync.WaitGroup
 
 	refusals refusals
+	passed   atomic.Bool // a message has met the middleware
+	plugged  atomic.Bool // Plugin was given to a router
 
 	mu       sync.RWMutex
 	handlers map[string]*staged // by name
@@ -204,11 +214,14 @@ func NewStages(config StagesConfig) (*Stages, error) {
 	s := &Stages{config: config, active: config.active(), handlers: make(map[string]*staged)}
 	s.knows = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
 	if config.Store != nil {
-		relay, err := delay.NewRelay(delay.RelayConfig{Store: config.Store, Publisher: config.Publisher, Logger: config.Logger})
+		if config.MaxDelay > delay.MaxDelay {
+			return nil, fmt.Errorf("middleware: StagesConfig.MaxDelay is %s: a Store keeps no message for more than %s", config.MaxDelay, delay.MaxDelay)
+		}
+		relay, err := delay.NewRelay(delay.RelayConfig{Store: config.Store, Publisher: config.Publisher, GiveUp: s.giveUp, Logger: config.Logger})
 		if err != nil {
 			return nil, fmt.Errorf("middleware: StagesConfig.Store: %w", err)
 		}
-		s.relay = relay
+		s.relay, s.life = relay, life.New(s.begin, func() { s.end(); s.ended.Wait() })
 	}
 	return s, nil
 }

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,18 @@ const redelivery = 10 * time.Millisecond
 
 func newBroker() *broker {
 	return &broker{waiting: map[string][]*kept{}, arrived: map[string]chan struct{}{}, published: map[string]int{}}
+}
+
+// refuseStages refuses what goes to any stage.
+func (b *broker) refuseStages(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuses = func(to string, _ *message.Message) error {
+		if strings.Contains(to, ".retry.") {
+			return err
+		}
+		return nil
+	}
 }
 
 func (b *broker) refuse(topic string, err error) {

@@ -129,6 +129,11 @@ func TestStagesMakeTheirTopics(t *testing.T) {
 		m.err = errors.New("no rights")
 		s.again()
 		s.handle("billing", "orders", failTimes(newNote(), 0))
+		if err := s.router.Run(t.Context()); !errors.Is(err, m.err) {
+			t.Errorf("started: %v", err)
+		}
+		s.bare() // without the plugin the handler says it
+		s.handle("billing", "orders", failTimes(newNote(), 0))
 		var refused error
 		s.router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) {
 			return noting{sub, &refused}, nil

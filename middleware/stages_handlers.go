@@ -34,7 +34,9 @@ type stageTopic struct {
 	numbers     []int         // the stages that wait here, none where they are retired
 	shared      bool          // with other handlers
 	holds       time.Duration // how long a message is held at the most
-	outlasts    sync.Once     // an ack deadline
+	gate        *gate
+	ready       atomic.Bool // the topic is there
+	outlasts    sync.Once   // an ack deadline
 }
 
 // StagedHandler is a handler with its stages.
@@ -70,23 +72,43 @@ func (h *StagedHandler) Topics() []StageTopic { return slices.Clone(h.topics) }
 // the handler itself. The publisher of outputs is closed when the last of them has stopped. An error leaves the router as
 // it was. Like the router it panics at a name that is there already.
 func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string, pub message.Publisher, h message.HandlerFunc) (*StagedHandler, error) {
+	if s == nil {
+		return nil, noStages(name)
+	}
 	if contain.IsNil(pub) || contain.IsNil(sub) {
 		return nil, fmt.Errorf("middleware: add handler %q: the publisher or subscriber is nil; use AddConsumerHandler for a handler without outputs", name)
 	}
+	if h == nil {
+		return nil, fmt.Errorf("middleware: add handler %q: its function is nil", name)
+	}
+	if same(pub, s.config.Publisher) {
+		return nil, fmt.Errorf("middleware: add handler %q: its publisher is StagesConfig.Publisher too, which the router would close with this handler; "+
+			"give the stages one of their own", name)
+	}
 	outputs := &outlet{Publisher: pub}
-	return s.add(name, topic, sub, func(name string, sub message.Subscriber) *message.Handler {
+	return s.add(router, name, topic, sub, func(name string, sub message.Subscriber) *message.Handler {
 		outputs.users.Add(1)
-		return router.AddHandler(name, topic, sub, publishTopic, outputs, h)
+		return router.AddHandler(name, topic, sub, publishTopic, outputs, s.watched(h))
 	})
 }
 
 // AddConsumerHandler adds a handler without outputs as Router.AddConsumerHandler does, and its stages. See AddHandler.
 func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, sub message.Subscriber, h message.NoPublishHandlerFunc) (*StagedHandler, error) {
+	if s == nil {
+		return nil, noStages(name)
+	}
 	if contain.IsNil(sub) {
 		return nil, fmt.Errorf("middleware: add handler %q: the subscriber is nil", name)
 	}
-	return s.add(name, topic, sub, func(name string, sub message.Subscriber) *message.Handler {
-		return router.AddConsumerHandler(name, topic, sub, h)
+	if h == nil {
+		return nil, fmt.Errorf("middleware: add handler %q: its function is nil", name)
+	}
+	watched := s.watched(func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) })
+	return s.add(router, name, topic, sub, func(name string, sub message.Subscriber) *message.Handler {
+		return router.AddConsumerHandler(name, topic, sub, func(msg *message.Message) error {
+			_, err := watched(msg)
+			return err
+		})
 	})
 }
 
@@ -94,11 +116,17 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 // its processors that return a *message.Handler give it as origin; of others it is nil, and AddMiddleware of the result
 // reaches the stages alone. The topic is the one that the handler is subscribed to.
 func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, topic string) (*StagedHandler, error) {
-	h := router.Handlers()[name]
+	if s == nil {
+		return nil, noStages(name)
+	}
+	if router == nil {
+		return nil, fmt.Errorf("middleware: extend handler %q: the router is nil", name)
+	}
+	h := s.watched(router.Handlers()[name])
 	if h == nil {
 		return nil, fmt.Errorf("middleware: extend handler %q: the router has no handler of this name; add it first", name)
 	}
-	extended, err := s.add(name, topic, nil, func(name string, sub message.Subscriber) *message.Handler {
+	extended, err := s.add(router, name, topic, nil, func(name string, sub message.Subscriber) *message.Handler {
 		return router.AddConsumerHandler(name, topic, sub, func(msg *message.Message) error {
 			out, err := h(msg)
 			if err == nil && len(out) > 0 {
@@ -113,10 +141,14 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 	return extended, err
 }
 
+func noStages(name string) error {
+	return fmt.Errorf("middleware: add handler %q: there are no stages; configure Subscriber and Publisher", name)
+}
+
 // add prepares everything that can fail before it touches the router. Without a subscriber the origin handler is there.
-func (s *Stages) add(name, topic string, sub message.Subscriber, add func(string, message.Subscriber) *message.Handler) (*StagedHandler, error) {
-	if s == nil {
-		return nil, fmt.Errorf("middleware: add handler %q: there are no stages; configure Subscriber and Publisher", name)
+func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, add func(string, message.Subscriber) *message.Handler) (*StagedHandler, error) {
+	if router == nil {
+		return nil, fmt.Errorf("middleware: add handler %q: the router is nil", name)
 	}
 	if name == "" || topic == "" {
 		return nil, fmt.Errorf("middleware: add handler %q on topic %q: name and topic must not be empty, stages are named after them", name, topic)
@@ -221,7 +253,7 @@ func (h *staged) wait(stage Stage, number int) (*stageTopic, error) {
 		}
 	}
 	wait := &stageTopic{
-		of: h, topic: topic, suffix: stageSuffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency, shared: naming.shared(source, topic),
+		of: h, gate: newGate(), topic: topic, suffix: stageSuffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency, shared: naming.shared(source, topic),
 	}
 	if number > 0 {
 		wait.numbers = []int{number}
@@ -287,6 +319,13 @@ func (s *Stages) register(h *staged) error {
 				return fmt.Errorf("middleware: add handler %q on topic %q: handler %q on topic %q has the same stage topic %q, so one would take the "+
 					"other's messages; name it after the handler too, as StagePerHandler does, or set SharedTopics where every consumer group sees every message",
 					h.name, h.topic, other.name, other.topic, wait.topic)
+			}
+		}
+	}
+	if other := s.handlers[h.name]; other != nil { // a topic that has its handler already keeps what comes
+		for _, wait := range h.waits {
+			if i := slices.IndexFunc(other.waits, func(w *stageTopic) bool { return w.topic == wait.topic }); i >= 0 {
+				wait.gate = other.waits[i].gate
 			}
 		}
 	}

@@ -2,11 +2,14 @@ package middleware_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -72,18 +75,87 @@ func TestStageRefusesOneMessage(t *testing.T) {
 	})
 }
 
-// What a publisher says it will never take is set aside at once.
-func TestStageRefusesForGood(t *testing.T) {
+// Promise P4, and its bound: an outage of the stage, whatever the publisher calls it, sets one message aside in five minutes
+// and no more, however many are in flight.
+func TestStageOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, nil)
-		s.handle("billing", "orders", func(*message.Message) error { return errBoom })
-		s.broker.refuse("orders.billing.retry.1s", classify.Permanent(errors.New("not authorized")))
+		n := newNote()
+		var down atomic.Bool
+		for i := range 20 {
+			s.handle(fmt.Sprint("billing", i), fmt.Sprint("orders", i), func(msg *message.Message) error {
+				if n.add(msg); down.Load() {
+					return errBoom
+				}
+				return nil
+			})
+		}
+		down.Store(true)
+		s.broker.refuseStages(classify.Permanent(errors.New("not authorized")))
+		s.run()
+		for i := range 20 {
+			s.publish(fmt.Sprint("orders", i), fmt.Sprint(i))
+		}
+		time.Sleep(299 * time.Second)
+		if len(s.letters.all()) != 0 {
+			t.Errorf("%d letters in less than five minutes", len(s.letters.all()))
+		}
+		down.Store(false)
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(s.letters.all()) != 0 || len(n.of("19")) < 2 {
+			t.Errorf("letters %v, handled %d times", s.letters.all(), len(n.of("19")))
+		}
+	})
+}
+
+// Promise P1: a message that its handler acked cannot be given back, so it is set aside where its stage refuses.
+func TestStageRefusesAcked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, nil)
+		s.handle("billing", "orders", func(msg *message.Message) error { msg.Ack(); return errBoom })
+		s.broker.refuse("orders.billing.retry.1s", errors.New("leader not available"))
 		s.run()
 		s.publish("orders", "1")
 		time.Sleep(time.Minute)
 		s.stop()
 		if len(s.letters.all()) != 1 {
-			t.Error("no letter")
+			t.Error("it is nowhere")
+		}
+	})
+}
+
+// Decision 6: a handler of the same name on another topic, of another router, is another consumer.
+func TestStagesOfANamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, nil)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
+		s.again()
+		s.router.AddConsumerHandler("billing", "parcels", s.broker.consumer(), func(msg *message.Message) error { return errBoom })
+		s.run()
+		s.publish("parcels", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(s.letters.all()) != 1 || len(n.of("1")) != 0 {
+			t.Errorf("letters %v, the other handled %v", s.letters.all(), n.of("1"))
+		}
+	})
+}
+
+// What is added and never reached through the stages says so.
+func TestStagesPassedBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := watermill.NewCaptureLogger()
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, log)
+		s.bare()
+		s.handle("billing", "orders", func(*message.Message) error { return nil })
+		s.run()
+		s.publish("orders", "1", "2")
+		time.Sleep(time.Minute)
+		s.stop()
+		if told := log.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || !strings.Contains(told[0].Msg, "without Stages.Middleware") {
+			t.Errorf("told %v", told)
 		}
 	})
 }

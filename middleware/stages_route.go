@@ -24,7 +24,9 @@ type StageSource struct {
 // share a topic: those of one handler must have one delay then, and those of several want StagesConfig.SharedTopics.
 type StageNaming func(StageSource) string
 
-// StagePerHandler is <topic>.<handler>.retry.5s, and .1m, .10m: one handler's retry is nobody else's.
+// StagePerHandler is <topic>.<handler>.retry.5s, and .1m, .10m: one handler's retry is nobody else's, as long
+// as no two of topic and handler make one name, as orders and eu.billing do with orders.eu and billing. The name of a handler
+// becomes part of a topic's: it must be made of what the broker allows there.
 func StagePerHandler(s StageSource) string {
 	s.Topic += "." + s.Handler
 	return StagePerTopic(s)

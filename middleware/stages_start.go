@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -22,11 +24,77 @@ func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
 		return nil
 	}
+	if err := s.initialize(); err != nil {
+		return err
+	}
 	s.warn()
+	s.plugged.Store(true)
 	if s.relay != nil {
-		return s.relay.Plugin(router)
+		return s.life.Plugin(router)
 	}
 	return nil
+}
+
+// initialize makes the stage topics before a handler runs that could send messages there.
+func (s *Stages) initialize() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, h := range s.handlers {
+		for _, wait := range h.waits {
+			if err := wait.initialize(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// initialize makes the topic, once.
+func (t *stageTopic) initialize() error {
+	if t.ready.Load() {
+		return nil
+	}
+	if err := poison.InitializeFor(t.of.stages.config.Publisher, t.of.topic, t.topic); err != nil {
+		return fmt.Errorf("middleware: stage topic %q of handler %q is missing: %w", t.topic, t.of.name, err)
+	}
+	t.ready.Store(true)
+	return nil
+}
+
+// begin runs the relay, when the handlers have subscribed that it publishes for: some pub/subs keep nothing for others.
+func (s *Stages) begin() error {
+	ctx, end := context.WithCancel(context.Background())
+	s.end = end
+	s.ended.Go(func() {
+		s.mu.RLock()
+		handlers := slices.Collect(maps.Values(s.handlers))
+		s.mu.RUnlock()
+		for _, h := range handlers {
+			for _, wait := range h.waits {
+				wait.gate.await(ctx)
+			}
+		}
+		_ = s.relay.Run(ctx) // it ends with ctx
+	})
+	return nil
+}
+
+// giveUp sets a message aside that is too large to enter again.
+func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message, refusal error) error {
+	s.mu.RLock()
+	var of *staged
+	for _, h := range s.handlers {
+		if h.has(topic) {
+			of = h
+		}
+	}
+	s.mu.RUnlock()
+	if of == nil {
+		return refusal
+	}
+	ctx = chain.Within(ctx, of.name, of.topic)
+	msg.SetContext(chain.WithReentry(ctx, &chain.Reentry{Handler: of.name}))
+	return s.config.Queue.Place(msg, refusal)
 }
 
 // lookTimeout bounds what a look around holds up the start.
@@ -47,7 +115,7 @@ func (s *Stages) warn() {
 		}
 	}
 	lister, ok := s.config.Publisher.(poison.Lister)
-	if !ok {
+	if !ok || !s.listed() {
 		return
 	}
 	for _, source := range sources {
@@ -63,6 +131,13 @@ func (s *Stages) warn() {
 			}
 		}
 	}
+}
+
+// listed tells whether stage topics are named as their groups, by which a Lister knows what was consumed.
+func (s *Stages) listed() bool {
+	source := StageSource{Topic: "orders", Handler: "billing", Delay: time.Second}
+	named, err := s.config.Naming.topic(source)
+	return err == nil && named == StagePerHandler(source)
 }
 
 // topics are those that handlers are subscribed to, and all of their stages'.

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -26,8 +27,14 @@ func (s *Stages) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // Step is the stages' share of a chain, for the front door.
 func (s *Stages) Step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
-		if c.Reentry != nil && c.Reentry.Foreign {
-			return nil, errForeign
+		if !s.passed.Load() {
+			s.passed.Store(true)
+		}
+		if c.Reentry != nil {
+			c.Reentry.Met = true
+			if c.Reentry.Foreign {
+				return nil, errForeign
+			}
 		}
 		c.Later = s.knows
 		out, err := next(c)
@@ -44,7 +51,11 @@ var errForeign = classify.Permanent(errors.New("middleware: the message waits fo
 func (s *Stages) handlerOf(c *chain.Call) *staged {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.handlers[message.HandlerNameFromCtx(c.Ctx)]
+	h := s.handlers[message.HandlerNameFromCtx(c.Ctx)]
+	if h == nil || h.topic != message.SubscribeTopicFromCtx(c.Ctx) { // a handler of the same name in another router
+		return nil
+	}
+	return h
 }
 
 // later returns nil when the message waits for its next attempt, and what is to be done with it now otherwise.
@@ -66,17 +77,20 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	}
 	number, pause, ok := s.next(after, failure.Verdict.RetryAfter)
 	if !ok {
+		if asked := failure.Verdict.RetryAfter; asked > s.config.MaxDelay {
+			s.config.Logger.Info("An error asks for a longer wait than StagesConfig.MaxDelay; its message is set aside",
+				watermill.LogFields{"handler": h.name, "message_uuid": bounded.Text(c.Msg.UUID, 200), "retry_after": asked, "max_delay": s.config.MaxDelay})
+		}
 		return failure
 	}
 	c.Restore()
 	return s.send(c, h, failure, number, pause)
 }
 
-// hopeless tells of an error that a stage has for a message each time: it is too large, a publisher says that it will
-// never take it, or panics over it.
-func (s *Stages) hopeless(err error) bool {
-	class := s.config.Classifier.Classify(err).Class
-	return poison.IsTooLarge(err) || errors.Is(err, errMisnamed) || class == classify.ClassPermanent || class == classify.ClassInvalid
+// hopeless tells of an error that a stage has for a message each time: it is too large, or a publisher panics over it. What
+// else a publisher says may be its own trouble, a missing table or right, whoever would call that permanent in a handler.
+func hopeless(err error) bool {
+	return poison.IsTooLarge(err) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
 }
 
 // send places the message in a stage. A stage that does not take it gives it back, uncounted, for as long as the refusal
@@ -85,10 +99,10 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 	to := h.byNumber[number-1]
 	err := s.insist(c, func() error { return s.place(c, to, failure, number, pause) })
 	if err == nil {
-		s.refusals.over(h.name, c.Msg.UUID)
+		s.refusals.taken(to.topic)
 	} else {
 		err = fmt.Errorf("middleware: stage %d of handler %q, %q: %w", number, h.name, to.topic, err)
-		if s.hopeless(err) || s.refusals.tooLong(h.name, c.Msg.UUID) {
+		if hopeless(err) || c.Acked() || s.refusals.tooLong(to.topic, refusalOf(h.name, c.Msg)) {
 			s.config.Logger.Error("A message cannot go into its stage; it is set aside", err, nil)
 			return errors.Join(failure, err)
 		}
@@ -107,6 +121,9 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 
 // place tells the time anew for each try, so that a message is never early for one that came late into its stage.
 func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
+	if s.config.Store == nil && !to.gate.await(c.WaitContext()) {
+		return errNotSubscribed
+	}
 	now := time.Now()
 	stage := poison.Stage{Number: number, DueAt: now.Add(pause)}
 	if s.config.Store != nil {
@@ -122,6 +139,9 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	}
 	return contain.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
 }
+
+// errNotSubscribed keeps a message from a topic that nobody has subscribed to yet: some pub/subs would lose it there.
+var errNotSubscribed = errors.New("the stage's own handler has not subscribed yet")
 
 // errMisnamed keeps a message from a shared topic out of which nobody would take it.
 var errMisnamed = errors.New("QueueConfig.Origin tells another topic or handler than the router has, by which handlers that share the stage topic would pass")

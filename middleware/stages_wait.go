@@ -40,13 +40,18 @@ func (w *waiter) String() string { return nameOf(w.Subscriber) }
 // Subscribe subscribes to the stage's topic, whatever the router calls it: there a stage is subscribed to the topic of its
 // handler, whose message it is.
 func (w *waiter) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	if err := poison.InitializeFor(w.of.stages.config.Publisher, w.of.topic, w.topic); err != nil {
-		return nil, fmt.Errorf("middleware: stage topic %q of handler %q is missing: %w", w.topic, w.of.name, err)
+	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
+		return nil, fmt.Errorf("middleware: stages of handler %q: there is a Store, and the router has no plugin that moves what is due: "+
+			"Attach the channel, or add Stages.Plugin", w.of.name)
+	}
+	if err := w.initialize(); err != nil {
+		return nil, err
 	}
 	in, err := w.Subscriber.Subscribe(ctx, w.topic)
 	if err != nil {
 		return nil, err
 	}
+	w.gate.pass()
 	out := make(chan *message.Message)
 	go w.deliver(ctx, in, out)
 	return out, nil
@@ -110,7 +115,7 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 			return
 		}
 	}
-	msg.SetContext(chain.WithReentry(msg.Context(), &chain.Reentry{Handler: w.of.name, Stage: stage.Number, Foreign: foreign}))
+	msg.SetContext(chain.WithReentry(msg.Context(), &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign}))
 	w.tell(msg, stage)
 	select {
 	case out <- msg:

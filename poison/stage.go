@@ -38,6 +38,7 @@ func (q *Queue) Staged(c *chain.Call, failure *classify.Failure, stage Stage) *m
 	source := Source{Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx), Class: failure.Verdict.Class}
 	l := q.letter(original, failure, source, false)
 	l.stage = stage
+	l.Failure.Reason = failure.Verdict.Reason // what reads as exhausted by default is not yet
 	msg := l.encode(limits{total: q.limits.total, description: 256, history: q.limits.history})
 	msg.SetContext(context.WithoutCancel(c.Ctx))
 	return msg

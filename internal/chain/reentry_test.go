@@ -19,7 +19,7 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 	for range 2 {
 		msg := ordinary().msg
 		stage := context.WithValue(msg.Context(), handlerName, "billing.retry.5s")
-		msg.SetContext(WithReentry(stage, &Reentry{Handler: "billing", Stage: 2}))
+		msg.SetContext(WithReentry(stage, &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
 		if _, err := h(msg); err != errBoom {
 			t.Fatal(err)
 		}
@@ -59,12 +59,23 @@ func TestReentryOfNestedChains(t *testing.T) {
 		return nil, errBoom
 	}))
 	msg := ordinary().msg
-	msg.SetContext(WithReentry(context.WithValue(msg.Context(), handlerName, "billing.retry.5s"), &Reentry{Handler: "billing", Stage: 2}))
+	msg.SetContext(WithReentry(context.WithValue(msg.Context(), handlerName, "billing.retry.5s"), &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
 	if _, err := h(msg); err != errBoom || message.HandlerNameFromCtx(msg.Context()) != "billing" {
 		t.Errorf("%v, left as %q", err, message.HandlerNameFromCtx(msg.Context()))
 	}
 	if len(seen) != 2 || seen[0] != "billing" || seen[1] != "billing" {
 		t.Errorf("seen %q", seen)
+	}
+}
+
+// A context that a pub/sub handed on, with what a handler published, does not make the next handler the first one.
+func TestReentryIsNotHandedOn(t *testing.T) {
+	ctx := WithReentry(Within(context.Background(), "billing.retry.5s", "orders"), &Reentry{Handler: "billing", As: "billing.retry.5s"})
+	if ReentryOf(ctx) == nil || ReentryOf(Within(ctx, "billing", "orders")) == nil {
+		t.Error("the handler itself is not known")
+	}
+	if r := ReentryOf(Within(ctx, "mailing", "invoices")); r != nil {
+		t.Errorf("another handler is %q", r.Handler)
 	}
 }
 

@@ -107,7 +107,7 @@ func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) 
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = admin.CreateTopic(topic, wanted.detail(), false)
 		if err == nil {
-			p.config.Logger.Info("Created a topic for dead letters", watermill.LogFields{"topic": topic, "settings": wanted.String()})
+			p.config.Logger.Info("Created a topic", watermill.LogFields{"topic": topic, "settings": wanted.String()})
 			return p.awaitLeaders(admin, topic, wanted)
 		}
 		if !errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was quicker
@@ -117,6 +117,10 @@ func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) 
 			return err
 		}
 		found, err = describeTopic(admin, topic)
+	}
+	if errors.Is(err, sarama.ErrInvalidTopic) {
+		return fmt.Errorf("wmkafka: %q cannot be the name of a topic, which has 1 to 249 letters of ASCII, digits, dots, dashes and underscores; name it, "+
+			"or the handler that it is named after, otherwise: %w", topic, err)
 	}
 	if err != nil {
 		return fmt.Errorf("wmkafka: it cannot be told whether topic %q exists; allow this client to describe it: %w", topic, err)
