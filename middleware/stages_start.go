@@ -69,9 +69,11 @@ func (s *Stages) begin() error {
 		s.mu.RLock()
 		handlers := slices.Collect(maps.Values(s.handlers))
 		s.mu.RUnlock()
+		ready, cancel := context.WithTimeout(ctx, maxGate)
+		defer cancel()
 		for _, h := range handlers {
 			for _, wait := range h.waits {
-				wait.gate.await(ctx)
+				wait.gate.await(ready)
 			}
 		}
 		_ = s.relay.Run(ctx) // it ends with ctx
