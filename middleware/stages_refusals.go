@@ -24,6 +24,7 @@ const (
 type refusals struct {
 	mu       sync.Mutex
 	messages map[refusal]*refusing
+	swept    time.Time            // when the forgotten were last looked for
 	took     map[string]time.Time // by stage topic: when it last took a message
 	let      map[string]time.Time // by stage topic: when a message was last set aside
 }
@@ -72,9 +73,12 @@ func (r *refusals) makeRoom(now time.Time) {
 	if len(r.messages) < maxRefusals {
 		return
 	}
-	for of, one := range r.messages {
-		if now.Sub(one.last) > forgotten {
-			delete(r.messages, of)
+	if now.Sub(r.swept) > forgotten {
+		r.swept = now
+		for of, one := range r.messages {
+			if now.Sub(one.last) > forgotten {
+				delete(r.messages, of)
+			}
 		}
 	}
 	for of := range r.messages {
