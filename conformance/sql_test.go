@@ -95,7 +95,7 @@ func (s *tables) stock(name string) conformance.Target {
 	}
 	if s.loses {
 		const locks = "holds locks at the end of the table while a message comes again, and publishers wait for them"
-		for _, id := range []string{"P1", "P3", "R5", "C5", "H7", "F1", "F2", "F3", "F4", "F5"} {
+		for _, id := range []string{"P1", "P3", "R5", "C5", "V1b", "H6", "H7", "F1", "F2", "F3", "F4", "F5"} {
 			target.Pins[id] = locks
 		}
 		target.Pins["H5"] = "loses messages of concurrent publishers, whose numbers become visible out of order"

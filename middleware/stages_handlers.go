@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -55,8 +56,8 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 		return nil, fmt.Errorf("middleware: add handler %q: its function is nil", name)
 	}
 	if same(pub, s.config.Publisher) {
-		return nil, fmt.Errorf("middleware: add handler %q: its publisher is StagesConfig.Publisher too, which the router would close with this handler; "+
-			"give the stages one of their own", name)
+		s.config.Logger.Error("A handler's publisher is StagesConfig.Publisher too, and the router closes it when that handler stops: no stage takes anything after that; "+
+			"give the stages a publisher of their own", errSamePublisher, watermill.LogFields{"handler": name, "topic": topic})
 	}
 	outputs := &outlet{Publisher: pub}
 	return s.add(router, name, topic, sub, func(name string, sub message.Subscriber) *message.Handler {
@@ -113,6 +114,8 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 	}
 	return extended, err
 }
+
+var errSamePublisher = errors.New("one publisher for a handler and for stages")
 
 func noStages(name string) error {
 	return fmt.Errorf("middleware: add handler %q: there are no stages; configure Subscriber and Publisher", name)

@@ -155,7 +155,7 @@ func (w *waiter) stageOf(msg *message.Message) poison.Stage {
 	stage := poison.StageOf(msg)
 	number := 0
 	_, waited := msg.Metadata[poison.KeyRetryDueAt]
-	if waited || stage.Number > 0 {
+	if _, told := msg.Metadata[poison.KeyRetryStage]; told || waited {
 		number = w.nearest(stage.Number)
 	}
 	if stage.Number != number && stage.Number != 0 {
