@@ -15,7 +15,7 @@ TABLES  = ./poison/wmsql ./idempotency ./delivery ./delay ./redrive ./internal/p
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES)),$(SERVED))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings
 	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_IDEMPOTENCY_KILLS=50 SPILLWAY_IDEMPOTENCY_MESSAGES=2000 SPILLWAY_IDEMPOTENCY_RUNS=100 \
 	$(GO) test -count=1 -timeout 15m -run '^Test(Matrix|Crash|Consumers|Model)$$' ./idempotency; status=$$?; \
 	$(GO) run ./internal/matrix $$results && exit $$status
+
+conformance-many: start ## what a process holds of 100,000 messages that wait in stages at once (an hour; SPILLWAY_STAGES_MANY, _DELAY)
+	$(GO) test -tags campaign -count=1 -v -timeout 3h -run TestHundredThousandDelayed ./conformance
 
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2
