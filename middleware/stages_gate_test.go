@@ -1,0 +1,31 @@
+package middleware
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Promise P1: a message goes to a stage when the stage's handler has subscribed, and not before; who waits for one that never
+// does, or whose own message ends, gives up.
+func TestGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		g := newGate()
+		time.AfterFunc(time.Second, g.pass)
+		if !g.await(t.Context()) || time.Since(start) != time.Second || !g.await(t.Context()) {
+			t.Errorf("opened after %s", time.Since(start))
+		}
+		g.pass()
+		start = time.Now()
+		if newGate().await(t.Context()) || time.Since(start) != maxGate {
+			t.Errorf("gave up after %s", time.Since(start))
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if newGate().await(ended) {
+			t.Error("passed a gate that is shut")
+		}
+	})
+}
