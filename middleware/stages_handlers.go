@@ -60,9 +60,9 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 			"give the stages a publisher of their own", errSamePublisher, watermill.LogFields{"handler": name, "topic": topic})
 	}
 	outputs := &outlet{Publisher: pub}
-	return s.add(router, name, topic, sub, func(name string, sub message.Subscriber) *message.Handler {
+	return s.add(router, name, topic, sub, func(as string, sub message.Subscriber) *message.Handler {
 		outputs.users.Add(1)
-		return router.AddHandler(name, topic, sub, publishTopic, outputs, s.watched(h))
+		return router.AddHandler(as, topic, sub, publishTopic, outputs, s.watched(h, as == name))
 	})
 }
 
@@ -77,9 +77,9 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 	if h == nil {
 		return nil, fmt.Errorf("middleware: add handler %q: its function is nil", name)
 	}
-	watched := s.watched(func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) })
-	return s.add(router, name, topic, sub, func(name string, sub message.Subscriber) *message.Handler {
-		return router.AddConsumerHandler(name, topic, sub, func(msg *message.Message) error {
+	return s.add(router, name, topic, sub, func(as string, sub message.Subscriber) *message.Handler {
+		watched := s.watched(func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) }, as == name)
+		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
 			_, err := watched(msg)
 			return err
 		})
@@ -96,13 +96,14 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 	if router == nil {
 		return nil, fmt.Errorf("middleware: extend handler %q: the router is nil", name)
 	}
-	h := s.watched(router.Handlers()[name])
+	h := router.Handlers()[name]
 	if h == nil {
 		return nil, fmt.Errorf("middleware: extend handler %q: the router has no handler of this name; add it first", name)
 	}
-	extended, err := s.add(router, name, topic, nil, func(name string, sub message.Subscriber) *message.Handler {
-		return router.AddConsumerHandler(name, topic, sub, func(msg *message.Message) error {
-			out, err := h(msg)
+	extended, err := s.add(router, name, topic, nil, func(as string, sub message.Subscriber) *message.Handler {
+		watched := s.watched(h, false)
+		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
+			out, err := watched(msg)
 			if err == nil && len(out) > 0 {
 				err = classify.Permanent(fmt.Errorf("extended handler %q: %w; add it with AddHandler", name, message.ErrOutputInNoPublisherHandler))
 			}

@@ -237,3 +237,26 @@ func TestTopicsOfAStagedHandler(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Middlewares that a handler had before it was extended do not reach its stages, which is told.
+func TestStagesOfAnExtendedHandlerPassedBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := watermill.NewCaptureLogger()
+		s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, log)
+		s.bare()
+		n := newNote()
+		origin := s.router.AddConsumerHandler("billing", "orders", s.broker.consumer(), failTimes(n, 1))
+		origin.AddMiddleware(s.stagesQueue().Middleware, s.stages.Middleware)
+		if _, err := s.stages.Extend(s.router, origin, "billing", "orders"); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		told := log.Captured()[watermill.ErrorLogLevel]
+		if len(n.of("1")) != 2 || len(told) != 1 || !strings.Contains(told[0].Msg, "without Stages.Middleware") {
+			t.Errorf("handled %v, told %v", n.of("1"), told)
+		}
+	})
+}

@@ -84,14 +84,14 @@ func (s *Stages) begin() error {
 // giveUp sets a message aside that is too large to enter again.
 func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message, refusal error) error {
 	s.mu.RLock()
-	var of *staged
+	of := s.handlers[poison.Read(msg).Origin.Handler] // several may share the topic
 	for _, h := range s.handlers {
-		if h.has(topic) {
+		if (of == nil || !of.has(topic)) && h.has(topic) { // QueueConfig.Origin may tell another name
 			of = h
 		}
 	}
 	s.mu.RUnlock()
-	if of == nil {
+	if of == nil || !of.has(topic) {
 		return refusal
 	}
 	ctx = chain.Within(ctx, of.name, of.topic)

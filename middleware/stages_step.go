@@ -121,15 +121,15 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 
 // place tells the time anew for each try, so that a message is never early for one that came late into its stage.
 func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
-	if s.config.Store == nil && !to.gate.await(c.WaitContext()) {
+	if s.config.Store != nil {
+		msg := s.config.Queue.Staged(c, failure, poison.Stage{Number: number, DueAt: time.Now().Add(pause)})
+		return contain.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
+	}
+	if !to.gate.await(c.WaitContext()) {
 		return errNotSubscribed
 	}
 	now := time.Now()
 	stage := poison.Stage{Number: number, DueAt: now.Add(pause)}
-	if s.config.Store != nil {
-		msg := s.config.Queue.Staged(c, failure, stage)
-		return contain.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
-	}
 	if pause > to.holds {
 		stage.HoldUntil = now.Add(to.holds)
 	}

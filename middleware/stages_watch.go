@@ -12,14 +12,18 @@ import (
 )
 
 // watched logs once when a message comes to a handler past the stages: nothing would be staged, and a stage's failures would
-// be nacked without end.
-func (s *Stages) watched(h message.HandlerFunc) message.HandlerFunc {
-	if h == nil {
-		return nil
+// be nacked without end. Of a stage each message tells, of the live topic what these Stages have met.
+func (s *Stages) watched(h message.HandlerFunc, live bool) message.HandlerFunc {
+	met := func(msg *message.Message) bool {
+		r := chain.ReentryOf(msg.Context())
+		return r == nil || r.Met
+	}
+	if live {
+		met = func(*message.Message) bool { return s.passed.Load() }
 	}
 	var once sync.Once
 	return func(msg *message.Message) ([]*message.Message, error) {
-		if !s.met(msg) {
+		if !met(msg) {
 			once.Do(func() {
 				s.config.Logger.Error("A handler with stages is reached without Stages.Middleware, and nothing of it is tried again later: Attach the channel to its "+
 					"router, or add the middleware to the handler and, with AddMiddleware of what was returned, to its stages", errPassedBy,
@@ -31,16 +35,6 @@ func (s *Stages) watched(h message.HandlerFunc) message.HandlerFunc {
 }
 
 var errPassedBy = errors.New("handler with stages, and without their middleware")
-
-// met tells whether the message came through the stages. Of a live one that is known of its handler.
-func (s *Stages) met(msg *message.Message) bool {
-	if s.passed.Load() {
-		if r := chain.ReentryOf(msg.Context()); r == nil || r.Met {
-			return true
-		}
-	}
-	return false
-}
 
 // same tells whether two publishers are one. Those that cannot be compared are not.
 func same(a, b message.Publisher) bool {

@@ -1,0 +1,226 @@
+package delay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// move is one batch on its way.
+type move struct {
+	*worker
+	ctx     context.Context // of statements
+	stop    context.Context // of the relay
+	token   string
+	rows    []taken // not published yet
+	done    []int64 // published, and not deleted yet
+	renewed time.Time
+	flushed time.Time
+	lost    bool // others may have the rest
+}
+
+// run publishes the rows in their order, deletes what was published, and gives back the rest.
+func (m *move) run(rows []taken) {
+	m.rows = rows
+	for len(m.rows) > 0 && m.stop.Err() == nil && m.held() {
+		m.one()
+		if time.Since(m.flushed) > flushEvery {
+			m.flush()
+		}
+	}
+	m.flush()
+	if len(m.rows) > 0 {
+		m.orLog("give back messages", m.Store.release(m.ctx, m.token, seqsOf(m.rows)))
+	}
+}
+
+// held renews the lease when a third of it is over, and tells whether it still lasts.
+func (m *move) held() bool {
+	if time.Since(m.renewed) >= m.Lease/3 {
+		m.renew()
+	}
+	return !m.lost && time.Since(m.renewed) < m.Lease
+}
+
+func (m *move) renew() {
+	now := time.Now()
+	all, err := m.Store.renew(m.ctx, m.token, append(seqsOf(m.rows), m.done...), m.Lease)
+	if err != nil {
+		m.orLog("renew a lease", err)
+		return
+	}
+	m.renewed = now
+	if !all {
+		m.lost = true
+		m.Logger.Info("delay: a lease was lost, and what is left of the batch is given up", nil)
+	}
+}
+
+// one publishes the next message, or the next messages of one topic, or puts them off.
+func (m *move) one() {
+	first := m.rows[0]
+	if first.damage != nil {
+		m.refused(m.rows[:1], first.damage)
+		return
+	}
+	if wait := m.topics.wait(first.topic, time.Now()); wait > 0 {
+		m.postpone(m.rows[:m.same()], wait, 0)
+		return
+	}
+	rows := m.rows[:m.topics.atOnce(first.topic, m.same())]
+	if err := m.publish(rows); err != nil {
+		m.refused(rows, err)
+		return
+	}
+	m.topics.took(first.topic)
+	m.done = append(m.done, seqsOf(rows)...)
+	m.drop(len(rows))
+}
+
+// same is how many of the next messages go to the same topic.
+func (m *move) same() int {
+	n := 1
+	for n < len(m.rows) && m.rows[n].topic == m.rows[0].topic && m.rows[n].damage == nil {
+		n++
+	}
+	return n
+}
+
+// drop takes the next rows away, with what they hold.
+func (m *move) drop(n int) {
+	clear(m.rows[:n])
+	m.rows = m.rows[n:]
+}
+
+// refused puts off what was not taken. A refusal for size is the message's own and says nothing of the topic.
+func (m *move) refused(rows []taken, err error) {
+	first := rows[0]
+	if len(rows) == 1 && m.givenUp(first, err) {
+		m.done = append(m.done, first.seq)
+		m.drop(1)
+		return
+	}
+	m.Logger.Error("delay: messages are not published, and tried again later", err, watermill.LogFields{
+		"topic": bounded.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
+	})
+	if len(rows) == 1 {
+		if first.damage == nil && !poison.IsTooLarge(err) {
+			m.topics.refused(first.topic, 1, time.Now())
+		}
+		m.postpone(rows, doubled(firstRowWait, first.failures, maxRowWait), 1)
+		return
+	}
+	m.topics.refused(first.topic, len(rows), time.Now())
+	m.postpone(rows, max(firstTopicWait, m.topics.wait(first.topic, time.Now())), 0)
+}
+
+// givenUp tells whether somebody else has the message now, which the publisher will never take.
+func (m *move) givenUp(t taken, refusal error) bool {
+	if m.GiveUp == nil || t.msg == nil || !poison.IsTooLarge(refusal) {
+		return false
+	}
+	err := contain.Call("GiveUp", func() error { return m.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
+	m.orLog("give up a message that is too large", err)
+	return err == nil
+}
+
+func (m *move) postpone(rows []taken, wait time.Duration, failures int) {
+	m.orLog("put off messages", m.Store.postpone(m.ctx, m.token, seqsOf(rows), wait, failures))
+	m.drop(len(rows))
+}
+
+// flush deletes what was published, and does not rest before it could: what is taken after the lease is published again.
+func (m *move) flush() {
+	for attempt := 0; len(m.done) > 0; attempt++ {
+		err := m.Store.remove(m.ctx, m.token, m.done)
+		if err == nil {
+			m.recovered()
+			m.done, m.flushed = m.done[:0], time.Now()
+			return
+		}
+		if m.ctx.Err() != nil {
+			m.orLog("delete what was published", err)
+			return
+		}
+		m.failed(m.ctx, err)
+	}
+}
+
+func (m *move) orLog(what string, err error) {
+	if err != nil {
+		m.Logger.Error("delay: cannot "+what+"; others have them when the lease is over", err, nil)
+	}
+}
+
+var errGoexit = errors.New("the publisher called runtime.Goexit")
+
+// publish calls the publisher in a goroutine of its own, which it may end, and renews the lease meanwhile.
+func (m *move) publish(rows []taken) error {
+	messages := make([]*message.Message, len(rows))
+	for i := range rows {
+		messages[i] = rows[i].msg
+	}
+	moved := m.movedOf(rows) // first: publishers may change messages
+	ended := make(chan error, 1)
+	go func() {
+		err := errGoexit
+		defer func() { ended <- err }()
+		err = contain.Call("publisher", func() error { return m.Publisher.Publish(rows[0].topic, messages...) })
+		if err == nil {
+			m.tell(rows, moved)
+		}
+	}()
+	ticker := time.NewTicker(m.Lease / 3)
+	defer ticker.Stop()
+	for renewals := 0; ; {
+		select {
+		case err := <-ended:
+			return err
+		case <-ticker.C:
+			if renewals++; renewals <= 3*maxRenewals && !m.lost {
+				m.renew()
+			}
+		}
+	}
+}
+
+func (m *move) movedOf(rows []taken) []Moved {
+	if m.OnMoved == nil {
+		return nil
+	}
+	moved := make([]Moved, len(rows))
+	for i, row := range rows {
+		moved[i] = Moved{Topic: row.topic, ID: row.msg.UUID}
+	}
+	return moved
+}
+
+func (m *move) tell(rows []taken, moved []Moved) {
+	now := time.Now()
+	for i := range moved {
+		moved[i].Late = rows[i].late + now.Sub(rows[i].readAt)
+		contain.Hook(m.Logger, "OnMoved", func() { m.OnMoved(context.Background(), moved[i]) })
+	}
+}
+
+func idOf(t taken) string {
+	if t.msg == nil {
+		return ""
+	}
+	return bounded.Text(t.msg.UUID, logged)
+}
+
+func seqsOf(rows []taken) []int64 {
+	seqs := make([]int64, len(rows))
+	for i := range rows {
+		seqs[i] = rows[i].seq
+	}
+	return seqs
+}
