@@ -4,12 +4,14 @@ package postgrestest
 import (
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
+	"github.com/watermill-spillway/spillway/internal/postgres"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
@@ -31,10 +33,16 @@ func Schema(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := admin.Exec(`DROP SCHEMA ` + name + ` CASCADE`); err != nil {
+		err := errors.New("not dropped")
+		for attempt := 1; attempt <= 5 && err != nil; attempt++ { // the server may not have noticed yet that a connection is gone
+			_, err = admin.Exec(`DROP SCHEMA IF EXISTS ` + name + ` CASCADE`)
+			if err != nil && !postgres.Undone(err) {
+				break
+			}
+		}
+		if err := errors.Join(err, admin.Close()); err != nil {
 			t.Error(err)
 		}
-		_ = admin.Close()
 	})
 	query := address.Query()
 	query.Set("search_path", name)
