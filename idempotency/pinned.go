@@ -1,9 +1,12 @@
 package idempotency
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
 )
@@ -38,6 +41,41 @@ func guarded(conn *sql.Conn, panicked func(), work func() error) error {
 	err := work()
 	returned = true
 	return err
+}
+
+// interruption is how long a driver has to return when its context has ended.
+const interruption = time.Second
+
+// cutOff closes conn behind its driver's back when a call on it goes on after ctx has ended, until the function that it
+// returns is called. lib/pq asks the server on another connection to cancel: the request is lost when it comes before the
+// statement, and the statement may wait for as long as a handler runs. Its Close may be called during a call.
+func cutOff(ctx context.Context, conn *sql.Conn) (returned func()) {
+	var inUse driver.Conn
+	_ = conn.Raw(func(conn any) error {
+		inUse, _ = conn.(driver.Conn)
+		return nil
+	})
+	if inUse == nil || ctx.Done() == nil {
+		return func() {}
+	}
+	var over atomic.Bool
+	wake := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		patience := time.NewTimer(interruption)
+		defer patience.Stop()
+		select {
+		case <-wake:
+		case <-patience.C:
+			if over.CompareAndSwap(false, true) {
+				_ = inUse.Close()
+			}
+		}
+	})
+	return func() {
+		if !stop() && over.CompareAndSwap(false, true) {
+			close(wake)
+		}
+	}
 }
 
 // discard closes the connection itself: the database rolls back what was open on it.

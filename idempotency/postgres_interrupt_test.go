@@ -1,0 +1,85 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+)
+
+// slowDialer gives connections on which a statement that enters a key leaves late.
+type slowDialer struct{ by time.Duration }
+
+func (d slowDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return slowConn{conn, d.by}, err
+}
+
+func (d slowDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, timeout)
+	return slowConn{conn, d.by}, err
+}
+
+type slowConn struct {
+	net.Conn
+	by time.Duration
+}
+
+func (c slowConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("BEGIN")) {
+		time.Sleep(c.by)
+	}
+	return c.Conn.Write(b)
+}
+
+// Promise P4: the wait for another's key ends with the context when the driver's request to cancel overtakes the statement,
+// as lib/pq's can: PostgreSQL drops a request that finds nothing to cancel.
+func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
+	connector, err := pq.NewConnector(postgrestest.Schema(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector.Dialer(slowDialer{by: 300 * time.Millisecond})
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }()
+	store := idempotency.Postgres(db)
+	if err := store.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entry := idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}}
+	held, err := store.Claim(t.Context(), entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := store.Claim(ctx, entry)
+		ended <- err
+	}()
+	select {
+	case err = <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the claim waits on when its context has ended")
+		_ = held.Release()
+		err = <-ended
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if n := db.Stats().InUse; n != 1 {
+		t.Errorf("%d connections are in use", n)
+	}
+	if err := held.Commit(nil); err != nil {
+		t.Error(err)
+	}
+}
