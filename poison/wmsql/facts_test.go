@@ -132,10 +132,11 @@ SELECT n::text, 'x', '{}', (3 + n)::text::xid8 FROM generate_series(1, 10000) AS
 			touched["ours"] = append(touched["ours"], b.read(wmsql.NextQuery(sub, b.topic, 1)))
 		}
 		t.Log(touched)
-		if n := touched["stock"]; n[0] < 100 || n[1] < n[0]*3/2 {
+		const few = 12
+		if n := touched["stock"]; n[0] <= few || n[1] < n[0]*3/2 { // how many depends on the plan of the day
 			t.Errorf("watermill-sql touched %v blocks", n)
 		}
-		if n := touched["ours"]; n[0] > 12 || n[1] > 12 {
+		if n := touched["ours"]; n[0] > few || n[1] > few {
 			t.Errorf("ours touched %v blocks", n)
 		}
 	})
