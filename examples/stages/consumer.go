@@ -44,7 +44,10 @@ type reading struct {
 	topic, group string
 }
 
-const handlerName = "store-events"
+const (
+	handlerName   = "store-events"
+	stageInFlight = 8 // messages of a stage that are handled at once when they are due
+)
 
 // protected adds the handler with Spillway's stages.
 func (c *consumer) protected(router *message.Router) error {
@@ -57,7 +60,7 @@ func (c *consumer) protected(router *message.Router) error {
 		return errors.Join(err, outputs.Close())
 	}
 	c.closers = append(c.closers, outputs.Close, waiting.Close)
-	live, err := c.subscriber(c.plan.Topic, c.plan.Topic)
+	live, err := c.subscriber(c.plan.Topic, c.plan.Topic, 1)
 	if err != nil {
 		return err
 	}
@@ -66,11 +69,13 @@ func (c *consumer) protected(router *message.Router) error {
 		Idempotency: c.keys(),
 		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},
 		Stages: middleware.StagesConfig{
-			Publisher:  waiting,
-			Subscriber: func(topic, group string) (message.Subscriber, error) { return c.subscriber(topic, group) },
-			Stages:     middleware.Delays(c.plan.Stages...),
-			OnStage:    c.onStage,
-			OnReentry:  c.onReentry,
+			Publisher: waiting,
+			Subscriber: func(topic, group string) (message.Subscriber, error) {
+				return c.subscriber(topic, group, stageInFlight)
+			},
+			Stages:    middleware.Delays(c.plan.Stages...),
+			OnStage:   c.onStage,
+			OnReentry: c.onReentry,
 		},
 		Receiver: c.receiver(),
 	})
@@ -119,7 +124,7 @@ func (c *consumer) blocking(router *message.Router) error {
 		return err
 	}
 	c.closers = append(c.closers, outputs.Close)
-	live, err := c.subscriber(c.plan.Topic, c.plan.Topic)
+	live, err := c.subscriber(c.plan.Topic, c.plan.Topic, 1)
 	if err != nil {
 		return err
 	}

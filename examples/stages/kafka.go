@@ -16,16 +16,16 @@ func (c *consumer) publisher() (*wmkafka.Publisher, error) {
 }
 
 // subscriber notes what is read, so that the run knows what to wait for, and in the end what to remove.
-func (c *consumer) subscriber(topic, group string) (*wmkafka.Subscriber, error) {
-	sub, err := newSubscriber(c.plan, group)
+func (c *consumer) subscriber(topic, group string, inFlight int) (*wmkafka.Subscriber, error) {
+	sub, err := newSubscriber(c.plan, group, inFlight)
 	if err == nil {
 		c.reads = append(c.reads, reading{sub, topic, group})
 	}
 	return sub, err
 }
 
-func newSubscriber(plan *Plan, group string) (*wmkafka.Subscriber, error) {
-	return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: split(plan.Brokers), ConsumerGroup: group})
+func newSubscriber(plan *Plan, group string, inFlight int) (*wmkafka.Subscriber, error) {
+	return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: split(plan.Brokers), ConsumerGroup: group, InFlight: inFlight})
 }
 
 // backlog is how many messages the consumer has not acked, in the topic and in all of its stages. It looks at the topic

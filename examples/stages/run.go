@@ -76,7 +76,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 
 // receive reads the summaries, from the first on.
 func receive(ctx context.Context, plan *Plan) (*webhooks.Tally, func() error, error) {
-	sub, err := newSubscriber(plan, demoGroup(plan))
+	sub, err := newSubscriber(plan, demoGroup(plan), 1)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,14 +1,9 @@
 package wmkafka
 
 import (
-	"context"
-	"time"
+	"sync"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // Setup begins a group session.
@@ -17,85 +12,82 @@ func (s *subscription) Setup(sarama.ConsumerGroupSession) error { return nil }
 // Cleanup ends it.
 func (s *subscription) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
-// ConsumeClaim delivers the records of one partition, one after the other, until the session ends. It must not return
-// before: that would end the session for all partitions.
+// ConsumeClaim delivers the records of one partition until the session ends. It must not return before: that would end the
+// session for all partitions.
 func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	defer func() {
 		for range claim.Messages() { // closed with the session; a tracer in between would hang on the record it holds
 		}
 	}()
-	for {
+	if s.config.InFlight > 1 {
+		s.consumeAhead(session, claim)
+	} else {
+		s.consumeInTurn(session, claim)
+	}
+	return nil
+}
+
+func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
+	for record := next(session, claim); record != nil; record = next(session, claim) {
+		d := s.deliver(session, record)
+		if !d.send() || !d.untilAcked() {
+			return
+		}
+		s.mark(session, record)
+	}
+}
+
+// consumeAhead delivers records of the partition before those in front of them are acked, in order, up to InFlight of them
+// from the first on that is not. What is marked has nothing unacked in front of it.
+func (s *subscription) consumeAhead(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
+	type flight struct {
+		record *sarama.ConsumerMessage
+		acked  chan bool
+	}
+	ahead := make(chan flight, s.config.InFlight-1) // and the one that is waited for
+	var marking sync.WaitGroup
+	defer marking.Wait()
+	defer close(ahead)
+	marking.Go(func() {
+		gap := false
+		for f := range ahead {
+			if gap = !<-f.acked || gap; !gap {
+				s.mark(session, f.record)
+			}
+		}
+	})
+	for record := next(session, claim); record != nil; record = next(session, claim) {
+		f := flight{record, make(chan bool, 1)}
 		select {
+		case ahead <- f:
 		case <-session.Context().Done():
-			return nil
-		case record, open := <-claim.Messages():
-			if !open || !s.deliver(session, record) {
-				return nil
-			}
+			return
 		}
+		d := s.deliver(session, record)
+		if !d.send() {
+			f.acked <- false
+			return
+		}
+		go func() { f.acked <- d.untilAcked() }()
 	}
 }
 
-// deliver delivers a record until it is acked, and tells whether the session goes on.
-func (s *subscription) deliver(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) bool {
-	ctx := &recordContext{Context: session.Context(), record: record, group: s.config.ConsumerGroup}
-	msg := read(s.config.Unmarshaler, record)
-	for pause := s.config.NackBackoff; ; pause = min(2*pause, s.config.MaxNackBackoff) {
-		switch s.deliverOnce(ctx, msg) {
-		case acked:
-			session.MarkMessage(record, "")
-			if !s.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
-				session.Commit()
-			}
-			return session.Context().Err() == nil
-		case abandoned:
-			s.config.Logger.Debug("The group session ended before the message was settled; it will be delivered again", watermill.LogFields{
-				"topic": record.Topic, "partition": record.Partition, "offset": record.Offset,
-			})
-			return false
-		}
-		if !wait.For(session.Context(), pause) {
-			return false
-		}
-		msg = msg.Copy()
+// next is nil when the session has ended.
+func next(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) *sarama.ConsumerMessage {
+	if session.Context().Err() != nil { // of two channels that are ready, select takes any
+		return nil
+	}
+	select {
+	case <-session.Context().Done():
+		return nil
+	case record := <-claim.Messages():
+		return record
 	}
 }
 
-type outcome int
-
-const (
-	acked outcome = iota
-	nacked
-	abandoned // neither, and the session has ended: what becomes of the message now concerns nobody
-)
-
-// deliverOnce sends msg to the consumer and waits until it is settled, or until the session has ended and the grace after it.
-func (s *subscription) deliverOnce(ctx context.Context, msg *message.Message) outcome {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	msg.SetContext(ctx)
-	select {
-	case s.output <- msg:
-	case <-ctx.Done():
-		return abandoned
-	}
-	select {
-	case <-msg.Acked():
-		return acked
-	case <-msg.Nacked():
-		return nacked
-	case <-ctx.Done():
-	}
-	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed when
-	// the session is released.
-	grace := time.NewTimer(s.config.SettleGrace)
-	defer grace.Stop()
-	select {
-	case <-msg.Acked():
-		return acked
-	case <-msg.Nacked():
-		return abandoned
-	case <-grace.C:
-		return abandoned
+func (s *subscription) mark(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) {
+	session.MarkMessage(record, "")
+	if !s.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
+		session.Commit()
 	}
 }

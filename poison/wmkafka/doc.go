@@ -12,7 +12,8 @@
 // longer counts this process as a member, at Close, at the end of the subscription. Then the handler has SettleGrace, 1 s,
 // to ack; after that the partition is given away, and what the handler says is neither committed nor delivered again here.
 // So a handler that waits holds up no rebalance, and going away is no failure: package poison publishes and counts nothing.
-// A nacked message comes again after a wait that doubles, from 100 ms to 5 s, and never after its session.
+// A nacked message comes again after a wait that doubles, from 100 ms to 5 s, and never after its session. With InFlight
+// several messages of a partition are, without order; an offset is committed when everything in front of it is acked.
 //
 // What the unmarshaler cannot read becomes a message with the record's bytes that poison.Queue sets aside, with reason
 // unmarshal_error; watermill-kafka's subscriber would stand still. A handler of such a subscriber needs a queue around it.
@@ -40,9 +41,13 @@
 //	middleware.StagesConfig{
 //		Publisher: stages,
 //		Subscriber: func(topic, group string) (message.Subscriber, error) {
-//			return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: group})
+//			return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: group, InFlight: 16})
 //		},
 //	}
+//
+// InFlight lets a stage handle so many messages that are due at once, which a downstream must bear that just came back. Nor
+// is a message then held up by an earlier one whose jitter is longer. SaramaStageConfig spares the broker requests where
+// all stages are longer than half a second.
 //
 // With a delay store, whose relay publishes many in one call, Together sends them in few requests: 200 is the relay's batch.
 // ListWaiting tells at start-up in which stage topics messages wait that no group has acked. A failure costs the live

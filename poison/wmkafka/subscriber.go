@@ -16,6 +16,9 @@ import (
 // ErrClosed is returned by a Subscriber or Publisher after Close.
 var ErrClosed = errors.New("wmkafka: closed")
 
+// maxInFlight bounds what a process holds of a partition, and what comes again.
+const maxInFlight = 10_000
+
 // SubscriberConfig configures a Subscriber. Brokers and ConsumerGroup are required.
 type SubscriberConfig struct {
 	// Brokers are the addresses of some of the cluster's brokers.
@@ -30,6 +33,11 @@ type SubscriberConfig struct {
 	Tracer kafka.SaramaTracer
 	// InitializeTopicDetails are what SubscribeInitialize creates a topic with. Default: it returns an error.
 	InitializeTopicDetails *sarama.TopicDetail
+	// InFlight is how many messages of a partition are delivered at the same time, counted from the first that is not acked:
+	// so many at the most come again after a crash though they were acked. More than one are not handled in order, whatever
+	// their keys. It is for stage topics, where messages that are due are then handled, and go on to the next topic,
+	// together. Default: 1.
+	InFlight int
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
 	// message, up to MaxNackBackoff. Default: 100 ms.
 	NackBackoff time.Duration
@@ -48,6 +56,9 @@ func (c *SubscriberConfig) setDefaults() {
 	}
 	if c.Sarama == nil {
 		c.Sarama = SaramaSubscriberConfig()
+	}
+	if c.InFlight == 0 {
+		c.InFlight = 1
 	}
 	if c.NackBackoff == 0 {
 		c.NackBackoff = 100 * time.Millisecond
@@ -75,6 +86,9 @@ func (c *SubscriberConfig) validate() error {
 		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff (%s) and SettleGrace (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff",
 			c.NackBackoff, c.SettleGrace, c.MaxNackBackoff)
 	}
+	if c.InFlight < 0 || c.InFlight > maxInFlight {
+		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight, maxInFlight)
+	}
 	if err := c.Sarama.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: SubscriberConfig.Sarama: %w", err)
 	}
@@ -83,7 +97,8 @@ func (c *SubscriberConfig) validate() error {
 
 // Subscriber consumes topics in a consumer group. Its messages' contexts end with the group session, so that what goes
 // away is not taken for a failure; what cannot be read becomes a dead letter; a nacked message comes again with backoff,
-// and never after its session. One message is in flight per partition. It is safe for concurrent use.
+// and never after its session. One message is in flight per partition, unless InFlight says otherwise. It is safe for
+// concurrent use.
 type Subscriber struct {
 	config SubscriberConfig
 

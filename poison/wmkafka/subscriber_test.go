@@ -30,6 +30,8 @@ func TestSubscriberConfig(t *testing.T) {
 		"backoff":     {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", NackBackoff: -1}, "NackBackoff"},
 		"max backoff": {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", NackBackoff: 2, MaxNackBackoff: 1}, "MaxNackBackoff"},
 		"grace":       {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", SettleGrace: -1}, "SettleGrace"},
+		"in flight":   {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", InFlight: -1}, "InFlight is -1: it must be 1 to 10000"},
+		"too many":    {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", InFlight: 10_001}, "InFlight"},
 		"sarama":      {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", Sarama: invalid}, "Sarama"},
 	} {
 		if _, err := NewSubscriber(row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {

@@ -1,0 +1,101 @@
+package wmkafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// delivery is a record on its way to the consumer, who has it until it is acked.
+type delivery struct {
+	*subscription
+	record *sarama.ConsumerMessage
+	of     context.Context // of the record, which ends with the session
+	msg    *message.Message
+	ctx    context.Context // of the message, in this attempt
+	cancel context.CancelFunc
+}
+
+func (s *subscription) deliver(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) *delivery {
+	of := &recordContext{Context: session.Context(), record: record, group: s.config.ConsumerGroup}
+	return &delivery{subscription: s, record: record, of: of, msg: read(s.config.Unmarshaler, record)}
+}
+
+// send hands the message over, unless the session ends before that.
+func (d *delivery) send() bool {
+	d.ctx, d.cancel = context.WithCancel(d.of)
+	d.msg.SetContext(d.ctx)
+	select {
+	case d.output <- d.msg:
+		return true
+	case <-d.ctx.Done():
+		d.abandon()
+		return false
+	}
+}
+
+// untilAcked sends a nacked message again, with backoff, and tells whether it was acked in the end. It was not when the
+// session ended: what becomes of it then concerns nobody.
+func (d *delivery) untilAcked() bool {
+	for pause := d.config.NackBackoff; ; pause = min(2*pause, d.config.MaxNackBackoff) {
+		outcome := d.settled()
+		d.cancel()
+		switch outcome {
+		case acked:
+			return true
+		case abandoned:
+			d.abandon()
+			return false
+		}
+		if !wait.For(d.of, pause) {
+			return false
+		}
+		d.msg = d.msg.Copy()
+		if !d.send() {
+			return false
+		}
+	}
+}
+
+type outcome int
+
+const (
+	acked outcome = iota
+	nacked
+	abandoned // neither, and the session has ended
+)
+
+// settled waits until the message is, or until the session has ended and the grace after it.
+func (d *delivery) settled() outcome {
+	select {
+	case <-d.msg.Acked():
+		return acked
+	case <-d.msg.Nacked():
+		return nacked
+	case <-d.ctx.Done():
+	}
+	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed when
+	// the session is released.
+	grace := time.NewTimer(d.config.SettleGrace)
+	defer grace.Stop()
+	select {
+	case <-d.msg.Acked():
+		return acked
+	case <-d.msg.Nacked():
+		return abandoned
+	case <-grace.C:
+		return abandoned
+	}
+}
+
+func (d *delivery) abandon() {
+	d.cancel()
+	d.config.Logger.Debug("The group session ended before the message was settled; it will be delivered again", watermill.LogFields{
+		"topic": d.record.Topic, "partition": d.record.Partition, "offset": d.record.Offset,
+	})
+}

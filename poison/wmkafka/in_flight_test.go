@@ -1,0 +1,184 @@
+package wmkafka
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// several receives the next n messages and settles none.
+func (c *cluster) several(messages <-chan *message.Message, n int) (got []*message.Message) {
+	c.Helper()
+	for range n {
+		got = append(got, c.next(messages))
+	}
+	return got
+}
+
+// Promise P1: several messages of a partition are in flight, beginning in order; nothing is marked over one that is not
+// acked, and no more than InFlight are delivered from that one on.
+func TestInFlight(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(9)...)
+	sub := c.subscriber(SubscriberConfig{InFlight: 4})
+	messages := c.subscribe(sub)
+	first := c.several(messages, 4)
+	for i, msg := range first {
+		if msg.UUID != "id-"+string(rune('0'+i)) {
+			t.Errorf("message %d is %q", i, msg.UUID)
+		}
+	}
+	for _, i := range []int{3, 1, 2} {
+		first[i].Ack()
+	}
+	c.none(messages, 1500*time.Millisecond) // longer than auto-commit takes
+	if got := c.committed(); got != -1 {
+		t.Errorf("committed %d over one that is not acked", got)
+	}
+	first[0].Ack()
+	second := c.several(messages, 4)
+	c.eventually("the first four are committed", func() bool { return c.committed() == 4 })
+	second[0].Ack()
+	second[2].Ack()
+	second[3].Ack()
+	c.several(messages, 1)[0].Ack() // the last one, in the place of the first of them
+	if err := sub.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.committed(); got != 5 {
+		t.Errorf("committed %d, and message 5 is not acked", got)
+	}
+	again := c.subscribe(c.subscriber(SubscriberConfig{}))
+	for _, id := range []string{"id-5", "id-6", "id-7", "id-8"} {
+		if msg := c.next(again); msg.UUID != id || !msg.Ack() {
+			t.Errorf("%q came, want %q", msg.UUID, id)
+		}
+	}
+}
+
+// Feature H3: a message that is nacked comes again, with backoff, and those in flight with it go on.
+func TestInFlightNacked(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(3)...)
+	messages := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 2, NackBackoff: 200 * time.Millisecond}))
+	both := c.several(messages, 2)
+	both[0].Nack()
+	both[1].Ack()
+	if again := c.next(messages); again.UUID != "id-0" || !again.Ack() {
+		t.Errorf("%q came", again.UUID)
+	}
+	if last := c.next(messages); last.UUID != "id-2" || !last.Ack() {
+		t.Errorf("%q came", last.UUID)
+	}
+	c.eventually("all are committed", func() bool { return c.committed() == 3 })
+}
+
+// Promises P1, P3: when a second instance joins, all messages in flight learn of it at once and have one grace together;
+// what was acked behind one that was not comes again.
+func TestInFlightRebalance(t *testing.T) {
+	c := newCluster(t)
+	c.produce(numbered(6)...)
+	first := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6}))
+	all := c.several(first, 6)
+	all[3].Ack()
+	second := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6}))
+	for i, msg := range all {
+		select {
+		case <-msg.Context().Done():
+		case <-time.After(patience):
+			t.Fatalf("the context of message %d outlived its session", i)
+		}
+	}
+	all[0].Ack() // in the grace
+	all[4].Ack() // behind one that is not acked
+	c.eventually("both are members", func() bool { return c.members() == 2 })
+	came := map[string]int{}
+	for range 5 {
+		select {
+		case msg := <-first:
+			came[msg.UUID]++
+			msg.Ack()
+		case msg := <-second:
+			came[msg.UUID]++
+			msg.Ack()
+		case <-time.After(patience):
+			t.Fatalf("only %v came again", came)
+		}
+	}
+	if came["id-0"] != 0 || len(came) != 5 {
+		t.Errorf("%v came again", came)
+	}
+	c.eventually("all are committed", func() bool { return c.committed() == 6 })
+}
+
+// Promise P1: whatever is acked and nacked, in whatever order, and however often the subscriber is closed in between: each
+// message is acked in the end, and one that was committed does not come again.
+func TestInFlightLosesNothing(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	c := newCluster(t)
+	const n = 150
+	c.produce(numbered(n)...)
+	var lock sync.Mutex
+	acked := map[string]bool{}
+	rounds := 0
+	for ; len(acked) < n || c.committed() < n; rounds++ {
+		if rounds > 60 {
+			t.Fatalf("%d of %d messages are acked, %d committed", len(acked), n, c.committed())
+		}
+		sub := c.subscriber(SubscriberConfig{InFlight: 1 + random.IntN(20), NackBackoff: time.Millisecond, SettleGrace: 100 * time.Millisecond})
+		messages := c.subscribe(sub)
+		var settling sync.WaitGroup
+		left := time.After(time.Duration(50+random.IntN(300)) * time.Millisecond)
+		for open := true; open; {
+			select {
+			case <-left:
+				open = false
+			case msg := <-messages:
+				nack, wait := random.IntN(5) == 0, time.Duration(random.IntN(100))*time.Millisecond
+				settling.Go(func() {
+					time.Sleep(wait)
+					if nack {
+						msg.Nack()
+						return
+					}
+					lock.Lock()
+					defer lock.Unlock()
+					if msg.Ack() {
+						acked[msg.UUID] = true
+					}
+				})
+			}
+		}
+		go func() {
+			for range messages { // what comes while it closes is not settled
+			}
+		}()
+		if err := sub.Close(); err != nil {
+			t.Fatal(err)
+		}
+		settling.Wait()
+		lock.Lock()
+		for i := range int(c.committed()) {
+			if id := fmt.Sprint("id-", i); !acked[id] {
+				t.Fatalf("%s is committed and not acked", id)
+			}
+		}
+		lock.Unlock()
+	}
+	t.Logf("closed %d times", rounds)
+}
+
+// Feature R5: what the broker gathers for a stage comes, be it ever so little.
+func TestStageConfig(t *testing.T) {
+	c := newCluster(t)
+	messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: SaramaStageConfig(), InFlight: 16}))
+	c.produce(numbered(1)...)
+	c.next(messages).Ack()
+	c.eventually("it is committed", func() bool { return c.committed() == 1 })
+}
