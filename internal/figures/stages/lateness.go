@@ -1,30 +1,31 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/poison/wmkafka"
 )
 
 const (
-	waits      = time.Second
-	jitter     = 0.1 // the default
-	perSecond  = 200
-	topicStage = "kafka topic"
-	storeStage = "postgres store"
+	waits     = time.Second
+	jitter    = 0.1 // the default
+	perSecond = 200
 )
+
+// latenesses are what messages of one kind of stage were late by, in each round.
+type latenesses struct {
+	kind     string
+	store    bool
+	inFlight int
+	p50, p99 []float64
+}
 
 // lateness is how long after it was due a message comes to its handler again, of so many a second that all fail once.
 func lateness(c *cluster, p plan) ([]map[string]any, error) {
@@ -33,23 +34,29 @@ func lateness(c *cluster, p plan) ([]map[string]any, error) {
 		return nil, err
 	}
 	defer func() { _ = d.close() }()
-	type measured struct{ p50, p99 []float64 }
-	kinds := map[string]*measured{topicStage: {}, storeStage: {}}
+	kinds := []*latenesses{
+		{kind: "kafka topic", inFlight: 1}, {kind: fmt.Sprintf("kafka topic, %d in flight", together), inFlight: together},
+		{kind: "postgres store", inFlight: 1, store: true},
+	}
 	for range p.latenessRounds {
-		for kind, store := range map[string]*delay.Store{topicStage: nil, storeStage: d.store} {
-			late, err := c.late(store, p.lateness)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", kind, err)
+		for _, k := range kinds {
+			var store *delay.Store
+			if k.store {
+				store = d.store
 			}
-			kinds[kind].p50 = append(kinds[kind].p50, late[len(late)/2])
-			kinds[kind].p99 = append(kinds[kind].p99, late[len(late)*99/100])
+			late, err := c.late(store, k.inFlight, p.lateness)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k.kind, err)
+			}
+			k.p50 = append(k.p50, late[len(late)/2])
+			k.p99 = append(k.p99, late[len(late)*99/100])
 		}
 	}
 	var figures []map[string]any
-	for _, kind := range []string{topicStage, storeStage} {
+	for _, k := range kinds {
 		figures = append(figures, map[string]any{
-			"figure": "stage_lateness_ms", "kind": kind, "jitter_ms": whole(jitter * waits.Seconds() * 1e3),
-			"p50": hundredths(median(kinds[kind].p50)), "p99": hundredths(median(kinds[kind].p99)),
+			"figure": "stage_lateness_ms", "kind": k.kind, "jitter_ms": whole(jitter * waits.Seconds() * 1e3),
+			"p50": hundredths(median(k.p50)), "p99": hundredths(median(k.p99)),
 		})
 	}
 	return figures, c.remove()
@@ -57,27 +64,8 @@ func lateness(c *cluster, p plan) ([]map[string]any, error) {
 
 // late returns in milliseconds how late n messages were, in order. Those before them, of up to two seconds, are not
 // counted: they wait for their consumer group.
-func (c *cluster) late(store *delay.Store, n int) (late []float64, err error) {
-	topic := "figures-late-" + watermill.NewShortUUID()
-	if err := c.create(topic); err != nil {
-		return nil, err
-	}
-	stages, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers, ProducerPerTopic: true, Together: 200})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stages.Close()) }()
-	subscriber := func(topic, group string) (message.Subscriber, error) {
-		c.made(topic)
-		return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group})
-	}
-	ch, err := spillway.New(spillway.Config{Publisher: c.pub, Stages: middleware.StagesConfig{
-		Publisher: stages, Subscriber: subscriber, Stages: middleware.Delays(waits), Store: store, Jitter: jitter,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	sub, err := subscriber(topic, watermill.NewUUID())
+func (c *cluster) late(store *delay.Store, inFlight, n int) (late []float64, err error) {
+	s, err := c.stage(store, inFlight)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +74,7 @@ func (c *cluster) late(store *delay.Store, n int) (late []float64, err error) {
 	var failed atomic.Bool
 	done := make(chan struct{})
 	again := make(map[int]bool)
-	handle := func(msg *message.Message) error {
+	err = s.run(func(msg *message.Message) error {
 		due := poison.StageOf(msg).DueAt
 		if due.IsZero() {
 			return errDown
@@ -100,16 +88,7 @@ func (c *cluster) late(store *delay.Store, n int) (late []float64, err error) {
 			}
 		}
 		return nil
-	}
-	err = c.route(func(router *message.Router) error {
-		ch.Attach(router)
-		_, err := ch.Stages().AddConsumerHandler(router, "figures", topic, sub, handle)
-		go func() {
-			<-router.Running()
-			failed.Store(c.publishSteadily(topic, first+n) != nil)
-		}()
-		return err
-	}, done, patience)
+	}, func() { failed.Store(c.publishSteadily(s.topic, first+n) != nil) }, done)
 	lock.Lock()
 	defer lock.Unlock()
 	if err == nil && (failed.Load() || len(late) < n) {

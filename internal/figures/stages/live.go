@@ -72,7 +72,9 @@ func (c *cluster) staged(topic string, t *trial) (err error) {
 			Publisher: stages, Stages: middleware.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.made(topic)
-				return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group})
+				return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
+					Brokers: c.brokers, ConsumerGroup: group, InFlight: together, Sarama: wmkafka.SaramaStageConfig(),
+				})
 			},
 		},
 	})

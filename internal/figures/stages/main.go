@@ -1,5 +1,5 @@
 // Command stages measures retry stages on a real Kafka and real databases, and prints JSON lines: what is left of the live
-// throughput while messages fail, how late messages come out of a stage, and how many a delay store moves. Spillway and
+// throughput while messages fail, how late and how fast messages come out of a stage, and how many a delay store moves. Spillway and
 // Watermill are measured in alternating rounds, and medians are compared, because the machine is shared.
 package main
 
@@ -25,14 +25,15 @@ type plan struct {
 	publishes int           // of which the cost of one is told
 
 	latenessRounds, lateness int // messages of a round
+	drainRounds, drained     int
 	moves                    int // of messages that are due
 }
 
 func main() {
 	p := plan{
 		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 200_000}, {percent: 10, messages: 40_000}},
-		stock: 10 * time.Second, publishes: 2_000,
-		latenessRounds: 3, lateness: 1_200, moves: 10_000,
+		stock: 30 * time.Second, publishes: 2_000,
+		latenessRounds: 3, lateness: 1_200, drainRounds: 3, drained: 1_000, moves: 10_000,
 	}
 	if err := run(p, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
@@ -52,7 +53,7 @@ func run(p plan, to io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	for _, measure := range []func(*cluster, plan) ([]map[string]any, error){live, lateness, moves} {
+	for _, measure := range []func(*cluster, plan) ([]map[string]any, error){live, lateness, drain, moves} {
 		figures, err := measure(c, p)
 		if err != nil {
 			return err

@@ -24,14 +24,14 @@ func TestFigures(t *testing.T) {
 	var out strings.Builder
 	err := run(plan{
 		rounds: 1, shares: []share{{percent: 0, messages: 200}, {percent: 10, messages: 100}}, stock: 2 * time.Second, publishes: 10,
-		latenessRounds: 1, lateness: 20, moves: 20,
+		latenessRounds: 1, lateness: 20, drainRounds: 1, drained: 20, moves: 20,
 	}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
 	live := "watermill_per_s spillway_per_s ratio share_of_failure_free confirmed_publish_us ceiling"
-	want := []string{live, live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99"}
-	for range 6 {
+	want := []string{live, live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99", "jitter_ms p50 p99"}
+	for range 2 + 6 {
 		want = append(want, "per_s")
 	}
 	for line := range strings.Lines(out.String()) {

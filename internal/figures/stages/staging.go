@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison/wmkafka"
+)
+
+// staging is a topic whose handler has one stage.
+type staging struct {
+	cluster *cluster
+	topic   string
+	channel *spillway.Channel
+	stages  *wmkafka.Publisher
+	sub     message.Subscriber
+}
+
+// stage makes one with a stage of waits, in a topic or in a store.
+func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
+	s := &staging{cluster: c, topic: "figures-stage-" + watermill.NewShortUUID()}
+	err := c.create(s.topic)
+	if err != nil {
+		return nil, err
+	}
+	if s.stages, err = wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers, ProducerPerTopic: true, Together: 200}); err != nil {
+		return nil, err
+	}
+	subscriber := func(topic, group string) (message.Subscriber, error) {
+		c.made(topic)
+		config := wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group, InFlight: inFlight}
+		if inFlight > 1 {
+			config.Sarama = wmkafka.SaramaStageConfig()
+		}
+		return wmkafka.NewSubscriber(config)
+	}
+	s.channel, err = spillway.New(spillway.Config{Publisher: c.pub, Stages: middleware.StagesConfig{
+		Publisher: s.stages, Subscriber: subscriber, Stages: middleware.Delays(waits), Store: store, Jitter: jitter,
+	}})
+	if err == nil {
+		s.sub, err = wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID()})
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.stages.Close())
+	}
+	return s, nil
+}
+
+// run runs the handler until done, and beginning when it is subscribed.
+func (s *staging) run(handle message.NoPublishHandlerFunc, beginning func(), done <-chan struct{}) error {
+	err := s.cluster.route(func(router *message.Router) error {
+		s.channel.Attach(router)
+		_, err := s.channel.Stages().AddConsumerHandler(router, "figures", s.topic, s.sub, handle)
+		go func() {
+			<-router.Running()
+			beginning()
+		}()
+		return err
+	}, done, patience)
+	return errors.Join(err, s.stages.Close())
+}
