@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,11 @@ func (b kafkaBroker) publisher(t testing.TB, config *sarama.Config) *wmkafka.Pub
 
 func (b kafkaBroker) subscriber(t testing.TB, group string, config *sarama.Config) *wmkafka.Subscriber {
 	t.Helper()
-	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: b, ConsumerGroup: group, Unmarshaler: picky{}, Sarama: config})
+	subscriber := wmkafka.SubscriberConfig{Brokers: b, ConsumerGroup: group, Unmarshaler: picky{}, Sarama: config}
+	if strings.Contains(group, ".retry") { // a stage's
+		subscriber.InFlight = 16
+	}
+	sub, err := wmkafka.NewSubscriber(subscriber)
 	if err != nil {
 		t.Fatal(err)
 	}
