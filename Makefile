@@ -6,13 +6,15 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 SERVICES    = internal/services/services.sh
 
 # The packages whose tests know of the servers, directly or through a helper. Fault tests restart servers, so of those that
-# share one, one is tested after another: those of the brokers beside those of the databases, then those that use both.
-# All others are tested side by side.
+# share one, one is tested after another: those of the brokers, and conformance of all that is no table, beside those of the
+# databases, then those that use both. RESTARTS are the packages that restart databases. All others are tested side by side.
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
-TABLES  = ./poison/wmsql ./idempotency ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
-BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES)),$(SERVED))
+BROKERS  = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
+RESTARTS = ./poison/wmsql
+TABLES   = ./idempotency ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
+BOTH     = $(filter-out $(shell $(GO) list $(BROKERS) $(RESTARTS) $(TABLES) ./conformance),$(SERVED))
+SERVE    = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos fuzz
@@ -75,13 +77,16 @@ start:
 served: start
 	@.ci/need-cc
 	@$(MAKE) --no-print-directory --output-sync=target -j2 served-brokers served-tables
-	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(BOTH)
+	$(SERVE) -p 1 $(BOTH)
 
 served-brokers:
-	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(BROKERS)
+	$(SERVE) -p 1 $(BROKERS)
+	$(SERVE) -skip '^TestSQL$$' ./conformance
 
 served-tables:
-	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -p 1 -race -shuffle=on -timeout 15m $(TABLES)
+	$(SERVE) -p 1 $(RESTARTS)
+	$(SERVE) -run '^TestSQL$$' ./conformance
+	$(SERVE) -p 2 $(TABLES)
 
 embedded:
 	@.ci/need-cc
