@@ -114,6 +114,23 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 	})
 }
 
+// Feature R5: where stage topics are not named as their groups are, a Lister would take them all for abandoned: it is not
+// asked.
+func TestStagesOfOtherNamesAreNotListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		h := &listing{broker: newBroker(), waiting: map[string]int{"orders.retry.9m": 7}}
+		s := newStaging(t, middleware.StagesConfig{Publisher: h, Stages: middleware.Delays(time.Second), Naming: middleware.StagePerTopic}, log)
+		s.broker = h.broker
+		s.handle("billing", "orders", failTimes(newNote(), 0))
+		s.run()
+		s.stop()
+		if n := len(log.all()); n != 0 {
+			t.Errorf("%s", strings.Join(log.all(), "\n"))
+		}
+	})
+}
+
 // Feature D5: stage topics are made before they are subscribed to, and one that cannot be made stops the start.
 func TestStagesMakeTheirTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,19 @@ import (
 	"github.com/watermill-spillway/spillway"
 )
 
+// Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what is
+// allowed.
+func TestInitializeTopicsRefusesName(t *testing.T) {
+	c := newCluster(t)
+	pub := c.publisher(PublisherConfig{})
+	for _, name := range []string{"orders.bill ing.retry.5s", strings.Repeat("x", 250)} {
+		err := pub.InitializeTopicsFor(c.topic, name)
+		if err == nil || !strings.Contains(err.Error(), strconv.Quote(name)+" cannot be the name of a topic, which has 1 to 249 letters") {
+			t.Errorf("%.40s: %v", name, err)
+		}
+	}
+}
+
 // Feature D5: topics for dead letters never expire, have room for the source's largest message and a letter's metadata, and
 // as many partitions; a letter can be published at once, of a message as large as the source takes.
 func TestInitializeTopics(t *testing.T) {

@@ -1,0 +1,97 @@
+package spillway_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// late subscribes to a re-entry topic when it is let.
+type late struct {
+	message.Subscriber
+	asked, let chan struct{}
+	once       *sync.Once
+}
+
+func (l late) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if strings.HasSuffix(topic, ".retry") {
+		l.once.Do(func() { close(l.asked) })
+		<-l.let
+	}
+	return l.Subscriber.Subscribe(ctx, topic)
+}
+
+func (late) Close() error { return nil }
+
+// Promise P1: what is due in the store when a router starts is published when its re-entry topic has a subscription, and not
+// before: a pub/sub that keeps nothing for others would lose it.
+func TestRelayAwaitsSubscriptions(t *testing.T) {
+	b := newBench(t, false)
+	store := delay.SQLite(b.db)
+	if err := store.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0); err != nil {
+		t.Fatal(err)
+	}
+	slow := late{b.source, make(chan struct{}), make(chan struct{}), new(sync.Once)}
+	ch := b.channel(b.staged(store), func(c *spillway.Config) {
+		c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return slow, nil }
+	})
+	go func() {
+		<-slow.asked
+		time.Sleep(300 * time.Millisecond) // in which a relay that does not wait has moved it, into nothing
+		close(slow.let)
+	}()
+	stop := b.runStaged(ch, func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
+	defer stop()
+	b.eventually("it took effect", func() bool { return len(b.effects()) == 1 })
+}
+
+// Features I9, R5: where the receiver has leases in place of transactions, a message that fails lets go of its key, and takes
+// effect in its stage, once; a copy that comes meanwhile waits for its turn, in no stage and uncounted.
+func TestStagesUnderLease(t *testing.T) {
+	b := newBench(t, false)
+	var putBack, staged atomic.Int32
+	ch := b.channel(b.staged(nil), func(c *spillway.Config) {
+		c.Receiver.Lease, c.Receiver.PutBackAfter = 10*time.Second, 50*time.Millisecond
+		c.Receiver.OnPutBack = func(context.Context, idempotency.Key) { putBack.Add(1) }
+		c.Stages.OnStage = func(context.Context, middleware.Staged) { staged.Add(1) }
+	})
+	var runs, effects atomic.Int32
+	held := make(chan struct{})
+	stop := b.runStaged(ch, func(msg *message.Message) ([]*message.Message, error) {
+		if runs.Add(1) == 1 {
+			return nil, classify.Transient(errors.New("503"))
+		}
+		<-held
+		effects.Add(1)
+		return nil, nil
+	})
+	defer stop()
+	b.publish(message.NewMessage("1", nil))
+	b.eventually("it is handled in its stage", func() bool { return runs.Load() == 2 })
+	b.publish(message.NewMessage("1", nil))
+	b.eventually("the copy is put back", func() bool { return putBack.Load() > 2 })
+	close(held)
+	b.eventually("the copy is absorbed", func() bool {
+		before := putBack.Load()
+		time.Sleep(200 * time.Millisecond)
+		return putBack.Load() == before
+	})
+	if effects.Load() != 1 || runs.Load() != 2 || staged.Load() != 1 || len(b.waiting()) != 0 {
+		t.Errorf("%d effects of %d runs, %d times staged, %d letters", effects.Load(), runs.Load(), staged.Load(), len(b.waiting()))
+	}
+}
