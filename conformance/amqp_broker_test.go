@@ -45,6 +45,8 @@ func (b amqpBroker) subscriber(t testing.TB, uri string) *wmamqp.Subscriber {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A router that closes cancels its handlers' contexts too, and of a handler that sees that first leaves the subscriber open.
+	t.Cleanup(func() { _ = sub.Close() })
 	return sub
 }
 
