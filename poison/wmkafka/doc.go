@@ -52,7 +52,7 @@
 // With a delay store, whose relay publishes many in one call, Together sends them in few requests: 200 is the relay's batch.
 // ListWaiting tells at start-up in which stage topics messages wait that no group has acked. A failure costs the live
 // handler one confirmed publish, and the broker one for each stage: where they share few cores, that bounds live traffic
-// while much fails.
+// while much fails. Where the live topic's order means nothing, InFlight there lets the others go on during the publish.
 //
 // # Ids
 //

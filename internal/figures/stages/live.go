@@ -49,8 +49,8 @@ func (c *cluster) stock(topic string, t *trial, limit time.Duration) error {
 }
 
 // staged is a channel with stages, on subscribers and publishers of package wmkafka, to the end: all good messages
-// handled, all failing ones in the dead-letter topic after every stage.
-func (c *cluster) staged(topic string, t *trial) (err error) {
+// handled, all failing ones in the dead-letter topic after every stage. So many messages of the live topic are in flight.
+func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 	before, err := c.size(topic + ".dlq")
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (c *cluster) staged(topic string, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID()})
+	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID(), InFlight: inFlight})
 	if err != nil {
 		return err
 	}
@@ -101,11 +101,16 @@ func (c *cluster) staged(topic string, t *trial) (err error) {
 	return err
 }
 
+// ahead is how many live messages are in flight, where it is more than one: those then need no order, and one that steps
+// aside holds up none.
+const ahead = 64
+
 // share is what is measured of one share of failing messages.
 type share struct {
-	percent, messages   int
-	topic               string
-	watermill, spillway []float64
+	percent, messages int
+	topic             string
+	watermill         []float64
+	spillway          map[int][]float64 // by the live messages in flight
 }
 
 // live compares live messages a second while a share of the messages fails at every attempt.
@@ -113,13 +118,14 @@ func live(c *cluster, p plan) (figures []map[string]any, err error) {
 	shares := make([]*share, len(p.shares))
 	for i, s := range p.shares {
 		shares[i] = &s
+		s.spillway = make(map[int][]float64)
 		s.topic = fmt.Sprintf("figures-live-%d-%s", s.percent, watermill.NewShortUUID())
 		if err := c.fill(s.topic, s.messages); err != nil {
 			return nil, err
 		}
 	}
 	var publishes []float64
-	if err := c.round(&share{percent: shares[0].percent, messages: shares[0].messages, topic: shares[0].topic}, p.stock); err != nil { // to warm up
+	if err := c.round(&share{percent: shares[0].percent, messages: shares[0].messages, topic: shares[0].topic, spillway: make(map[int][]float64)}, p.stock); err != nil { // to warm up
 		return nil, err
 	}
 	for range p.rounds {
@@ -134,30 +140,40 @@ func live(c *cluster, p plan) (figures []map[string]any, err error) {
 		}
 		publishes = append(publishes, publish.Seconds())
 	}
-	base, publish := median(shares[0].spillway), median(publishes)
+	publish := median(publishes)
 	for _, s := range shares {
-		theirs, ours := median(s.watermill), median(s.spillway)
-		failing := float64(s.percent) / 100
-		figures = append(figures, map[string]any{
-			"figure": "live_under_failure", "failing_percent": s.percent,
-			"watermill_per_s": whole(theirs), "spillway_per_s": whole(ours), "ratio": hundredths(ours / theirs),
-			"share_of_failure_free": hundredths(ours / base), // of Spillway's own
-			"confirmed_publish_us":  whole(publish * 1e6),
-			"ceiling":               hundredths(1 / (1 + failing/(1-failing)*base*publish)),
-		})
+		for _, inFlight := range []int{1, ahead} {
+			base := median(shares[0].spillway[inFlight]) // Spillway's own
+			theirs, ours := median(s.watermill), median(s.spillway[inFlight])
+			failing := float64(s.percent) / 100
+			figure := map[string]any{
+				"figure": "live_under_failure", "failing_percent": s.percent, "live_in_flight": inFlight,
+				"watermill_per_s": whole(theirs), "spillway_per_s": whole(ours), "ratio": hundredths(ours / theirs),
+				"share_of_failure_free": hundredths(ours / base),
+				"confirmed_publish_us":  whole(publish * 1e6),
+			}
+			if inFlight == 1 { // each failure holds up the live messages for its publish
+				figure["ceiling"] = hundredths(1 / (1 + failing/(1-failing)*base*publish))
+			}
+			figures = append(figures, figure)
+		}
 	}
 	return figures, c.remove()
 }
 
-// round measures both sides of a share.
+// round measures all sides of a share.
 func (c *cluster) round(s *share, limit time.Duration) error {
-	theirs, ours := newTrial(s.messages, s.percent), newTrial(s.messages, s.percent)
+	theirs := newTrial(s.messages, s.percent)
 	if err := c.stock(s.topic, theirs, limit); err != nil {
 		return err
 	}
-	if err := c.staged(s.topic, ours); err != nil {
-		return err
+	s.watermill = append(s.watermill, theirs.live())
+	for _, inFlight := range []int{1, ahead} {
+		ours := newTrial(s.messages, s.percent)
+		if err := c.staged(s.topic, inFlight, ours); err != nil {
+			return err
+		}
+		s.spillway[inFlight] = append(s.spillway[inFlight], ours.live())
 	}
-	s.watermill, s.spillway = append(s.watermill, theirs.live()), append(s.spillway, ours.live())
 	return nil
 }

@@ -46,7 +46,7 @@ func run(p plan, to io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
 	defer cancel()
 	c, err := newCluster(ctx, strings.Split(brokers, ","))
 	if err != nil {

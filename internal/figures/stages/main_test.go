@@ -29,8 +29,8 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := "watermill_per_s spillway_per_s ratio share_of_failure_free confirmed_publish_us ceiling"
-	want := []string{live, live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99", "jitter_ms p50 p99"}
+	live := "live_in_flight watermill_per_s spillway_per_s ratio share_of_failure_free confirmed_publish_us"
+	want := []string{live + " ceiling", live, live + " ceiling failing_percent", live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99", "jitter_ms p50 p99"}
 	for range 2 + 6 {
 		want = append(want, "per_s")
 	}
