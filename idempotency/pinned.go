@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"sync/atomic"
+	"reflect"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -46,34 +48,47 @@ func guarded(conn *sql.Conn, panicked func(), work func() error) error {
 // interruption is how long a driver has to return when its context has ended.
 const interruption = time.Second
 
-// cutOff closes conn behind its driver's back when a call on it goes on after ctx has ended, until the function that it
-// returns is called. lib/pq asks the server on another connection to cancel: the request is lost when it comes before the
-// statement, and the statement may wait for as long as a handler runs. Its Close may be called during a call.
+// cutOff closes a connection of lib/pq behind its back when a call on it goes on after ctx has ended, until the function that
+// it returns is called. That driver asks the server on another connection to cancel: the request is lost when it comes before
+// the statement, and the statement may wait for as long as a handler runs. Its Close may be called during a call; that of
+// others, which interrupt their calls themselves, may not.
 func cutOff(ctx context.Context, conn *sql.Conn) (returned func()) {
-	var inUse driver.Conn
-	_ = conn.Raw(func(conn any) error {
-		inUse, _ = conn.(driver.Conn)
-		return nil
-	})
-	if inUse == nil || ctx.Done() == nil {
+	if ctx.Done() == nil {
 		return func() {}
 	}
-	var over atomic.Bool
-	wake := make(chan struct{})
+	var inUse driver.Conn
+	_ = conn.Raw(func(conn any) error {
+		if t := reflect.TypeOf(conn); t.Kind() == reflect.Pointer && strings.HasSuffix(t.Elem().PkgPath(), "github.com/lib/pq") {
+			inUse, _ = conn.(driver.Conn)
+		}
+		return nil
+	})
+	if inUse == nil {
+		return func() {}
+	}
+	var closing sync.Mutex
+	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		patience := time.NewTimer(interruption)
 		defer patience.Stop()
 		select {
-		case <-wake:
+		case <-over:
+			return
 		case <-patience.C:
-			if over.CompareAndSwap(false, true) {
-				_ = inUse.Close()
-			}
+		}
+		closing.Lock()
+		defer closing.Unlock()
+		select {
+		case <-over: // the connection may be somebody else's by now
+		default:
+			_ = inUse.Close()
 		}
 	})
 	return func() {
-		if !stop() && over.CompareAndSwap(false, true) {
-			close(wake)
+		if !stop() {
+			closing.Lock()
+			defer closing.Unlock()
+			close(over)
 		}
 	}
 }

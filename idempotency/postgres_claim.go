@@ -76,8 +76,7 @@ func (c *postgresClaim) begin(ctx context.Context) error {
 	}
 	c.conn = conn
 	return c.guard(func() error {
-		defer cutOff(ctx, conn)()
-		err := c.enter(ctx)
+		err := c.enterInTime(ctx)
 		if err == nil && c.recorded == nil {
 			c.shadow, err = shadow.Begin(ctx, conn, c)
 		}

@@ -17,6 +17,12 @@ const (
 	alreadyPrepared = "42P05"
 )
 
+// enterInTime is enter, which also returns when the driver does not heed ctx.
+func (c *postgresClaim) enterInTime(ctx context.Context) error {
+	defer cutOff(ctx, c.conn)()
+	return c.enter(ctx)
+}
+
 // enter begins the transaction and inserts the key. Without arguments drivers send the text as it is, and PostgreSQL takes
 // several statements at once. Where the key conflicts the row is committed, and READ COMMITTED lets the next statement see it.
 func (c *postgresClaim) enter(ctx context.Context) error {

@@ -33,42 +33,62 @@ func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim 
 		if !d.send() || !d.untilAcked() {
 			return
 		}
-		s.mark(session, record)
+		session.MarkMessage(record, "")
+		s.commit(session)
 	}
 }
 
-// consumeAhead delivers records of the partition before those in front of them are acked, in order, up to InFlight of them
-// from the first on that is not. What is marked has nothing unacked in front of it.
+// flight is a record whose message is on its way.
+type flight struct {
+	record *sarama.ConsumerMessage
+	acked  chan bool
+}
+
+// consumeAhead delivers records of the partition before those in front of them are acked, beginning in order, up to InFlight
+// of them from the first on that is not.
 func (s *subscription) consumeAhead(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
-	type flight struct {
-		record *sarama.ConsumerMessage
-		acked  chan bool
-	}
 	ahead := make(chan flight, s.config.InFlight-1) // and the one that is waited for
 	var marking sync.WaitGroup
 	defer marking.Wait()
 	defer close(ahead)
-	marking.Go(func() {
-		gap := false
-		for f := range ahead {
-			if gap = !<-f.acked || gap; !gap {
-				s.mark(session, f.record)
-			}
-		}
-	})
+	marking.Go(func() { s.markAll(session, ahead) })
 	for record := next(session, claim); record != nil; record = next(session, claim) {
-		f := flight{record, make(chan bool, 1)}
+		d, f := s.deliver(session, record), flight{record, make(chan bool, 1)}
 		select {
 		case ahead <- f:
 		case <-session.Context().Done():
 			return
 		}
-		d := s.deliver(session, record)
-		if !d.send() {
-			f.acked <- false
+		if !d.fly(f.acked) {
 			return
 		}
-		go func() { f.acked <- d.untilAcked() }()
+	}
+}
+
+// markAll marks what has nothing unacked in front of it. It commits what is acked already in one request.
+func (s *subscription) markAll(session sarama.ConsumerGroupSession, ahead <-chan flight) {
+	marked, gap := false, false
+	commit := func() {
+		if marked {
+			s.commit(session)
+		}
+		marked = false
+	}
+	for f := range ahead {
+		var acked bool
+		select {
+		case acked = <-f.acked:
+		default:
+			commit()
+			acked = <-f.acked
+		}
+		if gap = gap || !acked; !gap {
+			session.MarkMessage(f.record, "")
+			marked = true
+		}
+		if len(ahead) == 0 {
+			commit()
+		}
 	}
 }
 
@@ -85,8 +105,8 @@ func next(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) 
 	}
 }
 
-func (s *subscription) mark(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) {
-	session.MarkMessage(record, "")
+// commit is for clients that do not commit by themselves.
+func (s *subscription) commit(session sarama.ConsumerGroupSession) {
 	if !s.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
 		session.Commit()
 	}

@@ -39,6 +39,19 @@ func (d *delivery) send() bool {
 	}
 }
 
+// fly sends the message, and tells acked what becomes of it.
+func (d *delivery) fly(acked chan<- bool) (sent bool) {
+	defer func() {
+		if !sent { // a logger may panic
+			acked <- false
+		}
+	}()
+	if sent = d.send(); sent {
+		go func() { acked <- d.untilAcked() }()
+	}
+	return sent
+}
+
 // untilAcked sends a nacked message again, with backoff, and tells whether it was acked in the end. It was not when the
 // session ended: what becomes of it then concerns nobody.
 func (d *delivery) untilAcked() bool {

@@ -46,8 +46,8 @@
 //	}
 //
 // InFlight lets a stage handle so many messages that are due at once, which a downstream must bear that just came back. Nor
-// is a message then held up by an earlier one whose jitter is longer. SaramaStageConfig spares the broker requests where
-// all stages are longer than half a second.
+// are the next 15 then held up by one whose jitter is longer. SaramaStageConfig spares the broker requests where all stages
+// are half a second or longer.
 //
 // With a delay store, whose relay publishes many in one call, Together sends them in few requests: 200 is the relay's batch.
 // ListWaiting tells at start-up in which stage topics messages wait that no group has acked. A failure costs the live
@@ -63,7 +63,8 @@
 //
 // One letter per message: offsets are committed once a second and when a session ends in order. A process that is killed
 // repeats a second or a few of acked messages, among them some that were set aside: then there is a second letter with
-// the same id. So there is when a session is lost while a letter is being published.
+// the same id. So there is when a session is lost while a letter is being published. With InFlight, what was acked behind a
+// message that was not is repeated at each end of a session, also in order.
 //
 // Knowing at once: a connection that falls silent is noticed within some 20 s, a broker gives a member's partitions away
 // after 10 s. In between another instance may handle the same message; the idempotent receiver makes the effect one.
@@ -71,10 +72,11 @@
 // Two at a time: a handler that does not heed its context may still run when this same process gets the partition, and the
 // message, again.
 //
-// Order: a letter has the key of its message, so letters of one key stay in one partition and in order, and a redriven
-// message goes to the partition that the publisher's partitioner chooses for the key. That is the one where the key's other
-// messages are only if their producers choose alike: sarama hashes with FNV-1a, Java and librdkafka with murmur2. A
-// redriven message comes behind what was published meanwhile. A message without key goes to any partition.
+// Order: with InFlight there is none. Without, a letter has the key of its message, so letters of one key stay in one
+// partition and in order. A redriven message goes to the partition that the publisher's partitioner chooses for the key.
+// That is the one where the key's other messages are only if their producers choose alike: sarama hashes with FNV-1a, Java
+// and librdkafka with murmur2. A redriven message comes behind what was published meanwhile. A message without key goes to
+// any partition.
 //
 // The timestamp: a letter and a redriven record have the time of their own publishing; the first one is in metadata, as
 // poison.KeyOriginalTimestamp.

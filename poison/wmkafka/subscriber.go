@@ -33,11 +33,11 @@ type SubscriberConfig struct {
 	Tracer kafka.SaramaTracer
 	// InitializeTopicDetails are what SubscribeInitialize creates a topic with. Default: it returns an error.
 	InitializeTopicDetails *sarama.TopicDetail
-	// InFlight is how many messages of a partition are delivered at the same time, counted from the first that is not acked:
-	// so many at the most come again after a crash though they were acked. More than one are not handled in order, whatever
-	// their keys. It is for stage topics, where messages that are due are then handled together, and for live topics whose
-	// order means nothing, where a message that steps aside then holds up no other for as long as its publish takes.
-	// Default: 1.
+	// InFlight is how many messages of a partition are delivered at the same time, counted from the first that is not acked.
+	// All but one of them come again, though they were acked, when a session ends before that one is, in order or not: the
+	// idempotent receiver makes the effect one. They are not handled in order, whatever their keys. It is for stage topics,
+	// where messages that are due are then handled together, and for live topics whose order means nothing, where a message
+	// that steps aside then holds up no other for as long as its publish takes. Default: 1.
 	InFlight int
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
 	// message, up to MaxNackBackoff. Default: 100 ms.

@@ -69,7 +69,10 @@ func (c *cluster) drained(inFlight, n int) (perSecond float64, err error) {
 		for i := range messages {
 			messages[i] = usual(i)
 		}
-		published = s.stages.Publish(s.topic, messages...)
+		err := s.stages.Publish(s.topic, messages...)
+		lock.Lock()
+		defer lock.Unlock()
+		published = err
 	}, done)
 	lock.Lock()
 	defer lock.Unlock()

@@ -33,11 +33,7 @@ func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
 	}
 	subscriber := func(topic, group string) (message.Subscriber, error) {
 		c.made(topic)
-		config := wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group, InFlight: inFlight}
-		if inFlight > 1 {
-			config.Sarama = wmkafka.SaramaStageConfig()
-		}
-		return wmkafka.NewSubscriber(config)
+		return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group, InFlight: inFlight})
 	}
 	s.channel, err = spillway.New(spillway.Config{Publisher: c.pub, Stages: middleware.StagesConfig{
 		Publisher: s.stages, Subscriber: subscriber, Stages: middleware.Delays(waits), Store: store, Jitter: jitter,
