@@ -7,14 +7,13 @@ SERVICES    = internal/services/services.sh
 
 # The packages whose tests know of the servers, directly or through a helper. Fault tests restart servers, so of those that
 # share one, one is tested after another: those of the brokers, and conformance of all that is no table, beside those of the
-# databases, then those that use both. RESTARTS are the packages that restart databases. All others are tested side by side.
+# databases, then those that use both. All others are tested side by side.
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS  = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
-RESTARTS = ./poison/wmsql
-TABLES   = ./idempotency ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
-BOTH     = $(filter-out $(shell $(GO) list $(BROKERS) $(RESTARTS) $(TABLES) ./conformance),$(SERVED))
-SERVE    = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
+BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
+TABLES  = ./poison/wmsql ./idempotency ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
+BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) ./conformance),$(SERVED))
+SERVE   = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos fuzz
@@ -84,9 +83,8 @@ served-brokers:
 	$(SERVE) -skip '^TestSQL$$' ./conformance
 
 served-tables:
-	$(SERVE) -p 1 $(RESTARTS)
+	$(SERVE) -p 1 $(TABLES)
 	$(SERVE) -run '^TestSQL$$' ./conformance
-	$(SERVE) -p 2 $(TABLES)
 
 embedded:
 	@.ci/need-cc
