@@ -43,7 +43,9 @@ func (b *bench) dueOrder(store *delay.Store) {
 	b.ids(ids...)
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
+	const clocks = 50 * time.Millisecond // between ours, which says when a message is due, and the database's
 	var back []string
+	var last visit
 	for _, v := range j.of("") {
 		if v.stage() == 0 {
 			if wait := <-waits; wait%step != 0 || wait < 2*step {
@@ -51,14 +53,16 @@ func (b *bench) dueOrder(store *delay.Store) {
 			}
 			continue
 		}
-		back = append(back, v.UUID)
+		if back = append(back, v.UUID); v.due().IsZero() || len(back) > 1 && v.due().Before(last.due().Add(-clocks)) {
+			b.Errorf("%q, due at %s, came behind %q, due at %s", v.UUID, v.due(), last.UUID, last.due())
+		}
+		last = v
 		if wait := v.begun.Sub(j.of(v.UUID)[0].ended); wait < after(v.UUID) {
 			b.Errorf("%q came back after %s instead of %s", v.UUID, wait, after(v.UUID))
 		}
 	}
-	slices.Reverse(ids)
-	if !slices.Equal(back, ids) {
-		b.Errorf("came back as %q instead of %q", back, ids)
+	if slices.Equal(back, ids) { // on a busy machine some, and not all, may fail so late that they are not due in reverse
+		b.Errorf("came back as %q, as they were published", back)
 	}
 }
 
