@@ -38,7 +38,7 @@ func (b *bench) watermillLetters() {
 		}
 		return nil, b.apply(msg)
 	})
-	if report := b.drain(b.dlq()); report.Redriven != 1 {
+	if report := b.drain(b.dlq(), 1); report.Redriven != 1 {
 		b.Errorf("%+v", report)
 	}
 	b.untilApplied("old")

@@ -31,8 +31,9 @@ func (b *bench) setAside(n int) (mended *atomic.Bool, ids []string) {
 	return mended, ids
 }
 
-// drain brings back what is in a dead-letter topic.
-func (b *bench) drain(topic string, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
+// drain brings back the letters in a dead-letter topic, of which at least n wait there or are about to: one that is written
+// in the transaction of its message is seen by others when that is acknowledged, after the hook that told of it.
+func (b *bench) drain(topic string, n int, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
 	b.Helper()
 	group := "drain-" + topic
 	sub := b.target.Subscriber(b.T, group)
@@ -45,6 +46,10 @@ func (b *bench) drain(topic string, change ...func(*redrive.DrainTopicConfig)) r
 	config.Publisher, config.Park, config.Allow, config.By = b.live, b.dead, []string{b.topic}, "conformance"
 	if b.target.Backlog != nil {
 		config.Backlog = b.target.Backlog(b.T, group)
+		b.until(fmt.Sprintf("%d letters wait in %q", n, topic), func() bool {
+			waiting, err := config.Backlog(b.Context(), topic)
+			return err == nil && waiting >= n
+		})
 	}
 	for _, f := range change {
 		f(&config)
@@ -62,7 +67,7 @@ func (b *bench) drain(topic string, change ...func(*redrive.DrainTopicConfig)) r
 func (b *bench) redriven() {
 	mended, ids := b.setAside(3)
 	mended.Store(true)
-	if report := b.drain(b.dlq()); report.Redriven != 3 || report.Taken != 3 {
+	if report := b.drain(b.dlq(), 3); report.Redriven != 3 || report.Taken != 3 {
 		b.Errorf("%+v", report)
 	}
 	b.untilApplied(ids...)
@@ -88,7 +93,7 @@ func (b *bench) redriveRate() {
 	mended, ids := b.setAside(n)
 	mended.Store(true)
 	var first, last time.Time
-	b.drain(b.dlq(), func(c *redrive.DrainTopicConfig) {
+	b.drain(b.dlq(), n, func(c *redrive.DrainTopicConfig) {
 		c.Rate = rate
 		c.Hooks.OnRedrive = func(_ context.Context, _ poison.Letter, _ string) {
 			if last = time.Now(); first.IsZero() {
@@ -108,12 +113,12 @@ func (b *bench) quarantine() {
 	b.setAside(1)
 	for i := range int32(2) {
 		limited := func(c *redrive.DrainTopicConfig) { c.MaxRedrives = 2 }
-		if report := b.drain(b.dlq(), limited); report.Redriven != 1 {
+		if report := b.drain(b.dlq(), 1, limited); report.Redriven != 1 {
 			b.Fatalf("redrive %d: %+v", i+1, report)
 		}
 		b.untilPlaced(i + 2)
 	}
-	if report := b.drain(b.dlq(), func(c *redrive.DrainTopicConfig) { c.MaxRedrives = 2 }); report.Quarantined != 1 {
+	if report := b.drain(b.dlq(), 1, func(c *redrive.DrainTopicConfig) { c.MaxRedrives = 2 }); report.Quarantined != 1 {
 		b.Fatalf("after two redrives: %+v", report)
 	}
 	l := b.letter(poison.QuarantineTopic(b.dlq()))
@@ -136,7 +141,7 @@ func (b *bench) stripped() {
 	b.ids("returning")
 	b.untilPlaced(1)
 	mended.Store(true)
-	b.drain(b.dlq())
+	b.drain(b.dlq(), 1)
 	b.until("it came back", func() bool { return back.Load() != nil })
 	msg := back.Load()
 	for _, key := range []string{
@@ -169,7 +174,7 @@ func (b *bench) allowList() {
 	if err := b.dead.Publish(b.dlq(), forged); err != nil {
 		b.Fatal(err)
 	}
-	if report := b.drain(b.dlq()); report.Refused != 1 || report.Redriven != 0 {
+	if report := b.drain(b.dlq(), 1); report.Refused != 1 || report.Redriven != 0 {
 		b.Errorf("%+v", report)
 	}
 	if msg := b.read(poison.ParkedTopic(b.dlq()), 1)[0]; msg.UUID != "forged" || msg.Metadata[poison.KeyOriginalTopic] != b.topic+".payroll" {

@@ -97,7 +97,7 @@ func (b *bench) survives(sent *message.Message, publish func()) (back *message.M
 	if first == nil { // set aside before the handler saw it
 		dead = b.invalid()
 	}
-	if report := b.drain(dead); report.Redriven != 1 {
+	if report := b.drain(dead, 1); report.Redriven != 1 {
 		b.Fatalf("the redrive of %q reports %+v", dead, report)
 	}
 	cameBack := func() bool { mu.Lock(); defer mu.Unlock(); return last != nil }

@@ -97,7 +97,7 @@ func (b *bench) recordedOutputs() {
 	b.untilApplied("order")
 	b.wantOnce("order")
 	shut.Store(false)
-	if report := b.drain(b.dlq()); report.Redriven != 1 {
+	if report := b.drain(b.dlq(), 1); report.Redriven != 1 {
 		b.Errorf("%+v", report)
 	}
 	if out := b.read(b.outs, 1)[0]; string(out.Payload) != "of order" || out.UUID == "" {

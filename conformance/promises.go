@@ -181,7 +181,7 @@ func (b *bench) effectsOnce() {
 	b.ids("b")
 	mended.Store(true)
 	b.start(b.channel(), handle)
-	b.drain(b.dlq())
+	b.drain(b.dlq(), 1)
 	b.untilApplied("late")
 	b.until("the second duplicate was absorbed", func() bool { return b.duplicate.Load() >= 2 })
 	b.wantOnce("a", "b", "late")

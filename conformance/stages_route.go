@@ -92,7 +92,7 @@ func (b *bench) redrivenIntoStage() {
 	b.ids(ids...)
 	b.untilPlaced(3)
 	var l ledger
-	report := b.drain(b.dlq(), func(c *redrive.DrainTopicConfig) {
+	report := b.drain(b.dlq(), 3, func(c *redrive.DrainTopicConfig) {
 		c.Entry = ch.Stages().Entry
 		entering := &spillway.Config{Stages: middleware.StagesConfig{Publisher: c.Publisher}}
 		l.keep(entering)

@@ -57,7 +57,8 @@ type QueueConfig struct {
 // Hooks are called after the event, in the goroutine of the message, and must be quick. Letters that they are given may
 // be kept. A hook that panics is logged and changes nothing.
 type Hooks struct {
-	// OnDeadLetter is told of a letter whose placement was confirmed; Letter.Topic says where.
+	// OnDeadLetter is told of a letter whose placement was confirmed; Letter.Topic says where. One that is written in the
+	// transaction of its message is seen by others, or undone, when that is acknowledged, after the hook.
 	OnDeadLetter func(context.Context, Letter)
 	// OnDiscard is told of a message that was dropped because its error said so.
 	OnDiscard func(context.Context, Letter)
