@@ -2,7 +2,6 @@ package delay
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -58,22 +57,6 @@ func TestShare(t *testing.T) {
 		wantOnce(t, all, n)
 		t.Logf("shares: %v", shares)
 	})
-}
-
-// fill puts n messages in one transaction.
-func fill(t testing.TB, s *Store, n int, after time.Duration) {
-	t.Helper()
-	err := s.transaction(t.Context(), s.db, func(tx *sql.Tx) error {
-		for i := range n {
-			if _, err := tx.Exec(s.say.put, newRecord("", "orders", newMessage(numberedID(i))).args(after)...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A topic that fails, in whatever way, does not stop another, and nothing of it is lost.
