@@ -45,6 +45,15 @@ func guarded(conn *sql.Conn, panicked func(), work func() error) error {
 	return err
 }
 
+// beneath is the driver's own connection, or nil when conn is closed.
+func beneath(conn *sql.Conn) (own driver.Conn) {
+	_ = conn.Raw(func(raw any) error {
+		own, _ = raw.(driver.Conn)
+		return nil
+	})
+	return own
+}
+
 // interruption is how long a driver has to return when its context has ended.
 const interruption = time.Second
 
@@ -52,18 +61,9 @@ const interruption = time.Second
 // it returns is called. That driver asks the server on another connection to cancel: the request is lost when it comes before
 // the statement, and the statement may wait for as long as a handler runs. Its Close may be called during a call; that of
 // others, which interrupt their calls themselves, may not.
-func cutOff(ctx context.Context, conn *sql.Conn) (returned func()) {
-	if ctx.Done() == nil {
-		return func() {}
-	}
-	var inUse driver.Conn
-	_ = conn.Raw(func(conn any) error {
-		if t := reflect.TypeOf(conn); t.Kind() == reflect.Pointer && strings.HasSuffix(t.Elem().PkgPath(), "github.com/lib/pq") {
-			inUse, _ = conn.(driver.Conn)
-		}
-		return nil
-	})
-	if inUse == nil {
+func cutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
+	if t := reflect.TypeOf(inUse); ctx.Done() == nil || t == nil || t.Kind() != reflect.Pointer ||
+		!strings.HasSuffix(t.Elem().PkgPath(), "github.com/lib/pq") {
 		return func() {}
 	}
 	var closing sync.Mutex

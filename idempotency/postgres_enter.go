@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"reflect"
 	"sync"
@@ -19,14 +20,15 @@ const (
 
 // enterInTime is enter, which also returns when the driver does not heed ctx.
 func (c *postgresClaim) enterInTime(ctx context.Context) error {
-	defer cutOff(ctx, c.conn)()
-	return c.enter(ctx)
+	own := beneath(c.conn)
+	defer cutOff(ctx, own)()
+	return c.enter(ctx, own)
 }
 
 // enter begins the transaction and inserts the key. Without arguments drivers send the text as it is, and PostgreSQL takes
 // several statements at once. Where the key conflicts the row is committed, and READ COMMITTED lets the next statement see it.
-func (c *postgresClaim) enter(ctx context.Context) error {
-	result, err := c.beginWithKey(ctx)
+func (c *postgresClaim) enter(ctx context.Context, own driver.Conn) error {
+	result, err := c.beginWithKey(ctx, own)
 	if err != nil {
 		return err
 	}
@@ -42,8 +44,8 @@ func (c *postgresClaim) enter(ctx context.Context) error {
 
 // beginWithKey prepares the statement where the connection does not seem to have it. What we think we know may be wrong: a
 // handler can deallocate everything, and a pooler exchange the connection.
-func (c *postgresClaim) beginWithKey(ctx context.Context) (sql.Result, error) {
-	on := identify(c.conn, c.row.Versioned)
+func (c *postgresClaim) beginWithKey(ctx context.Context, own driver.Conn) (sql.Result, error) {
+	on := identify(own, c.row.Versioned)
 	known := preparedOn.has(on)
 	prepare := !known
 	result, err := c.conn.ExecContext(ctx, keys.BeginPostgres(c.row, false, prepare))
@@ -70,14 +72,11 @@ type preparation struct {
 	versioned bool
 }
 
-func identify(conn *sql.Conn, versioned bool) preparation {
+func identify(own driver.Conn, versioned bool) preparation {
 	p := preparation{versioned: versioned}
-	_ = conn.Raw(func(raw any) error {
-		if v := reflect.ValueOf(raw); v.Kind() == reflect.Pointer {
-			p.conn = v.Pointer()
-		}
-		return nil
-	})
+	if v := reflect.ValueOf(own); v.Kind() == reflect.Pointer {
+		p.conn = v.Pointer()
+	}
 	return p
 }
 

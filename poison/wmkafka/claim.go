@@ -86,7 +86,7 @@ func (s *subscription) markAll(session sarama.ConsumerGroupSession, ahead <-chan
 			session.MarkMessage(f.record, "")
 			marked = true
 		}
-		if len(ahead) == 0 {
+		if len(ahead) == 0 { // nothing may come for long
 			commit()
 		}
 	}

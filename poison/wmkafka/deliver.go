@@ -14,21 +14,23 @@ import (
 // delivery is a record on its way to the consumer, who has it until it is acked.
 type delivery struct {
 	*subscription
-	record *sarama.ConsumerMessage
-	of     context.Context // of the record, which ends with the session
+	of     recordContext // ends with the session
 	msg    *message.Message
 	ctx    context.Context // of the message, in this attempt
 	cancel context.CancelFunc
 }
 
 func (s *subscription) deliver(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) *delivery {
-	of := &recordContext{Context: session.Context(), record: record, group: s.config.ConsumerGroup}
-	return &delivery{subscription: s, record: record, of: of, msg: read(s.config.Unmarshaler, record)}
+	return &delivery{
+		subscription: s,
+		of:           recordContext{Context: session.Context(), record: record, group: s.config.ConsumerGroup},
+		msg:          read(s.config.Unmarshaler, record),
+	}
 }
 
 // send hands the message over, unless the session ends before that.
 func (d *delivery) send() bool {
-	d.ctx, d.cancel = context.WithCancel(d.of)
+	d.ctx, d.cancel = context.WithCancel(&d.of)
 	d.msg.SetContext(d.ctx)
 	select {
 	case d.output <- d.msg:
@@ -65,7 +67,7 @@ func (d *delivery) untilAcked() bool {
 			d.abandon()
 			return false
 		}
-		if !wait.For(d.of, pause) {
+		if !wait.For(&d.of, pause) {
 			return false
 		}
 		d.msg = d.msg.Copy()
@@ -108,7 +110,8 @@ func (d *delivery) settled() outcome {
 
 func (d *delivery) abandon() {
 	d.cancel()
+	record := d.of.record
 	d.config.Logger.Debug("The group session ended before the message was settled; it will be delivered again", watermill.LogFields{
-		"topic": d.record.Topic, "partition": d.record.Partition, "offset": d.record.Offset,
+		"topic": record.Topic, "partition": record.Partition, "offset": record.Offset,
 	})
 }
