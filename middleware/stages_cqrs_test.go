@@ -14,10 +14,10 @@ import (
 
 type orderPlaced struct{ Order string }
 
-// Feature R9: the handlers of cqrs processors are handled again later, with the event decoded as before: those of which the
-// processor tells the handler, and those of a group.
+// Feature R9: the handlers of cqrs processors are handled again later, with the event or command decoded as before: those of
+// which the processor tells the handler, and those of a group.
 func TestStagesExtendCQRS(t *testing.T) {
-	for _, kind := range []string{"event", "group"} {
+	for _, kind := range []string{"event", "group", "command"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second, time.Minute)}, nil)
 			var handled []string
@@ -28,18 +28,11 @@ func TestStagesExtendCQRS(t *testing.T) {
 				}
 				return nil
 			}
-			if err := addEventHandler(s, kind, handle); err != nil {
+			if err := addProcessor(s, kind, handle); err != nil {
 				t.Fatal(err)
 			}
 			s.run()
-			bus, err := cqrs.NewEventBusWithConfig(s.broker, cqrs.EventBusConfig{
-				GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
-				Marshaler:            cqrs.JSONMarshaler{},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := bus.Publish(t.Context(), orderPlaced{"42"}); err != nil {
+			if err := sendOrder(t.Context(), s, kind); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
@@ -51,8 +44,47 @@ func TestStagesExtendCQRS(t *testing.T) {
 	}
 }
 
-func addEventHandler(s *staging, kind string, handle func(context.Context, *orderPlaced) error) error {
-	if kind == "event" {
+func sendOrder(ctx context.Context, s *staging, kind string) error {
+	if kind == "command" {
+		bus, err := cqrs.NewCommandBusWithConfig(s.broker, cqrs.CommandBusConfig{
+			GeneratePublishTopic: func(cqrs.CommandBusGeneratePublishTopicParams) (string, error) { return "orders", nil },
+			Marshaler:            cqrs.JSONMarshaler{},
+		})
+		if err != nil {
+			return err
+		}
+		return bus.Send(ctx, orderPlaced{"42"})
+	}
+	bus, err := cqrs.NewEventBusWithConfig(s.broker, cqrs.EventBusConfig{
+		GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
+		Marshaler:            cqrs.JSONMarshaler{},
+	})
+	if err != nil {
+		return err
+	}
+	return bus.Publish(ctx, orderPlaced{"42"})
+}
+
+func addProcessor(s *staging, kind string, handle func(context.Context, *orderPlaced) error) error {
+	switch kind {
+	case "command":
+		processor, err := cqrs.NewCommandProcessorWithConfig(s.router, cqrs.CommandProcessorConfig{
+			GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "orders", nil },
+			SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+				return s.broker.consumer(), nil
+			},
+			Marshaler: cqrs.JSONMarshaler{},
+		})
+		if err != nil {
+			return err
+		}
+		origin, err := processor.AddHandler(cqrs.NewCommandHandler("billing", handle))
+		if err != nil {
+			return err
+		}
+		_, err = s.stages.Extend(s.router, origin, "billing", "orders")
+		return err
+	case "event":
 		processor, err := cqrs.NewEventProcessorWithConfig(s.router, cqrs.EventProcessorConfig{
 			GenerateSubscribeTopic: func(cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) { return "orders", nil },
 			SubscriberConstructor: func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) {
