@@ -6,8 +6,6 @@
 package life
 
 import (
-	"context"
-	"errors"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -20,7 +18,6 @@ type Life struct {
 
 	mu       sync.Mutex
 	handlers int
-	latest   *publisher // of the handler that is being started
 }
 
 // New returns a Life that calls start before a handler subscribes while no other runs, and stop after the last one has
@@ -30,58 +27,22 @@ func New(start func() error, stop func()) *Life { return &Life{start: start, sto
 
 // Plugin is a message.RouterPlugin that follows the router's handlers, those added later too.
 func (l *Life) Plugin(router *message.Router) error {
-	router.AddPublisherDecorators(l.decorate)
-	router.AddSubscriberDecorators(l.subscribing)
+	f := &follower{life: l}
+	router.AddPublisherDecorators(f.publisher)
+	router.AddSubscriberDecorators(f.subscriber)
 	return nil
 }
 
-func (l *Life) decorate(pub message.Publisher) (message.Publisher, error) {
+func (l *Life) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.handlers == 0 {
 		if err := l.start(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	l.handlers++
-	if pub == nil {
-		pub = none{}
-	}
-	l.latest = &publisher{Publisher: pub, life: l}
-	return l.latest, nil
-}
-
-// subscribing ends a handler that cannot subscribe: nobody closes its publisher. A router decorates the publisher and the
-// subscriber of one handler after another.
-func (l *Life) subscribing(sub message.Subscriber) (message.Subscriber, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return &subscriber{sub, l.latest}, nil
-}
-
-type subscriber struct {
-	message.Subscriber
-	handler *publisher
-}
-
-func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	messages, err := s.Subscriber.Subscribe(ctx, topic)
-	if err != nil {
-		s.handler.once.Do(s.handler.life.end)
-	}
-	return messages, err
-}
-
-type publisher struct {
-	message.Publisher
-	life *Life
-	once sync.Once
-}
-
-// Close is called by the router when the handler has received its last message.
-func (p *publisher) Close() error {
-	defer p.once.Do(p.life.end)
-	return p.Publisher.Close()
+	return nil
 }
 
 func (l *Life) end() {
@@ -90,13 +51,4 @@ func (l *Life) end() {
 	if l.handlers--; l.handlers == 0 {
 		l.stop()
 	}
-}
-
-// none is the publisher of a handler that was added without one.
-type none struct{}
-
-func (none) Close() error { return nil }
-
-func (none) Publish(string, ...*message.Message) error {
-	return errors.New("the handler produced messages and was added without a publisher")
 }

@@ -3,7 +3,11 @@ package life_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -114,5 +118,110 @@ func TestSubscribeFails(t *testing.T) {
 	}
 	if err := ps.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Features D10, I8: nothing runs beside a router that ended before its handlers subscribed.
+func TestDecoratorFails(t *testing.T) {
+	running := 0
+	l := life.New(func() error { running++; return nil }, func() { running-- })
+	fails := func(message.Subscriber) (message.Subscriber, error) { return nil, errors.New("not decorated") }
+	err := run(t, func(router *message.Router) error {
+		router.AddSubscriberDecorators(fails)
+		return l.Plugin(router)
+	}, nil)
+	if err == nil || running != 0 {
+		t.Errorf("runs: %d, %v", running, err)
+	}
+	err = run(t, func(router *message.Router) error {
+		defer router.AddSubscriberDecorators(fails)
+		return l.Plugin(router)
+	}, nil)
+	if err == nil || running != 0 {
+		t.Errorf("runs: %d, %v", running, err)
+	}
+}
+
+// again subscribes once more when a subscription has failed, and in vain while it has one.
+type again struct{ message.Subscriber }
+
+func (a again) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	messages, err := a.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		messages, err = a.Subscriber.Subscribe(ctx, topic)
+	}
+	_, _ = a.Subscriber.Subscribe(ctx, "fails")
+	return messages, err
+}
+
+type flaky struct {
+	message.Subscriber
+	calls atomic.Int32
+}
+
+func (f *flaky) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if topic == "fails" || f.calls.Add(1) == 1 {
+		return nil, errors.New("not now")
+	}
+	return f.Subscriber.Subscribe(ctx, topic)
+}
+
+// Routers that start at once, with decorators that subscribe as often as they like, are told apart.
+func TestRoutersAtOnce(t *testing.T) {
+	const routers = 8
+	var running, most atomic.Int32
+	l := life.New(func() error { most.Store(max(most.Load(), running.Add(1))); return nil }, func() { running.Add(-1) })
+	var ready, decorated, all sync.WaitGroup
+	var closing sync.Mutex
+	decorated.Add(routers)
+	ready.Add(routers / 2) // of the others a handler cannot subscribe
+	for i := range routers {
+		all.Go(func() {
+			ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+			router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			router.AddPlugin(l.Plugin)
+			together := sync.OnceFunc(func() { decorated.Done(); decorated.Wait() }) // between the publisher and the subscriber
+			router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) {
+				together()
+				return &flaky{Subscriber: sub}, nil
+			})
+			router.AddPlugin(func(r *message.Router) error {
+				r.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) { return again{sub}, nil })
+				return nil
+			})
+			name := strconv.Itoa(i)
+			router.AddConsumerHandler(name, "a", ps, func(*message.Message) error { return nil })
+			if i%2 == 1 {
+				router.AddConsumerHandler("fails "+name, "b", refuses{}, func(*message.Message) error { return nil })
+			}
+			all.Go(func() {
+				if i%2 == 1 {
+					return
+				}
+				<-router.Running()
+				ready.Done()
+				ready.Wait()
+				closing.Lock()
+				defer closing.Unlock()
+				if running.Load() != 1 {
+					t.Errorf("it runs %d times while a router does", running.Load())
+				}
+				_ = router.Close()
+			})
+			if err := router.Run(context.Background()); (err != nil) != (i%2 == 1) {
+				t.Error(err)
+			}
+			_ = ps.Close() // ends the handler that started where another did not
+		})
+	}
+	all.Wait()
+	for deadline := time.Now().Add(10 * time.Second); running.Load() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	}
+	if running.Load() != 0 || most.Load() != 1 {
+		t.Errorf("runs %d times in the end, at most %d", running.Load(), most.Load())
 	}
 }
