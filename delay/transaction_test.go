@@ -1,6 +1,7 @@
 package delay_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/mysql"
 	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/poison/wmsql"
@@ -40,6 +43,60 @@ func (b *inbox) all() []string {
 	return slices.Clone(b.ids)
 }
 
+// billing handles messages of the topic orders until the test ends.
+func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plugins ...message.RouterPlugin) (publish func(ids ...string), stop func()) {
+	t.Helper()
+	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{
+		DB: db, ConsumerGroup: "billing", InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.InitializeTopics("orders"); err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router.AddPlugin(plugins...)
+	router.AddConsumerHandler("billing", "orders", sub, handler)
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	stop = sync.OnceFunc(func() {
+		if err := errors.Join(router.Close(), <-done, pub.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	select {
+	case <-router.Running():
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return func(ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			if err := pub.Publish("orders", message.NewMessage(id, []byte("{}"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, stop
+}
+
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
 // What a handler puts is in the transaction that consumes its message: it is rolled back and committed with it.
 func TestPut_inTransaction(t *testing.T) {
 	for name, d := range map[string]struct {
@@ -57,24 +114,8 @@ func TestPut_inTransaction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "billing", InitializeSchema: true, PollInterval: 10 * time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
-			pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := pub.InitializeTopics("orders"); err != nil {
-				t.Fatal(err)
-			}
-			router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			router.AddPlugin(relay.Plugin)
 			var tries atomic.Int64
-			router.AddConsumerHandler("billing", "orders", sub, func(msg *message.Message) error {
+			publish, stop := billing(t, db, func(msg *message.Message) error {
 				try := tries.Add(1)
 				if err := store.Put(msg.Context(), "later", message.NewMessage(msg.UUID+string(rune('0'+try)), nil), 0); err != nil {
 					return err
@@ -87,23 +128,11 @@ func TestPut_inTransaction(t *testing.T) {
 					return errors.New("rolled back")
 				}
 				return nil
-			})
-			done := make(chan error, 1)
-			go func() { done <- router.Run(t.Context()) }()
-			select {
-			case <-router.Running():
-			case err := <-done:
-				t.Fatal(err)
-			}
-			if err := pub.Publish("orders", message.NewMessage("1-", []byte("{}"))); err != nil {
-				t.Fatal(err)
-			}
-			for deadline := time.Now().Add(30 * time.Second); len(out.all()) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			}
+			}, relay.Plugin)
+			publish("1-")
+			until(t, "it is published", func() bool { return len(out.all()) > 0 })
 			time.Sleep(50 * time.Millisecond)
-			if err := errors.Join(router.Close(), <-done, pub.Close()); err != nil {
-				t.Error(err)
-			}
+			stop()
 			if got := out.all(); !slices.Equal(got, []string{"1-3"}) {
 				t.Errorf("published: %v, of %d tries", got, tries.Load())
 			}
@@ -112,4 +141,83 @@ func TestPut_inTransaction(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Put that is the victim of a deadlock ended the message's transaction. On MySQL and MariaDB what is said after it would
+// commit by itself: a handler that ignores the error is not taken at its word, and the message comes again.
+func TestPut_deadlock(t *testing.T) {
+	db := mysqltest.Open(t, mysqltest.Database(t))
+	store := delay.MySQL(db)
+	if err := store.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`INSERT INTO accounts VALUES (1, 0)`); err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int64
+	publish, _ := billing(t, db, func(msg *message.Message) error {
+		try := tries.Add(1)
+		joined, err := chain.WriteJoined(msg.Context(), db, func(tx *sql.Tx) error {
+			_, err := tx.Exec(`UPDATE accounts SET n = n + 1 WHERE id = 1`)
+			return err
+		})
+		if err != nil || !joined {
+			t.Errorf("the handler's own write: joined %t, %v", joined, err)
+		}
+		put := func() error { return store.Put(msg.Context(), "later", message.NewMessage("put", nil), time.Hour) }
+		if try > 1 {
+			return put()
+		}
+		if err := victim(db, put); mysql.Number(err) != mysql.Deadlock {
+			t.Errorf("put ended with %v, want a deadlock", err)
+		}
+		return nil
+	})
+	publish("1")
+	applied := func() (n int) {
+		if err := db.QueryRow(`SELECT n FROM accounts WHERE id = 1`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	until(t, "it comes again and takes effect", func() bool { return applied() > 0 })
+	publish("2")
+	until(t, "the next one takes effect", func() bool { return applied() > 1 })
+	if waiting, err := store.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 2 || tries.Load() != 3 {
+		t.Errorf("%+v, %v, after %d tries", waiting, err, tries.Load())
+	}
+}
+
+// victim lets put meet another transaction that has the gap where the row belongs, waits for the row of the account, and has
+// written more: MySQL ends the lighter one.
+func victim(db *sql.DB, put func() error) (err error) {
+	other, err := db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return err
+	}
+	waits := make(chan error, 1)
+	defer func() {
+		if also := errors.Join(<-waits, other.Rollback()); also != nil {
+			err = errors.Join(also, err)
+		}
+	}()
+	for i := range 30 {
+		if _, err := other.Exec(`INSERT INTO accounts VALUES (?, 0)`, -1-i); err != nil {
+			waits <- nil
+			return err
+		}
+	}
+	if _, err := other.Exec(`SELECT seq FROM spillway_delayed FOR UPDATE`); err != nil {
+		waits <- nil
+		return err
+	}
+	go func() {
+		_, err := other.Exec(`UPDATE accounts SET n = 100 WHERE id = 1`)
+		waits <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // whoever is the second to wait, the lighter one goes
+	return put()
 }
