@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,10 +38,13 @@ func (b amqpBroker) publisher(t testing.TB, uri string, confirmTimeout time.Dura
 	return pub
 }
 
-func (b amqpBroker) subscriber(t testing.TB, uri string) *wmamqp.Subscriber {
+func (b amqpBroker) subscriber(t testing.TB, group, uri string) *wmamqp.Subscriber {
 	t.Helper()
 	config := wmamqp.SubscriberConfig{AMQP: b.config(uri)}
 	config.AMQP.Marshaler = pickyAMQP{}
+	if strings.Contains(group, ".retry") { // a stage's
+		config.InFlight = 8
+	}
 	sub, err := wmamqp.NewSubscriber(config)
 	if err != nil {
 		t.Fatal(err)

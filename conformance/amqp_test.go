@@ -47,10 +47,10 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 	conformance.Run(t, conformance.Target{
 		Name:       name,
 		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.uri, 0) },
-		Subscriber: func(t testing.TB, _ string) message.Subscriber { return b.subscriber(t, b.uri) },
+		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.uri) },
 		Origin:     wmamqp.Origin,
 		Backlog: func(t testing.TB, _ string) func(context.Context, string) (int, error) {
-			sub := b.subscriber(t, b.uri)
+			sub := b.subscriber(t, "", b.uri)
 			t.Cleanup(func() { _ = sub.Close() })
 			return sub.Backlog
 		},
@@ -69,7 +69,9 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 		Through: func(t testing.TB, address string) message.Publisher {
 			return b.publisher(t, through(address), 2*time.Second)
 		},
-		SubscriberThrough: func(t testing.TB, _, address string) message.Subscriber { return b.subscriber(t, through(address)) },
+		SubscriberThrough: func(t testing.TB, group, address string) message.Subscriber {
+			return b.subscriber(t, group, through(address))
+		},
 	})
 }
 

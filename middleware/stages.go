@@ -70,7 +70,7 @@ type Stage struct {
 	// Delay is how long a message waits at the least.
 	Delay time.Duration
 	// Concurrency is how many of the stage's messages are handled at the same time. 0 means as many as the subscriber
-	// delivers: one at a time with wmamqp, InFlight of each partition with wmkafka, where 1 does not mean in order. It has no
+	// delivers: InFlight of a queue with wmamqp, of each partition with wmkafka, where 1 does not mean in order. It has no
 	// effect with a Store, whose re-entry topic serves all stages.
 	Concurrency int
 	// Retired is a stage that no message enters any more, and whose topic is consumed until it is empty.

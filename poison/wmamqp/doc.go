@@ -38,6 +38,19 @@
 // The x-delivery-count of a quorum queue is in DeliveryFromContext, not in metadata: a message that is delivered again
 // is the same, and a letter that arrives twice is one in the dead-letter store.
 //
+// # Retry stages
+//
+// One message of a queue at a time is little for a stage, where many are due at once. InFlight hands out several, which a
+// downstream must bear that just came back, and the next ones are not held up by one whose jitter is longer:
+//
+//	Subscriber: func(topic, _ string) (message.Subscriber, error) {
+//		config := wmamqp.NewSubscriberConfig(uri)
+//		config.InFlight = 16
+//		return wmamqp.NewSubscriber(config)
+//	},
+//
+// Each has a channel of its own and fetches for itself. Several subscribers can share a Connection.
+//
 // # RabbitMQ 4, and time
 //
 // From RabbitMQ 4 on a quorum queue drops a message, or sends it to its dead-letter exchange, when it was given back 20
@@ -56,7 +69,8 @@
 //
 // # What is not promised
 //
-// Order: a message given back goes to its old place where it can, but another consumer may have the next one already.
+// Order: a message given back goes to its old place where it can, but another consumer may have the next one already; with
+// InFlight there is none.
 // Once only: a confirm or an ack can be lost with the connection, and then the message is there twice, with the same id.
 // A connection whose peer vanished without a word is lost when the client notices: after two to three heartbeats, 10 s
 // each by default; before that no context ends. A handler that does not obey its context runs on after SettleGrace,

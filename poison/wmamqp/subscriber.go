@@ -18,6 +18,10 @@ type SubscriberConfig struct {
 	// Inner. Consume.NoRequeueOnNack is refused: a message given back would be lost. Consume.Qos defaults to a prefetch
 	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
 	AMQP amqp.Config
+	// InFlight is how many messages of a queue are handed out before the first of them is settled, each on a channel of its
+	// own with the prefetch of AMQP: an order there is none, and each counts its nacks in a row for itself. It is meant for
+	// retry stages. Default: 1; at most 100.
+	InFlight int
 	// Connection is used in place of one of the subscriber's own, and not closed with it.
 	Connection *amqp.ConnectionWrapper
 	// SettleGrace is how long a handler whose message went away is waited for, after its context ended. Default: 1 s.
@@ -28,6 +32,9 @@ type SubscriberConfig struct {
 	// Logger is told what happens to the connection. Default: none.
 	Logger watermill.LoggerAdapter
 }
+
+// maxInFlight leaves room for subscriptions of many queues on one connection, which has 2047 channels by default.
+const maxInFlight = 100
 
 // NewSubscriberConfig is for durable queues named like their topics, on the default exchange, a prefetch of 1.
 func NewSubscriberConfig(uri string) SubscriberConfig {
@@ -43,6 +50,9 @@ func (c *SubscriberConfig) setDefaults() {
 	}
 	if c.MaxNackWait == 0 {
 		c.MaxNackWait = max(5*time.Second, c.NackWait)
+	}
+	if c.InFlight == 0 {
+		c.InFlight = 1
 	}
 	if c.Logger == nil {
 		c.Logger = watermill.NopLogger{}
@@ -70,6 +80,12 @@ func (c *SubscriberConfig) validate() error {
 	}
 	if c.AMQP.Consume.NoRequeueOnNack {
 		return errors.New("wmamqp: SubscriberConfig.AMQP.Consume.NoRequeueOnNack: a message that is given back would be lost; leave it false")
+	}
+	if c.InFlight < 1 || c.InFlight > maxInFlight {
+		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a queue", c.InFlight, maxInFlight)
+	}
+	if c.InFlight > 1 && c.AMQP.Consume.Exclusive {
+		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Exclusive, which allows one channel to consume: leave one of them out", c.InFlight)
 	}
 	if c.SettleGrace < 0 || c.NackWait < 0 || c.MaxNackWait < c.NackWait {
 		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackWait (%s) must not be negative, nor MaxNackWait (%s) less than NackWait", c.SettleGrace, c.NackWait, c.MaxNackWait)
@@ -114,8 +130,8 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 var errSubscriberClosed = errors.New("wmamqp: the subscriber is closed")
 
 // Subscribe consumes the queue of topic, which is declared first. A queue that is there with other arguments is taken as
-// it is. Messages come one after the other, the next when the one before is settled; a connection that is lost is
-// dialled again. The channel is closed after Close and when ctx ends.
+// it is. Messages come one after the other, the next when the one before is settled, or InFlight of them; a connection that
+// is lost is dialled again. The channel is closed after Close and when ctx ends.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if !s.enter() {
 		return nil, errSubscriberClosed
@@ -137,7 +153,6 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		s.mu.Lock()
 		delete(s.stops, sub)
 		s.mu.Unlock()
-		sub.end()
 	}()
 	return sub.out, nil
 }

@@ -431,6 +431,9 @@ func TestSubscriberConfigRefusals(t *testing.T) {
 		"NoRequeueOnNack": func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.NoRequeueOnNack = true },
 		"SettleGrace":     func(c *wmamqp.SubscriberConfig) { c.SettleGrace = -1 },
 		"MaxNackWait":     func(c *wmamqp.SubscriberConfig) { c.NackWait, c.MaxNackWait = time.Minute, time.Second },
+		"InFlight is -1":  func(c *wmamqp.SubscriberConfig) { c.InFlight = -1 },
+		"InFlight is 101": func(c *wmamqp.SubscriberConfig) { c.InFlight = 101 },
+		"Exclusive":       func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Exclusive = 2, true },
 		"AmqpURI":         func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = "" },
 		"GenerateName":    func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.GenerateName = nil },
 	} {

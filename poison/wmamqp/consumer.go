@@ -1,0 +1,167 @@
+package wmamqp
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// consumer passes the messages of one of watermill-amqp's subscriptions on, one after the other.
+type consumer struct {
+	*subscription
+	inner    *amqp.Subscriber
+	receiver *receiver
+	messages <-chan *message.Message
+	release  context.CancelFunc // of the context that inner has
+
+	channel *amqp091.Channel // the one that lost tells of
+	lost    <-chan *amqp091.Error
+	nacks   int // in a row
+}
+
+// receiver is the marshaler that remembers the delivery it read last. Watermill-amqp reads a delivery, hands the message
+// over, and waits until it is settled; so when the message has come, this is its delivery.
+type receiver struct {
+	amqp.Marshaler
+	delivery amqp091.Delivery
+}
+
+// Unmarshal keeps the broker's count out of the message: it is the Delivery's, and with it every redelivery would be
+// another message to who compares them, as the dead-letter store does.
+func (r *receiver) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
+	r.delivery = d
+	if count, found := d.Headers[deliveryCount]; found {
+		if _, isText := count.(string); !isText {
+			d.Headers = maps.Clone(d.Headers)
+			delete(d.Headers, deliveryCount)
+		}
+	}
+	return r.Marshaler.Unmarshal(d)
+}
+
+// run passes messages on until the subscription ends.
+func (c *consumer) run() {
+	for c.ctx.Err() == nil {
+		select {
+		case <-c.ctx.Done():
+		case msg, open := <-c.messages:
+			if !open { // a connection that was given to us has been closed
+				return
+			}
+			c.pass(msg, c.receiver.delivery)
+		}
+	}
+}
+
+// end lets go of the broker. Watermill-amqp's Close does not return while it is not connected, unless its context ends;
+// and with that alone it would take one more message first.
+func (c *consumer) end() {
+	closed := make(chan struct{})
+	go func() { _ = c.inner.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(200 * time.Millisecond):
+	}
+	c.release()
+	<-closed
+}
+
+// pass hands a message to the router and its settlement to the broker.
+func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
+	lost := c.watch(d)
+	ctx, cancel := context.WithCancel(withDelivery(c.ctx, c.queue, &d))
+	defer cancel()
+	msg := message.NewMessageWithContext(ctx, in.UUID, in.Payload)
+	msg.Metadata = in.Metadata
+
+	select {
+	case c.out <- msg:
+	case <-lost:
+		c.settle(in, false)
+		return
+	case <-c.ctx.Done():
+		c.settle(in, false)
+		return
+	}
+	select {
+	case <-msg.Acked():
+		c.nacks = 0
+		c.settle(in, true)
+	case <-msg.Nacked():
+		c.pause(lost)
+		c.settle(in, false)
+	case <-lost:
+		cancel()
+		c.settle(in, c.grace(msg))
+	case <-c.ctx.Done():
+		c.settle(in, c.grace(msg))
+	}
+}
+
+// watch tells when the delivery's channel is lost, with its connection or alone.
+func (c *consumer) watch(d amqp091.Delivery) <-chan *amqp091.Error {
+	channel, ok := d.Acknowledger.(*amqp091.Channel)
+	if !ok {
+		return nil
+	}
+	if channel != c.channel {
+		c.channel, c.lost = channel, channel.NotifyClose(make(chan *amqp091.Error, 1))
+	}
+	return c.lost
+}
+
+// grace waits for the handler of a message that went away, and tells whether it acked.
+func (c *consumer) grace(msg *message.Message) bool {
+	timer := time.NewTimer(c.config.SettleGrace)
+	defer timer.Stop()
+	select {
+	case <-msg.Acked():
+		return true
+	case <-msg.Nacked():
+	case <-timer.C:
+		c.config.Logger.Info("A handler outlives its message, which is given back: it does not obey its context",
+			watermill.LogFields{"message_uuid": msg.UUID, "queue": c.queue, "grace": c.config.SettleGrace})
+	}
+	return false
+}
+
+// pause keeps a message that is to be given back for a while.
+func (c *consumer) pause(lost <-chan *amqp091.Error) {
+	wait := c.config.MaxNackWait
+	if c.nacks < 30 {
+		wait = min(wait, c.config.NackWait<<c.nacks)
+	}
+	c.nacks++
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-lost:
+	case <-c.ctx.Done():
+	}
+}
+
+// settle tells watermill-amqp, and waits until it has told the broker: were it closed before, it would give back a
+// message that was acked. On a lost channel it fails to tell, and so finds out.
+func (c *consumer) settle(in *message.Message, acked bool) {
+	if acked {
+		in.Ack()
+	} else {
+		in.Nack()
+	}
+	told := in.Context().Done()
+	select {
+	case <-told:
+		return
+	case <-c.ctx.Done():
+	}
+	select {
+	case <-told:
+	case <-time.After(closeWait):
+	}
+}

@@ -1,0 +1,223 @@
+package wmamqp_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/poison/wmamqp"
+)
+
+func inFlight(n int) func(*wmamqp.SubscriberConfig) {
+	return func(c *wmamqp.SubscriberConfig) {
+		c.InFlight, c.NackWait, c.MaxNackWait = n, 10*time.Millisecond, 20*time.Millisecond
+	}
+}
+
+// numbered sends n messages.
+func (b *broker) numbered(queue string, n int) (ids []string) {
+	b.Helper()
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("id-%03d", i))
+		b.send(queue, amqp091.Publishing{MessageId: ids[i]})
+	}
+	return ids
+}
+
+// none checks that no message comes for a while.
+func (b *broker) none(messages <-chan *message.Message) {
+	b.Helper()
+	select {
+	case msg := <-messages:
+		b.Errorf("%q came, which is one too many in flight", msg.UUID)
+	case <-time.After(200 * time.Millisecond):
+	}
+}
+
+// Promise P1: as many messages are in flight as was said, each is settled for itself, and what is not acked at Close comes
+// again, and nothing else.
+func TestInFlight(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.queue(kind)
+			ids := b.numbered(topic, 9)
+			sub := b.subscriber(inFlight(4))
+			messages := b.subscribe(sub, topic)
+			var got []*message.Message
+			take := func(n int) {
+				for range n {
+					got = append(got, b.next(messages))
+				}
+			}
+			take(4)
+			b.none(messages)
+			got[3].Nack() // and comes again, to any channel
+			acks(t, got[1])
+			take(2)
+			b.none(messages)
+			closed := make(chan error, 1)
+			go func() { closed <- sub.Close() }()
+			for _, msg := range got {
+				<-msg.Context().Done()
+			}
+			acks(t, got[0]) // in the grace
+			if err := <-closed; err != nil {
+				t.Fatal(err)
+			}
+			want := slices.DeleteFunc(ids, func(id string) bool { return id == got[0].UUID || id == got[1].UUID })
+			again := b.subscribe(b.subscriber(), topic)
+			var came []string
+			for range want {
+				msg := b.next(again)
+				acks(t, msg)
+				came = append(came, msg.UUID)
+			}
+			slices.Sort(came)
+			if !slices.Equal(came, want) {
+				t.Errorf("%q came again, want %q", came, want)
+			}
+			b.none(again)
+		})
+	}
+}
+
+// Promise P3: when the connection is lost all messages in flight learn of it, and each is acked once on the new one.
+func TestInFlightConnectionLost(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, p := b.queue(), b.proxy()
+	ids := b.numbered(topic, 6)
+	messages := b.subscribe(b.subscriber(inFlight(6), func(c *wmamqp.SubscriberConfig) {
+		c.AMQP.Connection.AmqpURI, c.SettleGrace = p.uri, 100*time.Millisecond
+	}), topic)
+	var all []*message.Message
+	for range ids {
+		all = append(all, b.next(messages))
+	}
+	p.cut()
+	for i, msg := range all {
+		select {
+		case <-msg.Context().Done():
+		case <-time.After(patience):
+			t.Fatalf("the context of message %d outlived its connection", i)
+		}
+	}
+	p.mend()
+	var came []string
+	for range ids {
+		msg := b.next(messages)
+		acks(t, msg)
+		came = append(came, msg.UUID)
+	}
+	slices.Sort(came)
+	if !slices.Equal(came, ids) {
+		t.Errorf("%q came again", came)
+	}
+	eventually(t, "all are acked", func() bool { return b.ready(topic) == 0 })
+}
+
+// Promise P1: whatever is acked and nacked, and however often the subscriber is closed in between, each message is acked in
+// the end, once.
+func TestInFlightLosesNothing(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	b := newBroker(t)
+	const n = 300
+	topic := b.queue()
+	b.numbered(topic, n)
+	acked := map[string]int{}
+	for round := 0; len(acked) < n; round++ {
+		sub := b.subscriber(inFlight(1+random.IntN(20)), func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.Qos.PrefetchCount = 1 + random.IntN(5) })
+		messages := b.subscribe(sub, topic)
+		var held []*message.Message
+		for range 20 + random.IntN(80) {
+			select {
+			case msg := <-messages:
+				held = append(held, msg)
+			case <-time.After(100 * time.Millisecond): // all that may be is in flight
+			}
+			if len(held) == 0 {
+				break
+			}
+			i := random.IntN(len(held))
+			msg := held[i]
+			held = slices.Delete(held, i, i+1)
+			if random.IntN(4) == 0 {
+				msg.Nack()
+				continue
+			}
+			acks(t, msg)
+			acked[msg.UUID]++
+		}
+		for _, msg := range held {
+			msg.Nack()
+		}
+		if err := sub.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if round > 100 {
+			t.Fatalf("%d of %d are acked after %d rounds", len(acked), n, round)
+		}
+	}
+	for id, times := range acked {
+		if times > 1 {
+			t.Errorf("%q was acked %d times", id, times)
+		}
+	}
+	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+}
+
+// A connection that has no room for so many channels is an error, and nobody keeps a message.
+func TestInFlightNoChannel(t *testing.T) {
+	b := newBroker(t)
+	one, two := b.queue(), b.queue()
+	few := amqp091.Config{ChannelMax: 9}
+	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpConfig = &few })
+	b.subscribe(sub, one)
+	b.subscribe(sub, two)
+	third := b.queue()
+	b.send(third, amqp091.Publishing{MessageId: "m"})
+	_, err := sub.Subscribe(context.Background(), third)
+	says(t, err, third, "9 channels", "2 other subscriptions", "InFlight 4")
+	acks(t, b.next(b.subscribe(b.subscriber(), third)))
+}
+
+// BenchmarkInFlight empties a queue with a handler of 5 ms, as a stage does that many messages wait in.
+func BenchmarkInFlight(b *testing.B) {
+	for _, n := range []int{1, 16} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			broker := newBroker(b)
+			topic := broker.queue()
+			broker.must(func(c *amqp091.Channel) error {
+				for range b.N {
+					if err := c.PublishWithContext(context.Background(), "", topic, true, false, amqp091.Publishing{MessageId: "m"}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			eventually(b, "all are there", func() bool { return broker.ready(topic) == b.N })
+			messages := broker.subscribe(broker.subscriber(inFlight(n)), topic)
+			b.ResetTimer()
+			for range b.N {
+				msg := broker.next(messages)
+				go func() {
+					time.Sleep(5 * time.Millisecond)
+					msg.Ack()
+				}()
+			}
+			eventually(b, "all are acked", func() bool { return broker.ready(topic) == 0 })
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+		})
+	}
+}
