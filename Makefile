@@ -62,6 +62,7 @@ format:
 
 vet:
 	$(GO) vet ./...
+	$(GO) vet -tags campaign ./conformance
 
 staticcheck:
 	$(GO) run $(STATICCHECK) ./...

@@ -52,7 +52,7 @@ func TestHundredThousandDelayed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := amqpBroker{services.AMQP(t), arguments}
 			m := &many{n: n, wait: wait, topic: topic + name, pub: b.publisher(t, b.uri, 0)}
-			m.subscriber = func(string) message.Subscriber { return b.subscriber(t, b.uri) }
+			m.subscriber = func(group string) message.Subscriber { return b.subscriber(t, group, b.uri) }
 			for _, name := range m.topics() {
 				b.createQueue(t, name)
 			}
