@@ -40,6 +40,18 @@ func (b *broker) none(messages <-chan *message.Message) {
 	}
 }
 
+// ack acks the next n messages and returns their ids, sorted.
+func (b *broker) ack(messages <-chan *message.Message, n int) (ids []string) {
+	b.Helper()
+	for range n {
+		msg := b.next(messages)
+		acks(b.TB, msg)
+		ids = append(ids, msg.UUID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // Promise P1: as many messages are in flight as was said, each is settled for itself, and what is not acked at Close comes
 // again, and nothing else.
 func TestInFlight(t *testing.T) {
@@ -73,14 +85,7 @@ func TestInFlight(t *testing.T) {
 			}
 			want := slices.DeleteFunc(ids, func(id string) bool { return id == got[0].UUID || id == got[1].UUID })
 			again := b.subscribe(b.subscriber(), topic)
-			var came []string
-			for range want {
-				msg := b.next(again)
-				acks(t, msg)
-				came = append(came, msg.UUID)
-			}
-			slices.Sort(came)
-			if !slices.Equal(came, want) {
+			if came := b.ack(again, len(want)); !slices.Equal(came, want) {
 				t.Errorf("%q came again, want %q", came, want)
 			}
 			b.none(again)
@@ -112,14 +117,7 @@ func TestInFlightConnectionLost(t *testing.T) {
 		}
 	}
 	p.mend()
-	var came []string
-	for range ids {
-		msg := b.next(messages)
-		acks(t, msg)
-		came = append(came, msg.UUID)
-	}
-	slices.Sort(came)
-	if !slices.Equal(came, ids) {
+	if came := b.ack(messages, len(ids)); !slices.Equal(came, ids) {
 		t.Errorf("%q came again", came)
 	}
 	eventually(t, "all are acked", func() bool { return b.ready(topic) == 0 })
@@ -175,6 +173,25 @@ func TestInFlightLosesNothing(t *testing.T) {
 		}
 	}
 	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+}
+
+// A queue that has a single active consumer keeps its order.
+func TestInFlightSingleActive(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic()
+	b.must(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(topic, true, false, false, false, amqp091.Table{"x-single-active-consumer": true})
+		return err
+	})
+	ids := b.numbered(topic, 3)
+	messages := b.subscribe(b.subscriber(inFlight(4)), topic)
+	for _, id := range ids {
+		msg := b.next(messages)
+		b.none(messages)
+		if acks(t, msg); msg.UUID != id {
+			t.Errorf("%q came, want %q", msg.UUID, id)
+		}
+	}
 }
 
 // A connection that has no room for so many channels is an error, and nobody keeps a message.

@@ -20,7 +20,7 @@ type SubscriberConfig struct {
 	AMQP amqp.Config
 	// InFlight is how many messages of a queue are handed out before the first of them is settled, each on a channel of its
 	// own with the prefetch of AMQP: an order there is none, and each counts its nacks in a row for itself. It is meant for
-	// retry stages. Default: 1; at most 100.
+	// retry stages; where a queue has a single active consumer it changes nothing. Default: 1; at most 100.
 	InFlight int
 	// Connection is used in place of one of the subscriber's own, and not closed with it.
 	Connection *amqp.ConnectionWrapper
