@@ -3,6 +3,7 @@ package wmamqp
 import (
 	"context"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -22,6 +23,8 @@ type consumer struct {
 	channel *amqp091.Channel // the one that lost tells of
 	lost    <-chan *amqp091.Error
 	nacks   int // in a row
+
+	full sync.Once // see takesNoMore
 }
 
 // receiver is the marshaler that remembers the delivery it read last. Watermill-amqp reads a delivery, hands the message
@@ -58,11 +61,21 @@ func (c *consumer) run() {
 	}
 }
 
-// end lets go of the broker. Watermill-amqp's Close does not return while it is not connected, unless its context ends;
-// and with that alone it would take one more message first.
+// takesNoMore says that the broker has no message for this consumer any more: it has one that it will give back, or none.
+func (c *consumer) takesNoMore() { c.full.Do(c.taking.Done) }
+
+// end lets go of the broker. What is not acked it has back when the channel is closed; to nack it would be to be given it
+// again, or what stands behind it. Watermill-amqp's Close does not return while it is not connected, unless its context
+// ends; and with that alone it would take one more message first.
 func (c *consumer) end() {
 	closed := make(chan struct{})
-	go func() { _ = c.inner.Close(); close(closed) }()
+	go func() {
+		defer close(closed)
+		if c.channel != nil {
+			_ = c.channel.Close()
+		}
+		_ = c.inner.Close()
+	}()
 	select {
 	case <-closed:
 	case <-time.After(200 * time.Millisecond):
@@ -71,7 +84,8 @@ func (c *consumer) end() {
 	<-closed
 }
 
-// pass hands a message to the router and its settlement to the broker.
+// pass hands a message to the router and its settlement to the broker. What is not acked when the subscription ends stays
+// with the channel.
 func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 	lost := c.watch(d)
 	ctx, cancel := context.WithCancel(withDelivery(c.ctx, c.queue, &d))
@@ -85,7 +99,7 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 		c.settle(in, false)
 		return
 	case <-c.ctx.Done():
-		c.settle(in, false)
+		c.keep()
 		return
 	}
 	select {
@@ -93,14 +107,28 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 		c.nacks = 0
 		c.settle(in, true)
 	case <-msg.Nacked():
-		c.pause(lost)
+		if c.pause(lost); c.ctx.Err() != nil {
+			c.keep()
+			return
+		}
 		c.settle(in, false)
 	case <-lost:
 		cancel()
 		c.settle(in, c.grace(msg))
 	case <-c.ctx.Done():
-		c.settle(in, c.grace(msg))
+		c.takesNoMore()
+		if c.grace(msg) {
+			c.settle(in, true)
+			return
+		}
+		c.keep()
 	}
+}
+
+// keep has the message until nobody here would be given it again.
+func (c *consumer) keep() {
+	c.takesNoMore()
+	c.noneTakes()
 }
 
 // watch tells when the delivery's channel is lost, with its connection or alone.

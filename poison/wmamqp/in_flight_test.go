@@ -2,12 +2,15 @@ package wmamqp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
@@ -135,7 +138,7 @@ func TestInFlightLosesNothing(t *testing.T) {
 	b.numbered(topic, n)
 	acked := map[string]int{}
 	for round := 0; len(acked) < n; round++ {
-		sub := b.subscriber(inFlight(1+random.IntN(20)), func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.Qos.PrefetchCount = 1 + random.IntN(5) })
+		sub := b.subscriber(inFlight(1 + random.IntN(20)))
 		messages := b.subscribe(sub, topic)
 		var held []*message.Message
 		for range 20 + random.IntN(80) {
@@ -207,6 +210,144 @@ func TestInFlightNoChannel(t *testing.T) {
 	_, err := sub.Subscribe(context.Background(), third)
 	says(t, err, third, "9 channels", "2 other subscriptions", "InFlight 4")
 	acks(t, b.next(b.subscribe(b.subscriber(), third)))
+}
+
+// Promise P1: what the end of a subscription gives back comes to none of its own consumers: a quorum queue counts, and from
+// RabbitMQ 4 on drops a message that was given back often.
+func TestGivenBackOnce(t *testing.T) {
+	for _, n := range []int{1, 4, 30} {
+		for _, by := range []string{"Close", "context"} {
+			t.Run(fmt.Sprintf("%d in flight, %s", n, by), func(t *testing.T) {
+				b := newBroker(t)
+				topic := b.queue("quorum")
+				b.numbered(topic, n/2+1)
+				sub := b.subscriber(inFlight(n), func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 100 * time.Millisecond })
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				messages, err := sub.Subscribe(ctx, topic)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range n/2 + 1 {
+					msg := b.next(messages)
+					if i%2 == 0 { // the others outlive the grace
+						go func() { <-msg.Context().Done(); msg.Nack() }()
+					}
+				}
+				if by == "context" {
+					cancel()
+					for range messages {
+					}
+				}
+				if err := sub.Close(); err != nil {
+					t.Fatal(err)
+				}
+				var counts []any
+				for range n/2 + 1 {
+					counts = append(counts, b.get(topic).Headers["x-delivery-count"])
+				}
+				for _, count := range counts {
+					if count != int64(1) {
+						t.Fatalf("given back %v times", counts)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Promise P4: at Close only what is in a handler's hands is kept for the grace: others get the rest at once.
+func TestInFlightIdleEnd(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 15 * time.Second })
+	b.send(topic, amqp091.Publishing{MessageId: "held"})
+	held := b.next(b.subscribe(sub, topic))
+	other := b.subscribe(b.subscriber(), topic)
+	eventually(t, "all consume", func() bool { return b.consumers(topic) == 5 })
+	closed := make(chan error, 1)
+	go func() { closed <- sub.Close() }()
+	eventually(t, "only the busy one is left, and the other", func() bool { return b.consumers(topic) == 2 })
+	for range b.numbered(topic, 4) {
+		acks(t, b.next(other))
+	}
+	select {
+	case err := <-closed:
+		t.Errorf("closed before the handler returned: %v", err)
+	default:
+	}
+	acks(t, held)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if n := b.ready(topic); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+}
+
+func (b *broker) consumers(queue string) (n int) {
+	b.Helper()
+	b.must(func(c *amqp091.Channel) error {
+		q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
+		n = q.Consumers
+		return err
+	})
+	return n
+}
+
+// Subscriptions that begin at once do not take the channels of each other, and one whose context has ended does not begin.
+func TestInFlightAtOnce(t *testing.T) {
+	b := newBroker(t)
+	few := amqp091.Config{ChannelMax: 9}
+	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpConfig = &few })
+	queues := []string{b.queue(), b.queue(), b.queue()}
+	errs := make(chan error)
+	for _, topic := range queues {
+		go func() {
+			_, err := sub.Subscribe(context.Background(), topic)
+			errs <- err
+		}()
+	}
+	failed := 0
+	for range queues {
+		if err := <-errs; err != nil {
+			failed++
+			says(t, err, "9 channels")
+		}
+	}
+	eventually(t, "two have all their consumers", func() bool {
+		return b.consumers(queues[0])+b.consumers(queues[1])+b.consumers(queues[2]) == 8
+	})
+	if failed != 1 {
+		t.Errorf("%d are refused", failed)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := b.subscriber(inFlight(4)).Subscribe(ctx, queues[0]); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+// A queue whose name is another one each time is one queue for all that are in flight.
+func TestInFlightRandomName(t *testing.T) {
+	b := newBroker(t)
+	exchange := b.topic()
+	var named atomic.Int32
+	sub := b.subscriber(inFlight(3), func(c *wmamqp.SubscriberConfig) {
+		c.AMQP = amqp.NewNonDurablePubSubConfig(c.AMQP.Connection.AmqpURI, func(topic string) string {
+			return fmt.Sprint(topic, ".", named.Add(1))
+		})
+		c.AMQP.Queue.AutoDelete = true
+	})
+	messages := b.subscribe(sub, exchange)
+	b.must(func(c *amqp091.Channel) error {
+		return c.PublishWithContext(context.Background(), exchange, "", true, false, amqp091.Publishing{MessageId: "m"})
+	})
+	acks(t, b.next(messages))
+	b.none(messages)
+	if n := named.Load(); n != 1 {
+		t.Errorf("%d queues", n)
+	}
 }
 
 // BenchmarkInFlight empties a queue with a handler of 5 ms, as a stage does that many messages wait in.

@@ -19,8 +19,9 @@ type SubscriberConfig struct {
 	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
 	AMQP amqp.Config
 	// InFlight is how many messages of a queue are handed out before the first of them is settled, each on a channel of its
-	// own with the prefetch of AMQP: an order there is none, and each counts its nacks in a row for itself. It is meant for
-	// retry stages; where a queue has a single active consumer it changes nothing. Default: 1; at most 100.
+	// own with a prefetch of 1: an order there is none, and each counts its nacks in a row for itself. It is meant for retry
+	// stages; where a queue has a single active consumer it changes nothing. Subscribe refuses what the connection has no
+	// channels for; on a Connection that is shared only those of this subscriber are counted. Default: 1; at most 100.
 	InFlight int
 	// Connection is used in place of one of the subscriber's own, and not closed with it.
 	Connection *amqp.ConnectionWrapper
@@ -84,6 +85,9 @@ func (c *SubscriberConfig) validate() error {
 	if c.InFlight < 1 || c.InFlight > maxInFlight {
 		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a queue", c.InFlight, maxInFlight)
 	}
+	if prefetch := c.AMQP.Consume.Qos.PrefetchCount; c.InFlight > 1 && prefetch > 1 {
+		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Qos.PrefetchCount %d: each channel of those fetches one message; leave one of them out", c.InFlight, prefetch)
+	}
 	if c.InFlight > 1 && c.AMQP.Consume.Exclusive {
 		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Exclusive, which allows one channel to consume: leave one of them out", c.InFlight)
 	}
@@ -133,43 +137,69 @@ var errSubscriberClosed = errors.New("wmamqp: the subscriber is closed")
 // it is. Messages come one after the other, the next when the one before is settled, or InFlight of them; a connection that
 // is lost is dialled again. The channel is closed after Close and when ctx ends.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if !s.enter() {
-		return nil, errSubscriberClosed
-	}
-	sub, err := s.subscribe(ctx, topic)
+	most, err := s.channels()
 	if err != nil {
-		s.active.Done()
 		return nil, err
 	}
-	s.mu.Lock()
-	s.stops[sub] = sub.stop
-	if s.closed { // meanwhile
+	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic), out: make(chan *message.Message)}
+	sub.ctx, sub.stop = context.WithCancel(ctx)
+	if err := s.enter(sub, topic, most); err != nil {
 		sub.stop()
+		return nil, err
 	}
-	s.mu.Unlock()
+	if err := s.open(sub, topic); err != nil {
+		sub.stop()
+		sub.run() // ends what has begun
+		s.leave(sub)
+		return nil, err
+	}
 	go func() {
-		defer s.active.Done()
+		defer s.leave(sub)
 		sub.run()
-		s.mu.Lock()
-		delete(s.stops, sub)
-		s.mu.Unlock()
 	}()
 	return sub.out, nil
 }
 
-// enter counts a subscription that Close waits for, unless it has begun.
-func (s *Subscriber) enter() bool {
+// channels is how many of them the connection may have: a consumer of watermill-amqp that gets none asks again ten times a
+// second, and says nothing but to its log. 0 means that it is not asked.
+func (s *Subscriber) channels() (int, error) {
+	if s.config.InFlight == 1 {
+		return 0, nil
+	}
+	conn, err := s.conn.open()
+	if err != nil {
+		return 0, err
+	}
+	return int(conn.Config.ChannelMax), nil
+}
+
+// enter registers a subscription, which Close ends and waits for.
+func (s *Subscriber) enter(sub *subscription, topic string, channels int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		s.active.Add(1)
+	if s.closed {
+		return errSubscriberClosed
 	}
-	return !s.closed
+	if channels > 0 && (len(s.stops)+1)*s.config.InFlight+1 > channels { // and one to declare queues
+		return fmt.Errorf("wmamqp: subscribe to %q with SubscriberConfig.InFlight %d: the connection has %d channels, and %d other "+
+			"subscriptions take as many each: lower it, or use a subscriber of its own", topic, s.config.InFlight, channels, len(s.stops))
+	}
+	s.active.Add(1)
+	s.stops[sub] = sub.stop
+	return nil
+}
+
+func (s *Subscriber) leave(sub *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.stops, sub)
+	s.active.Done()
 }
 
 // SubscribeInitialize declares the queue of topic.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
-	inner, _, err := s.inner(&receiver{Marshaler: s.config.AMQP.Marshaler})
+	queue := s.config.AMQP.Queue.GenerateName(topic)
+	inner, _, err := s.inner(&receiver{Marshaler: s.config.AMQP.Marshaler}, queue, s.config.Logger)
 	if err != nil {
 		return err
 	}

@@ -433,6 +433,7 @@ func TestSubscriberConfigRefusals(t *testing.T) {
 		"MaxNackWait":     func(c *wmamqp.SubscriberConfig) { c.NackWait, c.MaxNackWait = time.Minute, time.Second },
 		"InFlight is -1":  func(c *wmamqp.SubscriberConfig) { c.InFlight = -1 },
 		"InFlight is 101": func(c *wmamqp.SubscriberConfig) { c.InFlight = 101 },
+		"PrefetchCount 2": func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Qos.PrefetchCount = 2, 2 },
 		"Exclusive":       func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Exclusive = 2, true },
 		"AmqpURI":         func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = "" },
 		"GenerateName":    func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.GenerateName = nil },

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -19,45 +21,34 @@ type subscription struct {
 	queue     string
 	out       chan *message.Message
 	consumers []*consumer
+	taking    sync.WaitGroup // consumers that the broker may give another message
 
 	ctx  context.Context // ends with that of Subscribe, and with Close
 	stop context.CancelFunc
 }
 
-func (s *Subscriber) subscribe(ctx context.Context, topic string) (*subscription, error) {
-	if err := s.room(topic); err != nil {
-		return nil, err
-	}
-	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic), out: make(chan *message.Message)}
-	sub.ctx, sub.stop = context.WithCancel(ctx)
-	for range s.config.InFlight {
-		c, err := s.consume(sub, topic)
-		if err != nil {
-			sub.stop()
-			sub.run() // ends what has begun
-			return nil, err
+// open begins to consume on a channel for each message that may be in flight. The first one has declared the queue when the
+// others begin, which is at once: each is several round trips.
+func (s *Subscriber) open(sub *subscription, topic string) error {
+	sub.consumers = make([]*consumer, s.config.InFlight)
+	errs := make([]error, s.config.InFlight)
+	begin := func(i int) {
+		if errs[i] = sub.ctx.Err(); errs[i] == nil {
+			sub.consumers[i], errs[i] = s.consume(sub, topic)
 		}
-		sub.consumers = append(sub.consumers, c)
 	}
-	return sub, nil
-}
-
-// room tells whether the connection has channels for one more subscription, and one to declare its queue: a consumer of
-// watermill-amqp that gets none asks again ten times a second, and says nothing but to its log.
-func (s *Subscriber) room(topic string) error {
-	if s.config.InFlight == 1 {
-		return nil
+	var others sync.WaitGroup
+	if begin(0); errs[0] == nil {
+		for i := 1; i < len(errs); i++ {
+			others.Go(func() { begin(i) })
+		}
 	}
-	conn, err := s.conn.open()
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	others := len(s.stops)
-	s.mu.Unlock()
-	if most := int(conn.Config.ChannelMax); (others+1)*s.config.InFlight+1 > most {
-		return fmt.Errorf("wmamqp: subscribe to %q with SubscriberConfig.InFlight %d: the connection has %d channels, and %d other "+
-			"subscriptions take as many each: lower it, or use a subscriber of its own", topic, s.config.InFlight, most, others)
+	others.Wait()
+	sub.consumers = slices.DeleteFunc(sub.consumers, func(c *consumer) bool { return c == nil })
+	for _, err := range errs {
+		if err != nil {
+			return err // one for all: they are of one connection
+		}
 	}
 	return nil
 }
@@ -66,7 +57,7 @@ func (s *Subscriber) room(topic string) error {
 func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error) {
 	c := &consumer{subscription: sub, receiver: &receiver{Marshaler: s.config.AMQP.Marshaler}}
 	var err error
-	if c.inner, _, err = s.inner(c.receiver); err != nil {
+	if c.inner, _, err = s.inner(c.receiver, sub.queue, late{s.config.Logger, sub.ctx}); err != nil {
 		return nil, err
 	}
 	// When our context ends, inner goes on until the message in flight is settled.
@@ -80,35 +71,55 @@ func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error)
 		c.release()
 		return nil, err
 	}
+	sub.taking.Add(1)
 	return c, nil
 }
 
-// run passes messages on until the last consumer has ended, and then lets go of the broker.
+// run passes messages on until the subscription ends, and lets go of the broker.
 func (s *subscription) run() {
-	s.each((*consumer).run)
+	var passing, ending sync.WaitGroup
+	passing.Add(len(s.consumers))
+	for _, c := range s.consumers {
+		ending.Go(func() {
+			defer c.takesNoMore()
+			defer c.end()
+			defer passing.Done()
+			c.run()
+		})
+	}
+	passing.Wait()
 	close(s.out)
 	s.stop()
-	s.each((*consumer).end)
+	ending.Wait()
 }
 
-func (s *subscription) each(do func(*consumer)) {
-	var all sync.WaitGroup
-	for _, c := range s.consumers {
-		all.Go(func() { do(c) })
+// siblingsWait is how long a consumer that gives a message back waits for those that could be given it.
+const siblingsWait = time.Second
+
+// noneTakes waits until no consumer of this subscription can be given another message: what one gave back would come to
+// the next, and the broker counts.
+func (s *subscription) noneTakes() {
+	none := make(chan struct{})
+	go func() { s.taking.Wait(); close(none) }()
+	patience := time.NewTimer(siblingsWait)
+	defer patience.Stop()
+	select {
+	case <-none:
+	case <-patience.C:
 	}
-	all.Wait()
 }
 
-// inner returns a subscriber of watermill-amqp on our connection, and what adapts its declarations.
-func (s *Subscriber) inner(r *receiver) (*amqp.Subscriber, *adapting, error) {
+// inner returns a subscriber of watermill-amqp to the queue on our connection, and what adapts its declarations.
+func (s *Subscriber) inner(r *receiver, queue string, logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
 	config := s.config.AMQP
 	config.Marshaler = r
+	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
 	var topology *adapting
 	if stock, ok := config.TopologyBuilder.(*amqp.DefaultTopologyBuilder); ok {
 		topology = &adapting{DefaultTopologyBuilder: stock}
 		config.TopologyBuilder = topology
 	}
-	inner, err := amqp.NewSubscriberWithConnection(config, s.config.Logger, s.conn.ConnectionWrapper)
+	inner, err := amqp.NewSubscriberWithConnection(config, logger, s.conn.ConnectionWrapper)
 	if err != nil {
 		return nil, nil, fmt.Errorf("wmamqp: %w", err)
 	}
