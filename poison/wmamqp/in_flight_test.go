@@ -201,14 +201,14 @@ func TestInFlightSingleActive(t *testing.T) {
 func TestInFlightNoChannel(t *testing.T) {
 	b := newBroker(t)
 	one, two := b.queue(), b.queue()
-	few := amqp091.Config{ChannelMax: 9}
+	few := amqp091.Config{ChannelMax: 12} // to declare a queue takes one for a while
 	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpConfig = &few })
 	b.subscribe(sub, one)
 	b.subscribe(sub, two)
 	third := b.queue()
 	b.send(third, amqp091.Publishing{MessageId: "m"})
 	_, err := sub.Subscribe(context.Background(), third)
-	says(t, err, third, "9 channels", "2 other subscriptions", "InFlight 4")
+	says(t, err, third, "12 channels", "2 other subscriptions", "InFlight 4")
 	acks(t, b.next(b.subscribe(b.subscriber(), third)))
 }
 
@@ -221,7 +221,9 @@ func TestGivenBackOnce(t *testing.T) {
 				b := newBroker(t)
 				topic := b.queue("quorum")
 				b.numbered(topic, n/2+1)
-				sub := b.subscriber(inFlight(n), func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 100 * time.Millisecond })
+				sub := b.subscriber(inFlight(n), func(c *wmamqp.SubscriberConfig) {
+					c.SettleGrace, c.NackWait, c.MaxNackWait = 100*time.Millisecond, time.Minute, time.Minute
+				})
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				messages, err := sub.Subscribe(ctx, topic)
@@ -230,7 +232,10 @@ func TestGivenBackOnce(t *testing.T) {
 				}
 				for i := range n/2 + 1 {
 					msg := b.next(messages)
-					if i%2 == 0 { // the others outlive the grace
+					switch i % 3 { // the others outlive the grace
+					case 0:
+						msg.Nack() // and is kept for a minute
+					case 1:
 						go func() { <-msg.Context().Done(); msg.Nack() }()
 					}
 				}
