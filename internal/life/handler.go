@@ -14,7 +14,8 @@ type follower struct {
 	latest *handler
 }
 
-// handler lives from its subscription, which comes after everything else that may fail, until its publisher is closed.
+// handler lives from its subscription, which is the last thing of a router's that may fail, until its publisher is closed. A
+// decorator around ours that fails when we have subscribed leaves it alive.
 type handler struct {
 	life *Life
 

@@ -22,7 +22,8 @@ type Life struct {
 
 // New returns a Life that calls start before a handler subscribes while no other runs, and stop after the last one has
 // received its last message, before Router.Close and Router.Run return. Handlers may be at their last messages still.
-// The error of start is that of Router.Run. The two are never called at the same time.
+// The error of start is that of Router.Run. The two are never called at the same time. Where Run fails half-way it does not
+// wait for the handlers that it started, and so not for stop either.
 func New(start func() error, stop func()) *Life { return &Life{start: start, stop: stop} }
 
 // Plugin is a message.RouterPlugin that follows the router's handlers, those added later too.

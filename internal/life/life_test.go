@@ -3,6 +3,7 @@ package life_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -164,6 +165,67 @@ func (f *flaky) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 		return nil, errors.New("not now")
 	}
 	return f.Subscriber.Subscribe(ctx, topic)
+}
+
+// subscribes and closes write down what happens to a handler.
+type subscribes struct {
+	message.Subscriber
+	happened *[]string
+}
+
+func (s subscribes) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	*s.happened = append(*s.happened, "subscribe")
+	return s.Subscriber.Subscribe(ctx, topic)
+}
+
+type closes struct {
+	message.Publisher
+	happened *[]string
+}
+
+func (c closes) Close() error {
+	*c.happened = append(*c.happened, "close")
+	return nil
+}
+
+// Features D10, I8: what runs beside a router runs before its first subscription and after its last publisher is closed, and
+// when it could not start, no handler subscribes; the next router tries again.
+func TestOrder(t *testing.T) {
+	var happened []string
+	fails := true
+	l := life.New(func() error {
+		happened = append(happened, "start")
+		if fails {
+			return errors.New("not yet")
+		}
+		return nil
+	}, func() { happened = append(happened, "stop") })
+	for range 2 {
+		ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		router.AddPlugin(l.Plugin)
+		router.AddHandler("relays", "a", subscribes{ps, &happened}, "b", closes{ps, &happened}, message.PassthroughHandler)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			select {
+			case <-router.Running():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		if err := router.Run(ctx); (err != nil) != fails {
+			t.Error(err)
+		}
+		cancel()
+		_ = ps.Close()
+		fails = false
+	}
+	if want := []string{"start", "start", "subscribe", "close", "stop"}; !slices.Equal(happened, want) {
+		t.Errorf("%q, want %q", happened, want)
+	}
 }
 
 // Routers that start at once, with decorators that subscribe as often as they like, are told apart.

@@ -33,8 +33,9 @@
 // The context of a watermill-amqp message lives on when its connection is lost, while somebody else has the message
 // already; and Close gives a message back while its handler runs. Subscriber wraps it: the context ends when the channel
 // or connection is lost, at Close, and with the context of Subscribe; the handler then has SettleGrace to return. At
-// Close, what it acks in that time is acked at the broker. A message given back is kept for a while first, longer each
-// time in a row, because RabbitMQ would deliver it again at once. When its queue is deleted it declares it again.
+// Close, what it acks in that time is acked at the broker; the rest is given back once, by closing its channel. A message
+// given back before that is kept for a while first, longer each time in a row, because RabbitMQ would deliver it again at
+// once. When its queue is deleted it declares it again.
 // The x-delivery-count of a quorum queue is in DeliveryFromContext, not in metadata: a message that is delivered again
 // is the same, and a letter that arrives twice is one in the dead-letter store.
 //
@@ -49,7 +50,7 @@
 //		return wmamqp.NewSubscriber(config)
 //	},
 //
-// Each has a channel of its own and fetches for itself. Several subscribers can share a Connection.
+// Each has a channel of its own, of which a connection has 2047 unless the broker allows less.
 //
 // # RabbitMQ 4, and time
 //
