@@ -112,9 +112,18 @@ func (b *bench) killedInStage(store string, steps ...string) {
 }
 
 // Feature R5, promise P3: another instance joins while a message waits in a stage. The live topic goes on, before the message
-// is due; that is handled when it is, and no attempt is counted for it.
+// is due; that is handled when it is, and no attempt is counted for it. A busy machine may take longer for a join than the
+// message waits, which says nothing: then another one waits longer.
 func (b *bench) joinedWhileStaged() {
-	const delay = 15 * time.Second
+	for _, delay := range []time.Duration{15 * time.Second, time.Minute} {
+		if newBareBench(b.T, b.target).joinedBeforeDue(delay) {
+			return
+		}
+	}
+	b.Error("the live topic stood still until the message that waits was due")
+}
+
+func (b *bench) joinedBeforeDue(delay time.Duration) bool {
 	b.shared().begin()
 	b.removeStages(0, delay)
 	staged := func(s *setting) {
@@ -138,13 +147,8 @@ func (b *bench) joinedWhileStaged() {
 	b.until("all of them are acked", func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return !b.acked(id) })
 	})
-	if time.Now().After(due) {
-		b.Error("they were behind the one that waits until it was due")
-	}
-	if b.effects()["flaky"] > 0 {
-		b.Error("it was handled before it was due")
-	}
 	b.Logf("%s before it was due, %d were handled, %d of them by the other instance", time.Until(due), len(ids), second.events.all("acked"))
+	inTime := time.Now().Before(due)
 	b.until("it is handled", func() bool { return b.effects()["flaky"] > 0 })
 	if time.Now().Before(due.Add(-time.Second)) {
 		b.Error("it was handled early")
@@ -156,4 +160,5 @@ func (b *bench) joinedWhileStaged() {
 			b.Error("it went to another stage")
 		}
 	}
+	return inTime
 }
