@@ -123,6 +123,13 @@ func (b *bench) acked(id string) bool {
 	return slices.ContainsFunc(b.processes, func(p *process) bool { return p.said("acked", id) })
 }
 
+// everyPlaced tells whether processes have set each of the messages aside, which may be more than once.
+func (b *bench) everyPlaced(ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool {
+		return !slices.ContainsFunc(b.processes, func(p *process) bool { return p.said("placed", id) })
+	})
+}
+
 // wantNoLetters checks that nothing was set aside.
 func (b *bench) wantNoLetters() {
 	b.Helper()

@@ -52,7 +52,7 @@ func (b *bench) unreachable(fail, mend func(*proxy)) {
 		ids = append(ids, fmt.Sprintf("bad-1%d", i))
 	}
 	b.send(ids...)
-	b.until("the letters are placed", func() bool { return p.events.all("placed") == len(ids) })
+	b.until("the letters are placed", func() bool { return b.everyPlaced(ids) })
 	fail(proxy)
 	b.send("bad-2", "good-3")
 	b.wantKept(p, "bad-2")

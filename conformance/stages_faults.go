@@ -100,13 +100,7 @@ func (b *bench) killedInStage(store string, steps ...string) {
 	p := b.consumer(staged)
 	can, cannot := sortOut(all)
 	b.until("what can succeed has", func() bool { return len(b.effects()) >= len(can) })
-	b.until("what cannot is set aside", func() bool {
-		n := 0
-		for _, one := range b.processes {
-			n += one.events.all("placed")
-		}
-		return n >= len(cannot)
-	})
+	b.until("what cannot is set aside", func() bool { return b.everyPlaced(cannot) })
 	b.Logf("after %d kills the last process was told %d times that a message waits", len(steps), p.events.all("waits in stage"))
 	b.wrapUp(all...)
 }
@@ -115,7 +109,7 @@ func (b *bench) killedInStage(store string, steps ...string) {
 // is due; that is handled when it is, and no attempt is counted for it. A busy machine may take longer for a join than the
 // message waits, which says nothing: then another one waits longer.
 func (b *bench) joinedWhileStaged() {
-	for _, delay := range []time.Duration{15 * time.Second, time.Minute} {
+	for _, delay := range []time.Duration{15 * time.Second, 45 * time.Second} {
 		if newBareBench(b.T, b.target).joinedBeforeDue(delay) {
 			return
 		}
