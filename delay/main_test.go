@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()

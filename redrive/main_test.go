@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 func openDB(t testing.TB, path string) *sql.DB {
 	t.Helper()

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		}))
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-const patience = 40 * time.Second
+const patience = time.Minute
 
 // cluster is the real Kafka, and a topic, a group and a producer of a test's own.
 type cluster struct {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"))
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // onEach runs a test on each kind of database.
 func onEach(t *testing.T, test func(t *testing.T, b *bench)) {
