@@ -7,7 +7,7 @@
 //
 // New makes a Channel of one Config, with the parts in the only right order, whatever is configured first:
 //
-//	topic ▶ outputs ▶ poison.Queue ▶ guard ▶ stages ▶ Retry ▶ idempotent receiver ▶ Recover ▶ handler ▶ output topic
+//	topic ▶ outputs ▶ poison.Queue ▶ limit ▶ guard ▶ stages ▶ Retry ▶ idempotent receiver ▶ Recover ▶ handler ▶ output topic
 //	                      │                    │ transient, later
 //	                      │                    ▼
 //	                      │        topic.handler.retry.5s ▶ .1m ▶ .10m ▶ the same handler
@@ -21,8 +21,8 @@
 //
 // # What is promised
 //
-// Nothing is lost: a source message is acked only after its handler succeeded or its dead letter was confirmed. The
-// original survives, byte for byte, whatever the handler did to it in memory. Going away is no failure: a message whose
+// Nothing is lost: a source message is acked only after its handler succeeded, its dead letter or its place in a retry stage
+// was confirmed, or its error said to discard it. The original survives, byte for byte, whatever the handler did to it in memory. Going away is no failure: a message whose
 // context was cancelled is given back, not dead-lettered and not counted. Nothing wedges: while any sink accepts, every
 // message ends, and those behind it go on. With a store, what a handler writes in its transaction happens once per
 // message, and what it produces is published at least once and always under the same id.

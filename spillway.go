@@ -54,7 +54,7 @@ type Config struct {
 }
 
 // Channel is a dead letter channel: the parts of Spillway composed in the only right order. It is safe for concurrent
-// use by any number of handlers and routers, keeps nothing between messages and needs no closing.
+// use by any number of handlers and routers, and needs no closing: what it does beside them begins and ends with routers.
 type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
@@ -130,7 +130,7 @@ func New(config Config) (*Channel, error) {
 }
 
 // Attach protects all handlers of router: the middleware, the decorator that insists on their outputs, and a check at
-// start-up that dead letters have somewhere to go. Call it before the router runs and before other middlewares and
+// start-up that dead letters have somewhere to go, unless their Naming uses the handler's name. Call it before the router runs and before other middlewares and
 // decorators are added. Handlers may be added at any time.
 //
 // Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside it. Its Deduplicator must not stand inside: it
@@ -144,7 +144,8 @@ func (ch *Channel) Attach(router *message.Router) {
 }
 
 // Plugin is the router's plugin that does what goes on beside the handlers, as long as they run: it registers the process
-// for Deliveries, purges old keys, moves what is due in the store of Stages, and looks for stages that nobody has any more.
+// for Deliveries, purges old keys, moves what is due in the store of Stages, and looks for stages that nobody has any more, as
+// middleware.Stages.Plugin says.
 // Attach adds it.
 func (ch *Channel) Plugin(router *message.Router) error {
 	for _, plugin := range ch.plugins {

@@ -44,12 +44,12 @@
 //     message is published at least once; an idempotent receiver absorbs the others. Messages keep their ids.
 //   - A publisher fails, panics or ends its goroutine: the messages stay, and come back after a wait that doubles, up to a
 //     minute for one that is refused alone, and up to 30 seconds for a topic that refused three in a row or several at once.
-//     Other topics go on meanwhile, after the failed call has returned. Nothing is given up: what is refused for good is
-//     tried once a minute, and logged, until somebody deletes its row.
+//     Other topics go on meanwhile, after the failed call has returned. Nothing is given up that RelayConfig.GiveUp
+//     does not take: what is refused for good is tried once a minute, and logged, until somebody deletes its row.
 //   - A publisher takes its time: the lease is renewed while it does, for ten leases in a call. After that others may take
 //     the messages too.
 //   - The database is down: the relay logs it, and tries again within 5 seconds. What was published meanwhile is deleted
-//     first. A message that could be put neither here nor there is an error of Put, for its caller to handle.
+//     first. A Put that fails is an error for its caller to handle; Stages give the message back.
 //
 // # What is not promised
 //

@@ -94,9 +94,9 @@ func (s *Store) Initialize(ctx context.Context) error {
 // (see the package's documentation), it is when that commits. Put takes 30 seconds at most, and msg remains the caller's.
 //
 // An after of 0 or less is due at once, and one of more than about ten years is an error: it was meant in another unit. So
-// is a topic without a name, or with one of more than 1,024 bytes. A message that the database has no room for is an error
-// that wraps poison.ErrTooLarge. Inside of a receiver's claim on the same SQLite file Put is an error, because it would wait
-// for itself. After an error of the connection the message may be there all the same.
+// is a topic without a name, or with one of more than 1,024 bytes. A message that is too large for the database is an error
+// that wraps poison.ErrTooLarge. Inside of a receiver's claim on the same *sql.DB of SQLite Put is an error, because it would
+// wait for itself; through another *sql.DB on the same file it does wait, for 30 seconds. After an error of the connection the message may be there all the same.
 func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
 	if s == nil || s.db == nil {
 		return errNoDB
@@ -200,7 +200,7 @@ type Waiting struct {
 	Topic string
 	// Messages is how many there are, those included that are being published.
 	Messages int
-	// Next is the time until the first of them is due, in microseconds. Negative: it is overdue by as much.
+	// Next is the time until the first of them is due, to the microsecond. Negative: it is overdue by as much.
 	Next time.Duration
 }
 

@@ -5,6 +5,7 @@
 //	router.AddMiddleware(
 //		outputs.Middleware,              // ties produced messages to their source
 //		queue.Middleware,                // poison.Queue: sets aside what fails for good
+//		limit.Middleware,                // delivery.Limit, if messages may end the process
 //		guard.Middleware,                // what should not reach the handler
 //		stages.Middleware,               // what may pass with more time, in a topic of its own
 //		retry.Middleware,                // what may pass with time
@@ -12,6 +13,7 @@
 //		middleware.Recover{}.Middleware, // panics become errors
 //	)
 //	router.AddPublisherDecorators(outputs.Decorate) // before any other decorator
+//	router.AddPlugin(stages.Plugin)                 // and limit.Plugin
 //
 // # Why this order
 //
@@ -37,7 +39,8 @@
 // held, by MaxHold or an ack deadline, goes round: it is published to the end of its topic again. When it is due the
 // handler gets it, under the handler's own name and topic, with the same middlewares. A stage that does not take a message
 // gives it back to the topic that it came from, uncounted: but not for good, since it holds up those behind it. What a
-// publisher refuses for what the message is, and what was refused for five minutes, is set aside.
+// publisher refuses for what the message is, is set aside, and what was refused for five minutes while the stage took others;
+// where the stage takes nothing, one message in five minutes.
 //
 // Retry makes way for stages of the same chain, as the front door composes it: it tries once where nobody said how often.
 // Attached one by one it does not know of them, so say RetryConfig.Attempts.
@@ -59,7 +62,7 @@
 //   - A message that waits is never handled early: not before the stage's delay has passed since its attempt failed, nor
 //     before its error's retry-after. It is late by the jitter's amplitude at the most, and a little, as long as its
 //     stage's consumer keeps up; one that asked for more than the last stage's wait, by as long as a message is held too.
-//   - A due time that cannot be true holds a message up for the stage's delay at the most; where messages go round, for
+//   - A due time that cannot be true holds a message up for the stage's delay and jitter at the most; where messages go round, for
 //     twice MaxDelay.
 //   - Who closes does not wait for those who wait. They are given back, uncounted.
 //

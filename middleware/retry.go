@@ -17,8 +17,8 @@ import (
 
 // RetryConfig configures a Retry. The zero value is useful.
 type RetryConfig struct {
-	// Attempts is how often the handler is invoked at the most, the first time included. Default: 5, or 1 where the same
-	// chain has a retry stage for the error.
+	// Attempts is how often the handler is invoked at the most, the first time included. Default: 5, or 1 where the handler
+	// has stages in the same chain.
 	Attempts int
 	// Backoff says how long to wait between attempts.
 	Backoff Backoff
@@ -38,7 +38,8 @@ type RetryConfig struct {
 	Classifier *classify.Classifier
 	// Logger is told of every retry. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnAttempt is told of every invocation of the handler, successes too. A hook that panics is logged.
+	// OnAttempt is told of every invocation of the handler, successes too, but not of one whose message went away. A hook
+	// that panics is logged.
 	OnAttempt func(context.Context, Attempt)
 	// OnRetry is told before the wait for the next attempt.
 	OnRetry func(context.Context, Attempt, time.Duration)

@@ -22,7 +22,7 @@ import (
 // StagesConfig configures Stages. Queue, Publisher and Subscriber are required.
 type StagesConfig struct {
 	// Queue is the one that the handlers' messages are set aside with when no stage is left. It tells where a message came
-	// from, and says nothing to a stage that it would mask in a letter but texts.
+	// from, and masks the texts of errors as in a letter (MaskText); metadata stay as they are, since the handler needs them.
 	Queue *poison.Queue
 	// Publisher takes messages to stage topics. It must confirm what it takes, because the source is acked after it, and be
 	// no handler's: the router closes a handler's publisher when that handler stops. Where it is a poison.Initializer it
@@ -38,8 +38,9 @@ type StagesConfig struct {
 	Stages []Stage
 	// Store keeps the messages that wait, in place of topics: each exactly as long as it should, in due order, on any
 	// pub/sub. A relay publishes them to one re-entry topic of the handler, as long as the router of Plugin runs. Relays share
-	// what is in the table, so services whose publishers lead to different brokers need Store.For. Who goes back to topics has
-	// to let the relay move what is left. Default: none, messages wait in the topic of their stage.
+	// what is in the table, so services whose publishers lead to different brokers need Store.For. Who comes from topics
+	// lists their stages as Retired, beside those that messages enter; who goes back to them waits until Store.Waiting has none,
+	// and the re-entry topic is empty. Default: none, messages wait in the topic of their stage.
 	Store *delay.Store
 	// Naming names the stage topics. Default: StagePerHandler.
 	Naming StageNaming
@@ -59,7 +60,8 @@ type StagesConfig struct {
 	Classifier *classify.Classifier
 	// Logger is told of stages that fail, never of a payload. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnStage is told of each message that went to a stage.
+	// OnStage is told of each message that went to a stage. On a SQL source with a Store that is before the transaction commits,
+	// and the message comes again where it does not.
 	OnStage func(context.Context, Staged)
 	// OnReentry is told of each message that comes to its handler again, before it does.
 	OnReentry func(context.Context, Reentered)
@@ -99,7 +101,7 @@ type Staged struct {
 	// Wait is how long the message waits, at the least and without what its stage is late.
 	Wait    time.Duration
 	Verdict classify.Verdict
-	// Attempts counts the invocations of the handler so far, in this stage.
+	// Attempts counts the invocations of the handler in the delivery that failed just now, without those of stages before.
 	Attempts int
 }
 
@@ -111,8 +113,7 @@ type Reentered struct {
 	Handler, Topic, StageTopic string
 	// Stage is where the message waited, or 0 where it did not, a redriven one for one.
 	Stage int
-	// Late is how long after it was due the message comes, by this process' clock. It is not known with a Store, see
-	// delay.Moved.
+	// Late is how long after it was due the message comes, by this process' clock. It is not known with a Store, and 0.
 	Late time.Duration
 }
 

@@ -24,7 +24,7 @@ type StageTopic struct {
 	Topic string
 	// Group is the consumer group that Subscriber was asked for.
 	Group string
-	// Delay is that of the stage, or 0 with a Store.
+	// Delay is that of the stage, or 0 of a Store's re-entry topic.
 	Delay time.Duration
 }
 

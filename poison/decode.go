@@ -36,7 +36,7 @@ func Decode(msg *message.Message) (Letter, error) {
 // dead letter: such a one still tells its origin and its redrives, if it ever had them.
 func Read(msg *message.Message) Letter { return decode(msg.CopyWithContext()) }
 
-// IsLetter tells whether msg carries the failure of a dead letter.
+// IsLetter tells whether msg carries the failure of a dead letter. So does a message in a retry stage, see StageOf.
 func IsLetter(msg *message.Message) bool {
 	_, ok := msg.Metadata[KeyFailureClass]
 	if !ok {

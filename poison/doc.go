@@ -25,8 +25,9 @@
 //
 // Letter is the message as it arrived (same id, same metadata, same bytes, whatever the handler did to it in memory)
 // with metadata added: where it first came from, why it failed, how often it was tried, how often it came back. The
-// keys are the Key constants, the same over every broker, and the values are text. Origin keys are set once and the
-// first origin wins; failure keys tell of the latest failure. All that is added stays within a budget, 16 KiB by
+// keys are the Key constants, the same over every broker, and the values are text. Origin keys tell of
+// the first place, as far as the metadata can be believed, but for handler and consumer group; these and the failure keys tell
+// of the latest failure. All that is added stays within a budget, 16 KiB by
 // default: of a long description or stack the head is kept and the cut is marked; what names something is whole or
 // absent. Free text made for people has bytes that are no UTF-8 replaced; an id, key or name keeps them in base64.
 //
@@ -34,8 +35,9 @@
 // it reads: it bounds counts, times and texts, and who sends a letter anywhere asks an allow-list first, as package redrive
 // does. The headers of other writers go off the original as our own keys do, so a redriven message comes without them.
 //
-// A message in a retry stage of package middleware has the same keys, but for the stack, and three of its own: which stage,
-// and until when. It is no dead letter; when it becomes one, attempts and history go on from there.
+// A message in a retry stage of package middleware has the same keys, without the stack and with less of the description, and
+// three of its own: which stage, and until when. It is no dead letter, though IsLetter and Decode cannot tell: StageOf does.
+// When it becomes one, attempts and history go on from there.
 //
 // # What is not promised
 //

@@ -2,7 +2,8 @@ package poison
 
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (
-	// Origin: where the message first came from. Set once, never overwritten.
+	// Origin: where the message first came from, as far as its metadata can be believed; handler and consumer group are those
+	// that failed the latest time.
 	KeyOriginalTopic     = "x-original-topic"
 	KeyOriginalPartition = "x-original-partition"
 	KeyOriginalOffset    = "x-original-offset"

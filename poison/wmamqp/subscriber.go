@@ -19,8 +19,8 @@ type SubscriberConfig struct {
 	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
 	AMQP amqp.Config
 	// InFlight is how many messages of a queue are handed out before the first of them is settled, each on a channel of its
-	// own with a prefetch of 1: an order there is none, and each counts its nacks in a row for itself. It is meant for retry
-	// stages; where a queue has a single active consumer it changes nothing. Subscribe refuses what the connection has no
+	// own with a prefetch of 1: they have no order, and each channel counts its own nacks in a row. It is meant for retry
+	// stages, and refuses another prefetch and Consume.Exclusive; where a queue has a single active consumer it changes nothing. Subscribe refuses what the connection has no
 	// channels for; on a Connection that is shared only those of this subscriber are counted. Default: 1; at most 100.
 	InFlight int
 	// Connection is used in place of one of the subscriber's own, and not closed with it.
