@@ -130,8 +130,8 @@ func New(config Config) (*Channel, error) {
 }
 
 // Attach protects all handlers of router: the middleware, the decorator that insists on their outputs, and a check at
-// start-up that dead letters have somewhere to go, unless their Naming uses the handler's name. Call it before the router runs and before other middlewares and
-// decorators are added. Handlers may be added at any time.
+// start-up that dead letters have somewhere to go, as far as their Naming does without the handler's name. Call it before the
+// router runs and before other middlewares and decorators are added. Handlers may be added at any time.
 //
 // Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside it. Its Deduplicator must not stand inside: it
 // remembers a message before the handler succeeded, and so swallows the second attempt. Its Timeout belongs inside, added

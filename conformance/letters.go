@@ -125,8 +125,7 @@ func (b *bench) naming() {
 		b.topic + "." + handlerName + ".dlq":     poison.PerHandlerNaming,
 		"all-letters-of-" + b.topic + "-service": func(poison.Source) string { return "all-letters-of-" + b.topic + "-service" },
 	} {
-		ch := b.channel(func(c *spillway.Config) { c.Queue.Naming = naming })
-		b.initialize(ch)
+		ch := b.channel(func(c *spillway.Config) { c.Queue.Naming = naming }) // makes the topics itself
 		placed := b.placed.Load()
 		stop := b.failing(ch, func(string) error { return classify.Permanent(errNever) })
 		b.ids(name)

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/contain"
 )
 
 // Initializer is a publisher that can make sure, before the first message, that its topics exist: it creates them,
@@ -28,7 +30,7 @@ type SourceInitializer interface {
 func (q *Queue) Initialize(sources ...Source) error {
 	for _, source := range sources {
 		var topics []string
-		for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid} {
+		for _, class := range placed {
 			source.Class = class
 			if topic := q.config.Naming.topic(source, q.config.Logger); !slices.Contains(topics, topic) {
 				topics = append(topics, topic)
@@ -54,7 +56,34 @@ func (q *Queue) initializeTopics(source string, topics ...string) error {
 			return fmt.Errorf("poison: dead-letter destination missing: %w", err)
 		}
 	}
+	for _, topic := range topics {
+		q.ready.Store(topic, nil)
+	}
 	return nil
+}
+
+// placed are the classes of failures that become letters.
+var placed = []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient, classify.ClassUnknown}
+
+// makeReady makes sure of topics that nobody initialized before their first letter. Who may not ask for them may publish to
+// them all the same, so an error is no refusal, and it is asked again until a letter was taken.
+func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
+	if _, ready := q.ready.Load(sinks[0].Topic); ready {
+		return true
+	}
+	ready = true
+	for _, sink := range sinks {
+		err := contain.Call("publisher", func() error { return InitializeFor(sink.Publisher, source, sink.Topic) })
+		if err != nil {
+			ready = false
+			q.config.Logger.Error("It is not sure that a dead-letter topic exists; its first letter is published all the same", err,
+				watermill.LogFields{"topic": logged(sink.Topic)})
+		}
+	}
+	if ready {
+		q.ready.Store(sinks[0].Topic, nil)
+	}
+	return ready
 }
 
 // InitializeFor makes sure that topics exist, which take what comes from source, if pub is a SourceInitializer or an
@@ -70,8 +99,8 @@ func InitializeFor(pub message.Publisher, source string, topics ...string) error
 }
 
 // InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as it
-// starts, so that a missing destination is an error of Router.Run. The handler's name is not known there: a Naming that
-// uses it wants Initialize called by hand.
+// starts, so that a missing destination is an error of Router.Run. The handler's name is not known there: where the Naming
+// uses it, the topics are made before their first letter, unless Initialize was called by hand.
 func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
 	return &initializing{Subscriber: sub, queue: q}, nil
 }

@@ -50,7 +50,8 @@ func (q *Queue) sinks(source Source, topic string, deadLetter bool) []Sink {
 }
 
 // publish places the letter in the first sink that takes it and sets its Topic. The error joins what every sink said.
-func (q *Queue) publish(ctx context.Context, l *Letter, sinks []Sink, subscriber string) error {
+func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []Sink, subscriber string) error {
+	ready := q.makeReady(source, sinks)
 	encoded := func(limits limits) *message.Message {
 		msg := l.encode(limits)
 		if q.config.WatermillKeys {
@@ -62,10 +63,13 @@ func (q *Queue) publish(ctx context.Context, l *Letter, sinks []Sink, subscriber
 		return msg
 	}
 	var refusals []error
-	for _, sink := range sinks {
+	for i, sink := range sinks {
 		err := q.publishTo(ctx, sink, *l, encoded)
 		if err == nil {
 			l.Topic = sink.Topic
+			if !ready && i == 0 {
+				q.ready.Store(sink.Topic, nil)
+			}
 			return nil
 		}
 		refusals = append(refusals, err)

@@ -117,12 +117,13 @@ func (c *QueueConfig) validate() error {
 	return c.Naming.probe()
 }
 
-// Queue sets failed messages aside. It is the outermost part around a handler. It is safe for concurrent use and keeps
-// nothing between messages.
+// Queue sets failed messages aside. It is the outermost part around a handler. It is safe for concurrent use and remembers
+// nothing of messages.
 type Queue struct {
 	config    QueueConfig
 	limits    limits
 	misplaced sync.Once
+	ready     sync.Map // dead-letter topics that exist
 }
 
 // NewQueue returns a Queue, or an error that names the field of config with which messages could be lost.

@@ -91,7 +91,7 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
 	}
-	if err := q.publish(ctx, &l, q.sinks(source, topic, deadLetter), subscriber); err != nil {
+	if err := q.publish(ctx, &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber); err != nil {
 		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, q.fields(l))
 		if hook := q.config.Hooks.OnUnplaced; hook != nil {
 			contain.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })

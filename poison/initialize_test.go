@@ -1,0 +1,113 @@
+package poison
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// strictSink takes letters for topics that were made, and while it is down makes and takes none.
+type strictSink struct {
+	sink
+	mu     sync.Mutex
+	made   []string
+	asked  int
+	down   bool
+	denied bool // it may not make topics, and has all of them
+}
+
+func (s *strictSink) InitializeTopics(topics ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked++; s.down || s.denied {
+		return errors.New("not now")
+	}
+	s.made = append(s.made, topics...)
+	return nil
+}
+
+func (s *strictSink) Publish(topic string, messages ...*message.Message) error {
+	s.mu.Lock()
+	missing := s.down || !s.denied && !slices.Contains(s.made, topic)
+	s.mu.Unlock()
+	if missing {
+		return fmt.Errorf("no topic %q", topic)
+	}
+	return s.sink.Publish(topic, messages...)
+}
+
+// Feature D5, promise P4: a topic whose name was not known at the start is made before its first letter, and once.
+// Names that are known are made at the start, those of all classes.
+func TestFirstLetterMakesTopic(t *testing.T) {
+	byClass := func(s Source) string { return s.Topic + "." + s.Class.String() }
+	for name, naming := range map[string]Naming{"handler": PerHandlerNaming, "class": byClass} {
+		t.Run(name, func(t *testing.T) {
+			dead, last := &strictSink{}, &strictSink{}
+			config := QueueConfig{Publisher: dead, Naming: naming, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
+			r := start(t, "orders", config, func(msg *message.Message) ([]*message.Message, error) {
+				return failing(classify.Transient(errors.New(msg.UUID)))(msg)
+			})
+			topic := naming(Source{Topic: "orders", Handler: "billing", Class: classify.ClassTransient})
+			if known := name == "class"; slices.Contains(dead.made, topic) != known {
+				t.Errorf("at the start there are %v", dead.made)
+			}
+			for i := range 5 {
+				r.publish(message.NewMessage(fmt.Sprint(i), nil))
+				eventually(t, "it is there", func() bool { return dead.topics() == fmt.Sprint(topic, ":", i+1) })
+			}
+			if last.topics() != "" || !slices.Contains(last.made, "last") {
+				t.Errorf("the fallback made %v and has %q", last.made, last.topics())
+			}
+			dead.mu.Lock()
+			defer dead.mu.Unlock()
+			if n := len(slices.DeleteFunc(dead.made, func(made string) bool { return made != topic })); n != 1 {
+				t.Errorf("made %d times", n)
+			}
+		})
+	}
+}
+
+// Feature D5: a sink that was away when the first letter came is asked again, whoever took that letter.
+func TestFirstLetterWhileAway(t *testing.T) {
+	dead, last := &strictSink{down: true}, &strictSink{}
+	queue, err := NewQueue(QueueConfig{Publisher: dead, PublishAttempts: 1, Naming: PerHandlerNaming, Fallbacks: []Sink{{Publisher: last}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func() {
+		t.Helper()
+		if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err != nil {
+			t.Error(err)
+		}
+	}
+	place()
+	dead.down = false
+	place()
+	place()
+	if dead.topics() != "unknown..dlq:2" || last.topics() != "unknown..dlq:1" || dead.asked != 2 {
+		t.Errorf("placed in %q, fallback has %q, asked %d times", dead.topics(), last.topics(), dead.asked)
+	}
+}
+
+// Feature D5: who may not make topics, and not look for them, may publish to them all the same, and is asked once.
+func TestFirstLetterDenied(t *testing.T) {
+	dead := &strictSink{denied: true}
+	queue, err := NewQueue(QueueConfig{Publisher: dead, Naming: PerHandlerNaming})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err != nil {
+			t.Error(err)
+		}
+	}
+	if dead.topics() != "unknown..dlq:3" || dead.asked != 1 {
+		t.Errorf("placed in %q, asked %d times", dead.topics(), dead.asked)
+	}
+}
