@@ -19,8 +19,7 @@ import (
 
 // Plugin is the router's plugin that looks for messages in stages which no handler here has any more, and logs an error
 // that names topic and count: in topics where the publisher is a poison.Lister, as those of wmkafka and wmsql are, and Naming
-// is StagePerHandler; and in a Store. With a Store it also moves due
-// messages, as long as handlers run.
+// is StagePerHandler; and in a Store. With a Store it also moves due messages, as long as handlers run.
 func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
 		return nil
