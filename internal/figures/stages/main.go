@@ -23,6 +23,7 @@ type plan struct {
 	shares    []share       // the first of which without failures
 	stock     time.Duration // for a round of Watermill, which does not come to the end of its messages while some fail
 	publishes int           // of which the cost of one is told
+	warm      int           // messages that are handled before each side of a round
 
 	latenessRounds, lateness int // messages of a round
 	drainRounds, drained     int
@@ -32,7 +33,7 @@ type plan struct {
 func main() {
 	p := plan{
 		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 200_000}, {percent: 10, messages: 40_000}},
-		stock: 30 * time.Second, publishes: 2_000,
+		stock: 30 * time.Second, publishes: 2_000, warm: 150_000,
 		latenessRounds: 3, lateness: 1_200, drainRounds: 3, drained: 1_000, moves: 10_000,
 	}
 	if err := run(p, os.Stdout); err != nil {
