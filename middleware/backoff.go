@@ -37,7 +37,8 @@ type Backoff struct {
 	Multiplier float64
 	// Jitter says how a wait is drawn from the interval. Default: FullJitter.
 	Jitter Jitter
-	// New replaces all of the above by a strategy of your own, one per failing message; backoff.Stop ends the retries.
+	// New replaces all of the above by a strategy of your own, one for each class of error of a failing message; backoff.Stop ends
+	// the retries.
 	New func() backoff.BackOff
 }
 

@@ -38,8 +38,8 @@ type RetryConfig struct {
 	Classifier *classify.Classifier
 	// Logger is told of every retry. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnAttempt is told of every invocation of the handler, successes too, but not of one whose message went away. A hook
-	// that panics is logged.
+	// OnAttempt is told of every attempt, successes too, and those that ended further in before the handler: at a receiver that
+	// absorbs a duplicate, or whose store is away. It is not told of one whose message went away. A hook that panics is logged.
 	OnAttempt func(context.Context, Attempt)
 	// OnRetry is told before the wait for the next attempt.
 	OnRetry func(context.Context, Attempt, time.Duration)
@@ -166,8 +166,7 @@ func (r *Retry) Step(next chain.Handler) chain.Handler {
 func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time.Time) ([]*message.Message, error) {
 	var (
 		failure classify.Failure
-		waits   backoff.BackOff
-		class   classify.Class
+		started [classify.ClassAborted + 1]backoff.BackOff // a class that comes again goes on with its own
 	)
 	for {
 		if c.Nacked() || c.Claimed() {
@@ -181,14 +180,15 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		r.onAttempt(c, Attempt{failure.Attempts, err, verdict})
 
 		policy := &r.policies[verdict.Class]
-		if waits == nil || class != verdict.Class {
-			class, waits = verdict.Class, policy.Backoff.start()
+		waits := &started[verdict.Class]
+		if *waits == nil {
+			*waits = policy.Backoff.start()
 		}
 		if r.leaves[verdict.Class] && c.Later != nil && c.Later(c) {
 			return nil, &failure
 		}
 		ctx := c.WaitContext()
-		pause, ok := r.nextWait(ctx, &failure, policy, waits, entered)
+		pause, ok := r.nextWait(ctx, &failure, policy, *waits, entered)
 		if !ok {
 			return nil, &failure
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -40,7 +41,7 @@ func TestPerClassAttempts(t *testing.T) {
 	}
 }
 
-// Feature C5: each class waits in its own way, and attempts of all classes count together.
+// Feature C5: each class waits in its own way, goes on with it when it comes again, and attempts of all classes count together.
 func TestPerClassBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []time.Duration
@@ -54,7 +55,7 @@ func TestPerClassBackoff(t *testing.T) {
 		errs := []error{classify.Transient(errBoom), classify.Transient(errBoom), errBoom, classify.Transient(errBoom), errBoom}
 		calls := 0
 		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, errs[calls-1] })(newMessage("1"))
-		want := []time.Duration{time.Minute, 2 * time.Minute, time.Second, time.Minute}
+		want := []time.Duration{time.Minute, 2 * time.Minute, time.Second, 4 * time.Minute}
 		if f := failureOf(t, err); f.Attempts != 5 || f.Verdict.Class != classify.ClassUnknown || len(pauses) != len(want) {
 			t.Fatalf("waits %v, %+v", pauses, f)
 		}
@@ -64,6 +65,26 @@ func TestPerClassBackoff(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Feature R3: a strategy of one's own is asked for once for each class, and ends the retries of a message that alternates.
+func TestOwnStrategyOfAlternatingErrors(t *testing.T) {
+	asked := 0
+	r := newRetry(t, middleware.RetryConfig{Attempts: 50, Backoff: middleware.Backoff{New: func() backoff.BackOff {
+		asked++
+		return backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 3)
+	}}})
+	asked = 0 // NewRetry tries it
+	calls := 0
+	_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {
+		if calls++; calls%2 == 0 {
+			return nil, classify.Transient(errBoom)
+		}
+		return nil, errBoom
+	})(newMessage("1"))
+	if f := failureOf(t, err); asked != 2 || calls != 7 || f.Attempts != 7 {
+		t.Errorf("asked %d times, %d calls, %d attempts", asked, calls, f.Attempts)
+	}
 }
 
 // Feature C3: the classifier given is the one that judges.
