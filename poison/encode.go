@@ -35,6 +35,13 @@ var (
 	shrunkLimits  = limits{total: 2 << 10, description: 256}
 )
 
+// shrunk are the limits of a letter that was refused for its size.
+func (l limits) shrunk() limits {
+	shrunk := shrunkLimits
+	shrunk.total = min(l.total, shrunk.total)
+	return shrunk
+}
+
 // Encode returns the letter as a message to publish: a copy of the original with the keys of this package added, at
 // most DefaultMaxAdded bytes of them. Of texts that are too long the head is kept and the cut is marked.
 func (l Letter) Encode() *message.Message { return l.encode(defaultLimits) }
@@ -80,16 +87,17 @@ func (l Letter) encode(max limits) *message.Message {
 	w.text(KeyFailureType, l.Failure.Type, maxType)
 	w.text(KeyFailureDescription, l.Failure.Description, max.description)
 	w.text(KeyFailureStack, l.Failure.Stack, max.stack)
-	w.text(KeyAttemptHistory, encodeHistory(l.Failure.History, max.history), max.history)
+	w.text(KeyAttemptHistory, encodeHistory(l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))), max.history)
 	return msg
 }
 
 // addWatermill adds the keys of Watermill's PoisonQueue, for consumers that were written for them.
-func (l Letter) addWatermill(msg *message.Message, subscriber string) {
-	msg.Metadata[keyWatermillReason] = bounded.Text(l.Failure.Description, 1<<10)
-	msg.Metadata[keyWatermillTopic] = bounded.Text(l.Origin.Topic, 1<<10)
-	msg.Metadata[keyWatermillHandler] = bounded.Text(l.Origin.Handler, 1<<10)
-	msg.Metadata[keyWatermillSubscriber] = bounded.Text(subscriber, 1<<10)
+func (l Letter) addWatermill(msg *message.Message, subscriber string, max limits) {
+	each := min(1<<10, max.description)
+	msg.Metadata[keyWatermillReason] = bounded.Text(l.Failure.Description, each)
+	msg.Metadata[keyWatermillTopic] = bounded.Text(l.Origin.Topic, each)
+	msg.Metadata[keyWatermillHandler] = bounded.Text(l.Origin.Handler, each)
+	msg.Metadata[keyWatermillSubscriber] = bounded.Text(subscriber, each)
 }
 
 // writer sets metadata within a budget.

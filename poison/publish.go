@@ -55,7 +55,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 	encoded := func(limits limits) *message.Message {
 		msg := l.encode(limits)
 		if q.config.WatermillKeys {
-			l.addWatermill(msg, subscriber)
+			l.addWatermill(msg, subscriber, limits)
 		}
 		// Values go along, for publishers that join a transaction; the end of the source's context does not, because some
 		// pub/subs hand contexts on to the consumer.
@@ -98,7 +98,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		q.config.Logger.Error("A dead letter was refused", err, watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)})
 		if q.isTooLarge(err) {
 			if sizeRefusals++; sizeRefusals == 2 {
-				limits = shrunkLimits
+				limits = limits.shrunk()
 			}
 			if sizeRefusals <= 2 {
 				continue // size does not pass with time: no wait
@@ -107,9 +107,10 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		}
 		if waits == nil {
 			waits = backoff.NewExponentialBackOff(
-				backoff.WithInitialInterval(q.config.PublishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+				backoff.WithInitialInterval(q.config.PublishBackoff), backoff.WithMultiplier(2),
+				backoff.WithMaxInterval(max(time.Second, q.config.PublishBackoff)), backoff.WithMaxElapsedTime(0))
 		}
-		if attempt >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
+		if attempt-sizeRefusals >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
 			return err
 		}
 	}

@@ -24,18 +24,20 @@ type QueueConfig struct {
 	Naming Naming
 	// Fallbacks are tried in order when Publisher does not take a letter.
 	Fallbacks []Sink
-	// PublishAttempts is how often each sink is tried. Default: 3.
+	// PublishAttempts is how often each sink is tried, refusals for size aside. Default: 3.
 	PublishAttempts int
-	// PublishBackoff is the wait after a sink's first refusal; it doubles. Default: 50 ms.
+	// PublishBackoff is the wait after a sink's first refusal, give or take half of it; it doubles, up to a second. Default:
+	// 50 ms.
 	PublishBackoff time.Duration
 	// TooLarge tells a refusal for size from others. Default: IsTooLarge.
 	TooLarge func(error) bool
-	// MaxAdded is how many bytes of metadata a letter adds to its message, at least 1 KiB. Default: DefaultMaxAdded.
+	// MaxAdded is how many bytes of metadata a letter adds to its message at the most, WatermillKeys aside; at least 1 KiB.
+	// Default: DefaultMaxAdded.
 	MaxAdded int
 	// Classifier judges errors that no retry further in has judged. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Origin tells what the broker knows of where a message comes from. An adapter provides it. Topic, handler, id and
-	// consumer group that it leaves empty are filled in from the router.
+	// Origin tells what the broker knows of where a message comes from. An adapter provides it. Topic, handler and
+	// id that it leaves empty are filled in from the router.
 	Origin func(*message.Message) Origin
 	// MaskText changes the texts that errors and panics bring along (description, history, stack) before anybody sees
 	// the letter. Where it panics the text is withheld. The error that goes back to the router when no sink took the
@@ -44,7 +46,7 @@ type QueueConfig struct {
 	// MaskMetadata changes the producer's metadata in the letter, value by value. A redrive brings back what it left.
 	// Where it panics the value is withheld.
 	MaskMetadata func(key, value string) string
-	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue.
+	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded.
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.
 	Node string
@@ -64,7 +66,8 @@ type Hooks struct {
 	OnDiscard func(context.Context, Letter)
 	// OnPublishError is told of each refusal by a sink.
 	OnPublishError func(context.Context, Letter, error)
-	// OnUnplaced is told of a letter that no sink took: the message is nacked and comes again.
+	// OnUnplaced is told of a letter that no sink took: the message is nacked and comes again, unless its handler had acked
+	// it. Then it is lost, and nothing else but the log tells.
 	OnUnplaced func(context.Context, Letter, error)
 }
 

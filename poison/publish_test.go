@@ -1,0 +1,122 @@
+package poison
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Feature D4: the wait between tries doubles, give or take half of it, and is never cut to less than was asked for.
+func TestPublishBackoff(t *testing.T) {
+	for first, want := range map[time.Duration][]time.Duration{
+		50 * time.Millisecond: {50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, time.Second, time.Second},
+		3 * time.Second:       {3 * time.Second, 3 * time.Second, 3 * time.Second, 3 * time.Second, 3 * time.Second, 3 * time.Second, 3 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var at []time.Time
+			dead := &sink{refuse: func(int, string, *message.Message) error { at = append(at, time.Now()); return errors.New("not now") }}
+			queue, err := NewQueue(QueueConfig{Publisher: dead, PublishAttempts: len(want) + 1, PublishBackoff: first})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err == nil || len(at) != len(want)+1 {
+				t.Fatal(err, len(at))
+			}
+			for i := range want {
+				if wait := at[i+1].Sub(at[i]); wait < want[i]/2 || wait > want[i]*3/2+time.Millisecond {
+					t.Errorf("with %s: wait %d is %s, want about %s", first, i+1, wait, want[i])
+				}
+			}
+		})
+	}
+}
+
+// Feature D4: a letter that was cut down for its size has all its tries against refusals of another kind.
+func TestCutDownIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dead := &sink{refuse: func(try int, _ string, _ *message.Message) error {
+			switch {
+			case try <= 2:
+				return ErrTooLarge
+			case try <= 4:
+				return errors.New("not now")
+			}
+			return nil
+		}}
+		queue, err := NewQueue(QueueConfig{Publisher: dead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err != nil || dead.tries != 5 {
+			t.Error(err, dead.tries)
+		}
+	})
+}
+
+// Feature D4: cut to the bone, a letter is never larger than it was before, Watermill's keys included.
+func TestCutDownIsSmaller(t *testing.T) {
+	for _, most := range []int{minMaxAdded, 1500, 4 << 10, DefaultMaxAdded} {
+		for _, watermill := range []bool{false, true} {
+			var sizes []int
+			dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {
+				size := 0
+				for key, value := range msg.Metadata {
+					size += len(key) + len(value)
+				}
+				sizes = append(sizes, size)
+				return ErrTooLarge
+			}}
+			queue, err := NewQueue(QueueConfig{Publisher: dead, MaxAdded: most, WatermillKeys: watermill})
+			if err != nil {
+				t.Fatal(err)
+			}
+			failure := &classify.Failure{}
+			for i := range 10 {
+				failure.Add(fmt.Errorf("%d %s", i, strings.Repeat("long ", 2000)), classify.Verdict{}, time.Now())
+			}
+			if err := queue.Place(message.NewMessage("m", nil), failure); err == nil {
+				t.Fatal("it was taken")
+			}
+			whole, cut := sizes[0], sizes[len(sizes)-1]
+			extra := 0
+			if watermill {
+				extra = 4 << 10
+			}
+			if whole > most+extra || cut > whole || cut > 4<<10 || most == DefaultMaxAdded && cut >= whole {
+				t.Errorf("MaxAdded %d, with Watermill's keys %t: sizes %v", most, watermill, sizes)
+			}
+		}
+	}
+}
+
+// Feature D1: where the budget is tight, the history keeps its latest attempts.
+func TestHistoryKeepsTheLatest(t *testing.T) {
+	letter := sampleLetter()
+	letter.Failure.History = nil
+	for i := range classify.MaxHistory {
+		letter.Failure.History = append(letter.Failure.History, classify.Attempt{At: time.Now(), Error: fmt.Sprintf("try %d %s", i, strings.Repeat("x", 100))})
+	}
+	kept := 0
+	for total := minMaxAdded; total < 6<<10; total += 64 {
+		limits := defaultLimits
+		limits.total = total
+		back, err := Decode(letter.encode(limits))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(back.Failure.History); n > 0 && !strings.HasPrefix(back.Failure.History[n-1].Error, "try 9 ") {
+			t.Errorf("within %d bytes the latest of %d is %.10q", total, n, back.Failure.History[n-1].Error)
+		}
+		kept = max(kept, len(back.Failure.History))
+	}
+	if kept != classify.MaxHistory {
+		t.Errorf("at the most %d attempts were kept", kept)
+	}
+}
