@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
 )
 
 // GuardConfig says which messages never reach the handler. The zero value lets every message pass.
@@ -117,7 +118,11 @@ func (g *Guard) check(msg *message.Message) error {
 		return g.expired(fmt.Errorf("middleware: the message expired at %s", expires.Format(time.RFC3339)))
 	}
 	if g.config.MaxAge > 0 {
-		if created := g.config.CreatedAt(msg); !created.IsZero() && time.Since(created) > g.config.MaxAge {
+		var created time.Time
+		if err := contain.Call("GuardConfig.CreatedAt", func() error { created = g.config.CreatedAt(msg); return nil }); err != nil {
+			return err
+		}
+		if !created.IsZero() && time.Since(created) > g.config.MaxAge {
 			return g.expired(fmt.Errorf("middleware: the message of %s is older than %s", created.UTC().Format(time.RFC3339), g.config.MaxAge))
 		}
 	}

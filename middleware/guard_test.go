@@ -95,3 +95,12 @@ func TestGuardConstruction(t *testing.T) {
 		}
 	}
 }
+
+// A function of the user's that panics is an error of its message.
+func TestGuardCreatedAtPanics(t *testing.T) {
+	config := middleware.GuardConfig{MaxAge: time.Hour, CreatedAt: func(*message.Message) time.Time { panic("no time") }}
+	handled, err := guarded(t, config, nil)
+	if _, panicked := classify.AsPanic(err); handled || !panicked || !strings.Contains(err.Error(), "GuardConfig.CreatedAt") {
+		t.Errorf("handled %t: %v", handled, err)
+	}
+}

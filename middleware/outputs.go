@@ -19,9 +19,9 @@ type OutputsConfig struct {
 	// Queue sets the source of outputs aside that nobody accepts.
 	Queue *poison.Queue
 	// Attempts is how often an output is published at the most. Default: 5. An error that is permanent or invalid ends
-	// the attempts at once. Outputs refused together are then published one by one, and each counts for itself.
+	// the attempts at once, and so does a deadline of the source that leaves no second for another. Outputs refused together are then published one by one, and each counts for itself.
 	Attempts int
-	// Backoff says how long to wait between attempts, while the source is held.
+	// Backoff says how long to wait between attempts, while the source is held. A retry-after is waited for up to 30 s.
 	Backoff Backoff
 	// Classifier judges the publisher's errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
@@ -73,6 +73,9 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 		out, err := next(c)
 		if err != nil || len(out) == 0 {
 			return out, err
+		}
+		if c.Nacked() { // it comes again, and produces them again
+			return nil, nil
 		}
 		c.Detach() // the source's snapshot is needed until its outputs are published
 		t := &tie{source: c}

@@ -180,3 +180,22 @@ func TestDecorateNoPublisher(t *testing.T) {
 		t.Fatalf("got %v, %v", pub, err)
 	}
 }
+
+// Promise P3: what a handler produced that nacked its message is not published, since it is produced again.
+func TestOutputsOfNacked(t *testing.T) {
+	pub := &publisher{}
+	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{})
+	decorated := decorate(t, o, pub)
+	for i, nacks := range []bool{true, true, false} {
+		msg := newMessage("1")
+		err := route(o, decorated, msg, func(msg *message.Message) ([]*message.Message, error) {
+			if nacks {
+				msg.Nack()
+			}
+			return producing("a")(msg)
+		})
+		if err != nil || closed(msg.Nacked()) != nacks || len(pub.ids()) != i/2 {
+			t.Errorf("delivery %d: %v, published %v", i, err, pub.ids())
+		}
+	}
+}
