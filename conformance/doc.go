@@ -28,7 +28,7 @@
 //
 // The suite needs a subscriber with consumer groups, or one that gives every new subscriber what was published before, and
 // uses SQLite for the effects. Every feature gets topics of its own, so targets need not clean up between them. Of the
-// second kind a quarantine (V3) cannot be shown, and a pub/sub that lives in one process has no faults (F1 to F10).
+// second kind a quarantine (V3) cannot be shown, and a pub/sub that lives in one process has no faults (F1 to F10, D10).
 //
 // # Features
 //

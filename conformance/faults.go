@@ -24,6 +24,9 @@ func (b *bench) begin() {
 func (b *bench) shared() *bench {
 	if b.target.CreateShared != nil {
 		create := b.target.CreateTopic
+		if create == nil {
+			create = func(testing.TB, string) {}
+		}
 		b.target.CreateTopic = func(t testing.TB, topic string) {
 			if topic == b.topic {
 				b.target.CreateShared(t, topic)

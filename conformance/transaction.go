@@ -16,7 +16,7 @@ import (
 // Feature D9: the handler's writes, its key, its outputs and its dead letter commit with the acknowledgement. Nobody sees
 // them before, and when the message is given back after all is done, nothing of it stays.
 func (b *bench) oneTransaction() {
-	b.need("Database", b.target.Database != nil)
+	b.need("Database and Backlog", b.target.Database != nil && b.target.Backlog != nil)
 	var given atomic.Int32
 	outputs := b.target.Backlog(b.T, "witness")
 	visible := func(when string, want int) {

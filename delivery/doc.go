@@ -22,10 +22,13 @@
 //
 // While marking, a delivery leaves a mark in the database before the handler runs, and removes it when the handler ends in
 // any way that leaves the process alive: success, error, panic, runtime.Goexit, shutdown. A mark that is there already is
-// that of a delivery which never returned. After LimitConfig.Max of them the message is refused. Its mark goes when the
-// message is acked, so that a letter which finds no place does not let it kill again, and a redriven message starts anew.
+// that of a delivery which never returned. After LimitConfig.Max of them the message is refused. Its mark goes with the beat
+// after the message was acked, so that a letter which finds no place does not let it kill again, and a redriven message starts
+// anew.
 //
-// Nothing counts before the first unclean end, so that a deadly message ends Max + 1 processes.
+// Nothing counts before the first unclean end was noticed: by a process that starts, at once, and by others after three beats.
+// So a deadly message ends Max + 1 processes where each is started again, and where a broker hands it at once from one running
+// process to the next, as many more as it reaches within these 6 to 8 seconds.
 //
 // # Bystanders
 //

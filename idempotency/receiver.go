@@ -60,8 +60,8 @@ type ReceiverConfig struct {
 	// than its lease wakes up without it, and does not know for a moment. A handler that ignores its context goes on. Where
 	// that matters, send the token along, or the key as the idempotency key of the other side.
 	Lease time.Duration
-	// PutBackAfter is how long a message is held whose key somebody else holds by a lease, before it is given back to come
-	// again. Default: 1 s.
+	// PutBackAfter is how long a message is held at the most, and half of it at the least, whose key somebody else holds by a
+	// lease, before it is given back to come again. Default: 1 s.
 	PutBackAfter time.Duration
 	// Logger is told of duplicates and of what cannot be returned as an error. By default nobody is.
 	Logger watermill.LoggerAdapter

@@ -50,13 +50,14 @@
 //   - Each attempt, and each redelivery after an error, gets the message as it arrived: id, metadata, payload, context,
 //     whatever the handler did to it.
 //   - Going away is no failure. A message whose own context was cancelled is given back at once; nothing is counted,
-//     nothing published. A handler that acked its message has not gone away, one that nacked it has given it back itself.
+//     nothing published. A handler that acked its message has not gone away, one that nacked it has given it back itself,
+//     and what it produced is not published.
 //   - A retry never waits past the deadline of the message's context and leaves time to set the message aside. It never
 //     retries without end: attempts of nested retries add up.
 //   - What a failed handler produced is not published.
 //   - A produced message that nobody accepts sets its source aside after bounded tries, with reason
 //     output_undeliverable, and the messages behind it go on. The handler is not run again for it.
-//   - An error that leaves a part is a *classify.Failure with the verdict, the attempts and their history, and still is
+//   - An error that leaves Retry or Stages is a *classify.Failure with the verdict, the attempts and their history, and still is
 //     what the handler returned, to errors.Is and errors.As.
 //   - A hook that panics is logged, and changes nothing.
 //   - A message that waits is never handled early: not before the stage's delay has passed since its attempt failed, nor

@@ -3,7 +3,7 @@ package poison
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (
 	// Origin: where the message first came from, as far as its metadata can be believed; handler and consumer group are those
-	// that failed the latest time.
+	// that failed the latest time, but for a dead letter that is parked.
 	KeyOriginalTopic     = "x-original-topic"
 	KeyOriginalPartition = "x-original-partition"
 	KeyOriginalOffset    = "x-original-offset"
@@ -25,7 +25,7 @@ const (
 	KeyFailureStackHash   = "x-failure-stack-hash"
 	KeyFailureNode        = "x-failure-node"
 
-	// Attempts: handler invocations since the message was published or redriven.
+	// Attempts: how often it was tried since it was published or redriven. One that ended before the handler counts too.
 	KeyAttempts       = "x-attempts"
 	KeyFirstFailedAt  = "x-first-failed-at"
 	KeyLastFailedAt   = "x-last-failed-at"

@@ -52,7 +52,8 @@ type Failure struct {
 	StackHash string
 	// Node is the host that gave up on the message.
 	Node string
-	// Attempts counts handler invocations since the message was published or redriven.
+	// Attempts counts how often the message was tried since it was published or redriven, those tries included that ended
+	// before the handler.
 	Attempts      int
 	FirstFailedAt time.Time
 	LastFailedAt  time.Time

@@ -21,10 +21,12 @@ type Source struct {
 }
 
 // Naming names the dead-letter topic of a source. It is called for every letter and must give the same name for the
-// same source. A name that is empty or the source's own topic (a loop), and a panic, fall back to DefaultNaming.
+// same source. A name that is empty or the source's own topic (a loop), and a panic, are errors of NewQueue for a topic
+// that it makes up, and fall back to DefaultNaming for one that it could not try.
 type Naming func(Source) string
 
-// DefaultNaming is <topic>.invalid for messages that are unacceptable themselves, and <topic>.dlq for all others.
+// DefaultNaming is <topic>.invalid for messages that are unacceptable themselves, and <topic>.dlq for all others. No live
+// topic may end so, or with .parked or .quarantine: what fails in its consumer would be parked.
 func DefaultNaming(s Source) string {
 	if s.Class == classify.ClassInvalid {
 		return s.Topic + ".invalid"

@@ -63,7 +63,7 @@ func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
 }
 
 // known are the databases that a store can be on.
-const known = "SQLite, PostgreSQL, MySQL 8.0 or later, or MariaDB 10.6 or later"
+const known = "SQLite, PostgreSQL, MySQL 8.0.13 or later, or MariaDB 10.6 or later"
 
 // insertLetter stores a letter, or notes that one arrived again. One that was redriven or discarded already waits again
 // then, behind all others, so that a drain that is running does not meet it twice. Whoever holds a lease loses it: what

@@ -24,7 +24,8 @@
 // with a higher MaxRedrives, or another allow-list, takes them with Filter.Statuses. While somebody works on a letter it
 // is leased, in whatever state it is; an expired lease is free for the next. A letter that fails again after its redrive
 // arrives as a letter of its own, with one redrive more. The same letter arriving again (same consumer, origin topic,
-// id, redrive count and payload) is one row that counts how often it was seen. A letter without an id is never taken for
+// id, redrive count, payload and producer's metadata) is one row that counts how often it was seen, and waits again if it was
+// discarded or redriven. A letter without an id is never taken for
 // another.
 //
 // On MySQL and MariaDB the server takes no letter that is larger than max_allowed_packet less 64 KiB: it is refused with

@@ -24,7 +24,8 @@ type DrainTopicConfig struct {
 	// IdleAfter is how long no message must come before the topic counts as empty. Default: 5 s.
 	IdleAfter time.Duration
 	// Backlog tells how many messages wait in the topic. It is asked once, before the subscription; Drain ends after so
-	// many. Without it only IdleAfter tells the end.
+	// many. IdleAfter ends it all the same, without an error, where fewer come in time: let it be longer than a subscription
+	// takes, and compare Report.Taken.
 	Backlog func(ctx context.Context, topic string) (int, error)
 }
 

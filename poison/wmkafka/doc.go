@@ -66,7 +66,7 @@
 // the same id. So there is when a session is lost while a letter is being published. With InFlight, what was acked behind a
 // message that was not is repeated at each end of a session, also in order.
 //
-// Knowing at once: a connection that falls silent is noticed within some 20 s, a broker gives a member's partitions away
+// Knowing at once: a connection that falls silent is noticed within 20 to 30 s, a broker gives a member's partitions away
 // after 10 s. In between another instance may handle the same message; the idempotent receiver makes the effect one.
 //
 // Two at a time: a handler that does not heed its context may still run when this same process gets the partition, and the

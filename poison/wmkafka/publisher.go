@@ -96,7 +96,7 @@ func (c *PublisherConfig) validate() error {
 }
 
 // Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes 30 s at
-// the most, and with ProducerPerTopic the first message to a topic up to 20 s more where no broker answers. It is a poison.SourceInitializer: topics for dead letters are created as they should be. It is safe for
+// the most for a message, or twice that for one refused for its size, and with ProducerPerTopic the first message to a topic up to 20 s more where no broker answers. It is a poison.SourceInitializer: topics for dead letters are created as they should be. It is safe for
 // concurrent use.
 type Publisher struct {
 	config    PublisherConfig

@@ -33,7 +33,8 @@ type PublisherConfig struct {
 
 // Publisher writes messages into tables, those of watermill-sql. A message whose context is that of one which a Subscriber
 // on the same DB delivered is written in that one's transaction: outputs and dead letters are visible when their source
-// is acknowledged, and never otherwise. It is safe for concurrent use.
+// is acknowledged, and never otherwise; those of a source that its handler acked itself, and that has been committed by then,
+// are written by themselves. It is safe for concurrent use.
 type Publisher struct {
 	config  PublisherConfig
 	dialect *dialect
