@@ -81,7 +81,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 			for i := range 10 {
 				failure.Add(fmt.Errorf("%d %s", i, strings.Repeat("long ", 2000)), classify.Verdict{}, time.Now())
 			}
-			if err := queue.Place(message.NewMessage("m", nil), failure); err == nil {
+			if err := queue.Place(message.NewMessage(strings.Repeat("m", 900), nil), failure); err == nil {
 				t.Fatal("it was taken")
 			}
 			whole, cut := sizes[0], sizes[len(sizes)-1]
