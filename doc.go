@@ -22,10 +22,10 @@
 // # What is promised
 //
 // Nothing is lost: a source message is acked only after its handler succeeded, its dead letter or its place in a retry stage
-// was confirmed, or its error said to discard it. The original survives, byte for byte, whatever the handler did to it in memory. Going away is no failure: a message whose
-// context was cancelled is given back, not dead-lettered and not counted. Nothing wedges: while any sink accepts, every
-// message ends, and those behind it go on. With a store, what a handler writes in its transaction happens once per
-// message, and what it produces is published at least once and always under the same id.
+// was confirmed, or its error said to discard it. The original survives, byte for byte, whatever the handler did to it in
+// memory. Going away is no failure: a message whose context was cancelled is given back, not dead-lettered and not counted.
+// Nothing wedges: while any sink accepts, every message ends, and those behind it go on. With a store, what a handler writes
+// in its transaction happens once per message, and what it produces is published at least once and always under the same id.
 //
 // # What is not promised
 //

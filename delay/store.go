@@ -96,7 +96,8 @@ func (s *Store) Initialize(ctx context.Context) error {
 // An after of 0 or less is due at once, and one of more than about ten years is an error: it was meant in another unit. So
 // is a topic without a name, or with one of more than 1,024 bytes. A message that is too large for the database is an error
 // that wraps poison.ErrTooLarge. Inside of a receiver's claim on the same *sql.DB of SQLite Put is an error, because it would
-// wait for itself; through another *sql.DB on the same file it does wait, for 30 seconds. After an error of the connection the message may be there all the same.
+// wait for itself; through another *sql.DB on the same file it does wait, for 30 seconds. After an error of the connection
+// the message may be there all the same.
 func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
 	if s == nil || s.db == nil {
 		return errNoDB

@@ -41,7 +41,8 @@ type ReceiverConfig struct {
 	KeepOutputIDs bool
 	// MarkPublished forgets recorded outputs when they were seen published, so that a duplicate publishes nothing again. It
 	// costs a statement for each message with outputs, and works in a spillway.Channel alone: parts that are attached one by
-	// one do not hear of the publishing. Where the process ends between the publishing and the mark, a duplicate publishes them again all the same.
+	// one do not hear of the publishing. Where the process ends between the publishing and the mark, a duplicate publishes them
+	// again all the same.
 	MarkPublished bool
 	// Lease, if set, selects the lease mode, for handlers whose effects are outside of SQL: an HTTP call, a mail. There is no
 	// transaction then (Tx returns nil). The key is leased for so long before the handler runs, the lease is renewed while it

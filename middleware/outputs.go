@@ -19,7 +19,8 @@ type OutputsConfig struct {
 	// Queue sets the source of outputs aside that nobody accepts.
 	Queue *poison.Queue
 	// Attempts is how often an output is published at the most. Default: 5. An error that is permanent or invalid ends
-	// the attempts at once, and so does a deadline of the source that leaves no second for another. Outputs refused together are then published one by one, and each counts for itself.
+	// the attempts at once, and so does a deadline of the source that leaves no second for another. Outputs refused together are
+	// then published one by one, and each counts for itself.
 	Attempts int
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is waited for up to 30 s.
 	Backoff Backoff

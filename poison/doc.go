@@ -27,9 +27,9 @@
 // with metadata added: where it first came from, why it failed, how often it was tried, how often it came back. The
 // keys are the Key constants, the same over every broker, and the values are text. Origin keys tell of
 // the first place, as far as the metadata can be believed, but for handler and consumer group; these and the failure keys tell
-// of the latest failure. A dead letter that is parked keeps them all but the failure. All that is added stays within a budget, 16 KiB by
-// default: of a long description or stack the head is kept and the cut is marked; what names something is whole or
-// absent. Free text made for people has bytes that are no UTF-8 replaced; an id, key or name keeps them in base64.
+// of the latest failure. A dead letter that is parked keeps its handler and group. All that is added stays within a
+// budget, 16 KiB by default: of a long description or stack the head is kept and the cut is marked; what names something is
+// whole or absent. Free text made for people has bytes that are no UTF-8 replaced; an id, key or name keeps them in base64.
 //
 // Decode reads letters, ours and those of Watermill's PoisonQueue, Spring Kafka and Kafka Connect. Nobody vouches for what
 // it reads: it bounds counts, times and texts, and who sends a letter anywhere asks an allow-list first, as package redrive

@@ -8,10 +8,10 @@
 //
 // # From the store
 //
-// Store keeps dead letters in a table of a SQLite, PostgreSQL, MySQL or MariaDB database. It is a message.Publisher, so a poison.Queue
-// can publish straight into it, and Collect feeds it from dead-letter topics. List, Groups and Count show what is there,
-// Take and Mark work on single letters, and Drain brings back all that a Filter chooses. A letter is in one of five
-// states:
+// Store keeps dead letters in a table of a SQLite, PostgreSQL, MySQL or MariaDB database. It is a message.Publisher, so a
+// poison.Queue can publish straight into it, and Collect feeds it from dead-letter topics. List, Groups and Count show what
+// is there, Take and Mark work on single letters, and Drain brings back all that a Filter chooses. A letter is in one of
+// five states:
 //
 //	            ┌── came again ──┐
 //	            ▼                │

@@ -20,8 +20,9 @@ type SubscriberConfig struct {
 	AMQP amqp.Config
 	// InFlight is how many messages of a queue are handed out before the first of them is settled, each on a channel of its
 	// own with a prefetch of 1: they have no order, and each channel counts its own nacks in a row. It is meant for retry
-	// stages, and refuses another prefetch and Consume.Exclusive; where a queue has a single active consumer it changes nothing. Subscribe refuses what the connection has no
-	// channels for; on a Connection that is shared only those of this subscriber are counted. Default: 1; at most 100.
+	// stages, and refuses another prefetch and Consume.Exclusive; where a queue has a single active consumer it changes nothing.
+	// Subscribe refuses what the connection has no channels for; on a Connection that is shared only those of this subscriber
+	// are counted. Default: 1; at most 100.
 	InFlight int
 	// Connection is used in place of one of the subscriber's own, and not closed with it.
 	Connection *amqp.ConnectionWrapper

@@ -96,8 +96,9 @@ func (c *PublisherConfig) validate() error {
 }
 
 // Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes 30 s at
-// the most for a message, or twice that for one refused for its size, and with ProducerPerTopic the first message to a topic up to 20 s more where no broker answers. It is a poison.SourceInitializer: topics for dead letters are created as they should be. It is safe for
-// concurrent use.
+// the most for a message, or twice that for one refused for its size, and with ProducerPerTopic the first message to a topic
+// up to 20 s more where no broker answers. It is a poison.SourceInitializer: topics for dead letters are created as they
+// should be. It is safe for concurrent use.
 type Publisher struct {
 	config    PublisherConfig
 	producers *producers
@@ -128,8 +129,9 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 }
 
 // Publish publishes the messages one after the other, or PublisherConfig.Together at a time, and stops at the first that is
-// refused; the error tells how many were published. A refusal for size wraps poison.ErrTooLarge, and is that of the message itself: one that was refused because it
-// travelled with another is sent again. It is marked as permanent. After Close it returns ErrClosed.
+// refused; the error tells how many were published. A refusal for size wraps poison.ErrTooLarge, and is that of the message
+// itself: one that was refused because it travelled with another is sent again. It is marked as permanent. After Close it
+// returns ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.config.Together > 1 && len(messages) > 1 {
 		return p.publishTogether(topic, messages)
