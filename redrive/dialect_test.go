@@ -226,7 +226,7 @@ func TestStore_otherDatabase(t *testing.T) {
 	} {
 		db := sql.OpenDB(other{version})
 		_, err := redrive.NewStore(redrive.StoreConfig{DB: db})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SQLite, PostgreSQL, MySQL 8.0 or later, or MariaDB 10.6 or later") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SQLite, PostgreSQL, MySQL 8.0.13 or later, or MariaDB 10.6 or later") {
 			t.Errorf("%q: %v", version, err)
 		}
 		_ = db.Close()
