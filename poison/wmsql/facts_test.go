@@ -133,7 +133,7 @@ SELECT n::text, 'x', '{}', (3 + n)::text::xid8 FROM generate_series(1, 10000) AS
 		}
 		t.Log(touched)
 		const few = 12
-		if n := touched["stock"]; n[0] <= few || n[1] < n[0]*3/2 { // how many depends on the plan of the day
+		if n := touched["stock"]; n[0] <= few || n[1] <= few { // how many, and how they grow, depends on the plan of the day
 			t.Errorf("watermill-sql touched %v blocks", n)
 		}
 		if n := touched["ours"]; n[0] > few || n[1] > few {
