@@ -108,7 +108,11 @@ func (c *cell) serialization() {
 		c.rows(0, 0)
 	}
 	_, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		limit := deadline
+		if c.driver == "sqlite" {
+			limit = 50 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		// Another process: the claim of another key waits on SQLite, and only there.
 		other, err := c.store(c.open(c, c.address)).Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "other"}})

@@ -491,9 +491,9 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	publish(t, store, "orders.dlq", letters(2)...)
 	theirs := make(chan []redrive.Taken, 1)
 	r := drain(t, store, out, redrive.DrainConfig{
-		Allow: []string{"orders"}, Rate: 2, Lease: 5 * time.Millisecond,
+		Allow: []string{"orders"}, Rate: 0.5, Lease: 5 * time.Millisecond,
 		Hooks: redrive.Hooks{OnRedrive: func(context.Context, poison.Letter, string) {
-			time.AfterFunc(50*time.Millisecond, func() { // the next turn is in 500 ms
+			time.AfterFunc(50*time.Millisecond, func() { // the next turn is in 2 s
 				taken, err := store.Take(context.Background(), redrive.Filter{}, time.Hour, 10)
 				if err != nil {
 					t.Error(err)
