@@ -26,8 +26,8 @@ type QueueConfig struct {
 	Fallbacks []Sink
 	// PublishAttempts is how often each sink is tried, refusals for size aside. Default: 3.
 	PublishAttempts int
-	// PublishBackoff is the wait after a sink's first refusal, give or take half of it; it doubles, up to a second. Default:
-	// 50 ms.
+	// PublishBackoff is the wait after a sink's first refusal, give or take half of it; it doubles, up to a second, or
+	// stays where it is longer than that. Default: 50 ms.
 	PublishBackoff time.Duration
 	// TooLarge tells a refusal for size from others. Default: IsTooLarge.
 	TooLarge func(error) bool

@@ -166,7 +166,7 @@ func live(c *cluster, p plan) (figures []map[string]any, err error) {
 }
 
 // round measures all sides of a share. Each comes to a broker that was busy just now: while Watermill retries it sleeps, and
-// what follows half a minute of that is slower by about a sixth, whoever it is.
+// whoever follows would come to a machine that was idle for half a minute.
 func (c *cluster) round(s, warm *share, limit time.Duration) error {
 	theirs := newTrial(s.messages, s.percent)
 	if err := errors.Join(c.warmUp(warm), c.stock(s.topic, theirs, limit)); err != nil {
