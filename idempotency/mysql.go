@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/shadow"
 )
 
 // MySQLStore is a Store in a MySQL database of version 8.0 or later, or a MariaDB one of 10.5 or later, in the table
@@ -22,8 +23,9 @@ import (
 // that writes a binary log must not have binlog_format=STATEMENT, which knows no such transaction. In
 // MariaDB a claim costs no round trip beside those of the transaction itself, in MySQL two.
 type MySQLStore struct {
-	db    *sql.DB
-	plain atomic.Bool // the server knows no compound statements
+	db      *sql.DB
+	plain   atomic.Bool // the server knows no compound statements
+	shadows shadow.Pool
 }
 
 // MySQL returns the store in db, opened with github.com/go-sql-driver/mysql or a driver with errors of the same shape. Its

@@ -10,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
-	"github.com/watermill-spillway/spillway/internal/shadow"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -31,7 +30,7 @@ func (c *mysqlClaim) begin(ctx context.Context) error {
 	return c.guard(func() error {
 		err := c.enterInTurn(ctx)
 		if err == nil && c.recorded == nil {
-			c.shadow, err = shadow.Begin(ctx, conn, c)
+			c.shadow, err = c.store.shadows.Begin(ctx, conn, c)
 		}
 		if err == nil {
 			return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/shadow"
 )
 
 // PostgresStore is a Store in a PostgreSQL database of version 11 or later, in the table spillway_keys, the first of that
@@ -17,7 +18,10 @@ import (
 // A claim holds a connection of the *sql.DB until it ends, also while it waits for another claim of its key. Let the pool
 // have one for each message that is handled at the same time (SetMaxOpenConns), and some for handlers that use the
 // *sql.DB beside Tx. The transaction is READ COMMITTED, so that a claim which waited sees what it waited for.
-type PostgresStore struct{ db *sql.DB }
+type PostgresStore struct {
+	db      *sql.DB
+	shadows shadow.Pool
+}
 
 // Postgres returns the store in db, opened with a driver whose errors tell their SQLSTATE, such as pgx/v5/stdlib and
 // lib/pq. A nil db is an error when the store is initialized. The store does not close db.
@@ -37,7 +41,7 @@ func (s *PostgresStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 	if s == nil || s.db == nil {
 		return nil, errors.New("postgres: the store has no database")
 	}
-	c := &postgresClaim{key: entry.Key, row: entry.row(), db: s.db}
+	c := &postgresClaim{key: entry.Key, row: entry.row(), store: s}
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 type postgresClaim struct {
 	key      Key
 	row      keys.Row
-	db       *sql.DB
+	store    *PostgresStore
 	conn     *sql.Conn
 	shadow   *shadow.Transaction
 	recorded *keys.Record   // the key was there already
@@ -70,7 +70,7 @@ func (c *postgresClaim) Committed() error { return committedByHandler("postgres"
 
 // begin leaves nothing open when it fails.
 func (c *postgresClaim) begin(ctx context.Context) error {
-	conn, err := c.db.Conn(ctx)
+	conn, err := c.store.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("postgres: take a connection: %w", err)
 	}
@@ -78,7 +78,7 @@ func (c *postgresClaim) begin(ctx context.Context) error {
 	return c.guard(func() error {
 		err := c.enterInTime(ctx)
 		if err == nil && c.recorded == nil {
-			c.shadow, err = shadow.Begin(ctx, conn, c)
+			c.shadow, err = c.store.shadows.Begin(ctx, conn, c)
 		}
 		if err == nil {
 			return nil
@@ -177,7 +177,7 @@ func (c *postgresClaim) rollback() error {
 func (c *postgresClaim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	found, err := keys.InPostgres.Entered(ctx, c.db, c.row)
+	found, err := keys.InPostgres.Entered(ctx, c.store.db, c.row)
 	return err == nil && found
 }
 

@@ -46,13 +46,14 @@ func BenchmarkTransaction(b *testing.B) {
 		}
 	})
 	b.Run("shadow", func(b *testing.B) {
+		var pool shadow.Pool
 		b.ReportAllocs()
 		for b.Loop() {
 			conn, err := db.Conn(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
-			t, err := shadow.Begin(b.Context(), conn, nobody{})
+			t, err := pool.Begin(b.Context(), conn, nobody{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -119,7 +119,7 @@ func begin(t *testing.T, f *fake) (*shadow.Transaction, *owner, *sql.Conn, *sql.
 	}
 	o := &owner{}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := shadow.Begin(ctx, conn, o)
+	s, err := new(shadow.Pool).Begin(ctx, conn, o)
 	if err != nil {
 		t.Fatal(err)
 	}

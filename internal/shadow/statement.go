@@ -18,7 +18,7 @@ func (v view) Prepare(query string) (driver.Stmt, error) {
 }
 
 func (v view) PrepareContext(ctx context.Context, query string) (stmt driver.Stmt, err error) {
-	t := v.t
+	t := v.s.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {

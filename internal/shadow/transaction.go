@@ -10,9 +10,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Owner is whose transaction it is. Its methods are called while nothing else runs on the connection.
@@ -29,32 +29,20 @@ type Owner interface {
 type Transaction struct {
 	conn  *sql.Conn
 	owner Owner
-	db    *sql.DB
+	pool  *Pool
+	shell *shell
 	tx    *sql.Tx
 
 	mu      sync.Mutex // one statement at a time
 	over    bool       // the owner lets nothing more be said
 	ended   bool       // by the user
 	reading int        // how many results are open, on which the connection cannot say anything else
-	broken  bool       // a driver panicked, and where it did so in a query database/sql waits for its end for ever
+	closed  atomic.Bool
+	broken  bool // a driver panicked, and where it did so in a query database/sql waits for its end for ever
 }
 
 // errOver is what late statements get.
 var errOver = fmt.Errorf("the transaction has ended: %w", sql.ErrTxDone)
-
-// Begin returns a shadow of the transaction that is open on conn. It lasts until Close, however ctx ends.
-//
-// A sql.DB is a goroutine, and this one lives as long as the message's claim. That is cheaper than it looks (some
-// microseconds), and one that claims shared would have to outlive them, which those who count goroutines would see.
-func Begin(ctx context.Context, conn *sql.Conn, owner Owner) (*Transaction, error) {
-	t := &Transaction{conn: conn, owner: owner}
-	t.db = sql.OpenDB(connector{t})
-	var err error
-	if t.tx, err = t.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
-		return nil, errors.Join(err, t.db.Close())
-	}
-	return t, nil
-}
 
 // Tx is for the user. Its Commit and Rollback end nothing but itself.
 func (t *Transaction) Tx() *sql.Tx { return t.tx }
@@ -79,12 +67,17 @@ func (t *Transaction) Stop() State {
 // Close stops the transaction and frees what belongs to the shadow. It sends nothing.
 func (t *Transaction) Close() {
 	t.Stop()
-	free := func() { _ = t.tx.Rollback(); _ = t.db.Close() }
 	if t.broken || t.reading > 0 { // database/sql may wait for who reads, for ever where that is into sql.RawBytes
-		go free()
+		go func() { _ = t.tx.Rollback(); _ = t.shell.db.Close() }()
 		return
 	}
-	free()
+	switch err := t.tx.Rollback(); {
+	case !t.closed.CompareAndSwap(false, true):
+	case err == nil: // now no statement of it is on its way to the shell
+		t.pool.put(t.shell)
+	default: // the user ended it, and perhaps is about to
+		_ = t.shell.db.Close()
+	}
 }
 
 // run lets work use the driver's connection for a statement, if the transaction still takes any.

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// connector is a driver whose connections all are the one of a transaction.
-type connector struct{ t *Transaction }
+// connector is a driver whose connections all are the one of a shell's transaction.
+type connector struct{ s *shell }
 
 func (c connector) Connect(context.Context) (driver.Conn, error) { return view(c), nil }
 func (c connector) Driver() driver.Driver                        { return noDriver{} }
@@ -17,7 +17,7 @@ type noDriver struct{}
 func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.New("shadow: opened by name") }
 
 // view is the connection as the shadow sees it.
-type view struct{ t *Transaction }
+type view struct{ s *shell }
 
 var (
 	_ driver.ConnBeginTx        = view{}
@@ -29,10 +29,12 @@ var (
 
 func (v view) Close() error { return nil }
 
-func (v view) Begin() (driver.Tx, error) { return handle(v), nil }
+func (v view) Begin() (driver.Tx, error) { return handle{v.s.t}, nil }
 
 // BeginTx sends nothing: the transaction is there.
-func (v view) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return handle(v), nil }
+func (v view) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return handle{v.s.t}, nil
+}
 
 // handle is the transaction as the user ends it.
 type handle struct{ t *Transaction }
@@ -54,7 +56,7 @@ func (h handle) end() {
 }
 
 func (v view) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
-	err = v.t.run(ctx, query, func(conn driver.Conn) (err error) {
+	err = v.s.t.run(ctx, query, func(conn driver.Conn) (err error) {
 		exec, ok := conn.(driver.ExecerContext)
 		if !ok {
 			return driver.ErrSkip // database/sql prepares it
@@ -66,7 +68,7 @@ func (v view) ExecContext(ctx context.Context, query string, args []driver.Named
 }
 
 func (v view) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return v.t.query(ctx, query, func(conn driver.Conn) (driver.Rows, error) {
+	return v.s.t.query(ctx, query, func(conn driver.Conn) (driver.Rows, error) {
 		queryer, ok := conn.(driver.QueryerContext)
 		if !ok {
 			return nil, driver.ErrSkip
@@ -77,7 +79,7 @@ func (v view) QueryContext(ctx context.Context, query string, args []driver.Name
 
 // CheckNamedValue lets the driver convert an argument.
 func (v view) CheckNamedValue(value *driver.NamedValue) error {
-	return v.t.quietly(func(conn driver.Conn) error {
+	return v.s.t.quietly(func(conn driver.Conn) error {
 		if checker, ok := conn.(driver.NamedValueChecker); ok {
 			return checker.CheckNamedValue(value)
 		}
