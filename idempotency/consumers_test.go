@@ -50,7 +50,7 @@ func (c *cell) eight(messages int) {
 			Store:       c.store(db),
 			OnApplied:   func(context.Context, idempotency.Key) { applied.Add(1) },
 			OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) },
-		}).Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		}).Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			called.Add(1)
 			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, nil
 		}))

@@ -43,6 +43,7 @@ func (s *setting) letters(t testing.TB) *paper {
 type mortal struct {
 	setting
 	t       *testing.T
+	driver  string
 	killed  map[int]bool // by processes before
 	index   atomic.Int64 // of the message that it has
 	handled atomic.Bool  // the handler is done with it
@@ -71,6 +72,7 @@ func live(t *testing.T, text string) {
 
 func (m *mortal) consume(d database) {
 	db, w := openWire(m.t, d, m.Address)
+	m.driver = d.driver
 	w.set(func(_ *wireConn, statement string) error {
 		if isCommit(statement) && m.handled.Load() {
 			m.die("committing")
@@ -84,6 +86,7 @@ func (m *mortal) consume(d database) {
 	})
 	config := spillway.Config{Publisher: m.letters(m.t), Idempotency: d.store(db)}
 	config.Receiver.MarkPublished = true
+	config.Receiver.Optimistic = d.optimistic && !m.Leases
 	if m.Leases {
 		config.Receiver.Lease, config.Receiver.PutBackAfter = time.Second, 40*time.Millisecond
 	}
@@ -134,6 +137,10 @@ func (m *mortal) effect(ctx context.Context, id string) error {
 		appendLine(m.t, m.effects(), fmt.Appendf(nil, "%s:%d", id, fence))
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, inEffects(id))
+	mark := "$1"
+	if m.driver == "mysql" {
+		mark = "?"
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES (`+mark+`)`, tag(id)) // which can take the key along
 	return err
 }

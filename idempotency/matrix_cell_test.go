@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
 )
@@ -24,14 +25,23 @@ type database struct {
 	driver string
 	create func(testing.TB) (address string) // an empty one
 	store  func(*sql.DB) idempotency.Store
+	// optimistic says that the key is entered with the handler's first statement.
+	optimistic bool
 }
 
 var databases = []database{
 	{"sqlite", "sqlite", "sqlite", func(t testing.TB) string {
 		return "file:" + filepath.Join(t.TempDir(), "keys.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
-	}, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) }},
-	{"postgres", "postgres", "pgx", postgrestest.Schema, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }},
-	{"mariadb", "mysql", "mysql", mysqltest.Database, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) }},
+	}, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) }, false},
+	{"postgres", "postgres", "pgx", postgrestest.Schema, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }, false},
+	{"pgxstore", "postgres", "pgx", postgrestest.Schema, pipelining, false},
+	{"optimistic", "postgres", "pgx", postgrestest.Schema, pipelining, true},
+	{"mariadb", "mysql", "mysql", mysqltest.Database, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) }, false},
+}
+
+// pipelining is the store of package pgxstore, which also knows connections that a test stands in front of.
+func pipelining(db *sql.DB) idempotency.Store {
+	return idempotency.Unwrapping(pgxstore.Postgres(db))
 }
 
 // open opens a database as a process of its own would.
@@ -78,6 +88,7 @@ func (c *cell) receiver(config idempotency.ReceiverConfig) *idempotency.Receiver
 	if config.Store == nil {
 		config.Store = c.store(c.db)
 	}
+	config.Optimistic = c.optimistic && config.Lease == 0
 	return newReceiver(c, config)
 }
 
@@ -101,16 +112,20 @@ func tag(id string) string {
 	return fmt.Sprintf("%x", id)
 }
 
-// write is a handler that writes one effect in the claim's transaction, on any database.
-func write(msg *message.Message) ([]*message.Message, error) {
-	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), inEffects(msg.UUID))
+// write is a handler that writes one effect in the claim's transaction.
+func (c *cell) write(msg *message.Message) ([]*message.Message, error) {
+	mark := "$1"
+	if c.driver == "mysql" {
+		mark = "?"
+	}
+	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES (`+mark+`)`, tag(msg.UUID))
 	return nil, err
 }
 
 // writeAnd is write, followed by a result.
-func writeAnd(result func(*message.Message) ([]*message.Message, error)) message.HandlerFunc {
+func (c *cell) writeAnd(result func(*message.Message) ([]*message.Message, error)) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		if _, err := write(msg); err != nil {
+		if _, err := c.write(msg); err != nil {
 			return nil, err
 		}
 		return result(msg)

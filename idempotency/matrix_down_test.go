@@ -48,22 +48,26 @@ func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Recei
 // Promise P1, feature I1.
 func (c *cell) downAtClaim() {
 	r, l, fails := c.broken()
-	c.applies(r.Middleware(write), newMessage("m0"))
+	c.applies(r.Middleware(c.write), newMessage("m0"))
 	l.cut()
 	never := func(*message.Message) ([]*message.Message, error) { c.Error("the handler was called"); return nil, nil }
+	if c.optimistic {
+		fails(func(*message.Message) ([]*message.Message, error) { return nil, nil }, "claim")
+		never = c.write
+	}
 	for range 2 {
 		fails(never, "claim")
 	}
 	c.rows(1, 1)
 	l.mend()
-	c.applies(r.Middleware(produce), newMessage("m1"), newMessage("m1"))
+	c.applies(r.Middleware(c.produce), newMessage("m1"), newMessage("m1"))
 	c.rows(2, 2)
 }
 
 // Promise P1, feature I2: both where the handler has outputs to record and where it has none.
 func (c *cell) downAtCommit() {
 	r, l, fails := c.broken()
-	for _, h := range []message.HandlerFunc{write, produce} {
+	for _, h := range []message.HandlerFunc{c.write, c.produce} {
 		fails(func(msg *message.Message) ([]*message.Message, error) {
 			out, err := h(msg)
 			l.cut()
@@ -74,7 +78,7 @@ func (c *cell) downAtCommit() {
 	}
 	boom := classify.Transient(errors.New("boom"))
 	_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		_, _ = write(msg)
+		_, _ = c.write(msg)
 		l.cut()
 		return nil, boom
 	})(newMessage("m1"))
@@ -83,18 +87,18 @@ func (c *cell) downAtCommit() {
 	}
 	c.rows(0, 0)
 	l.mend()
-	c.applies(r.Middleware(write), newMessage("m1"))
+	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
 
 // Promise P7: nobody knows whether the message is new, so it is not called new.
 func (c *cell) downAfterCommit() {
 	r, l, fails := c.broken()
-	c.applies(r.Middleware(produce), newMessage("m1"))
+	c.applies(r.Middleware(c.produce), newMessage("m1"))
 	l.cut()
-	fails(produce, "claim")
+	fails(c.produce, "claim")
 	l.mend()
-	out, err := r.Middleware(produce)(newMessage("m1"))
+	out, err := r.Middleware(c.produce)(newMessage("m1"))
 	if err != nil || len(out) != 1 {
 		c.Fatal(out, err)
 	}
@@ -105,7 +109,7 @@ func (c *cell) downAfterCommit() {
 func (c *cell) cutAtCommit(answer bool) {
 	r, l, fails := c.broken()
 	l.cutAtCommit(answer)
-	fails(produce, "commit")
+	fails(c.produce, "commit")
 	applied := 0
 	if answer {
 		applied = 1
@@ -113,8 +117,9 @@ func (c *cell) cutAtCommit(answer bool) {
 	c.rows(applied, applied)
 	called := false
 	out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		called = true
-		return produce(msg)
+		produced, err := c.produce(msg)
+		called = err == nil
+		return produced, err
 	})(newMessage("m1"))
 	if err != nil || len(out) != 1 || string(out[0].Payload) != "of m1" || called == answer {
 		c.Fatal(out, err, called)
@@ -141,7 +146,7 @@ func (c *cell) comesBack() {
 		return true
 	}
 	pass(c, attach, from, out, func(msg *message.Message) ([]*message.Message, error) {
-		produced, err := produce(msg)
+		produced, err := c.produce(msg)
 		if !cuts[msg.UUID] {
 			cuts[msg.UUID] = true
 			l.cut()

@@ -49,7 +49,7 @@ func (c *cell) handlerCommits() {
 			for outputs := range 2 {
 				name := fmt.Sprintf("%s, %v, %d outputs", name, result, outputs)
 				refused := false
-				_, err := r.Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 					if err := end(idempotency.Tx(msg.Context())); err != nil {
 						refused = true
 						return nil, err
@@ -69,7 +69,7 @@ func (c *cell) handlerCommits() {
 			}
 		}
 	}
-	c.applies(r.Middleware(write), newMessage("m1"))
+	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
 
@@ -80,7 +80,7 @@ func (c *cell) handlerRollsBack() {
 		for outputs := range 2 {
 			for _, result := range []error{nil, classify.Transient(errors.New("boom"))} {
 				name := fmt.Sprintf("%s, %v, %d outputs", name, result, outputs)
-				_, err := r.Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 					if err := end(idempotency.Tx(msg.Context())); err != nil {
 						c.Errorf("%s: %v", name, err)
 					}
@@ -98,7 +98,7 @@ func (c *cell) handlerRollsBack() {
 			}
 		}
 	}
-	c.applies(r.Middleware(write), newMessage("m1"))
+	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
 
@@ -107,7 +107,7 @@ func (c *cell) handlerRollsBack() {
 func (c *cell) handlerIgnores() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for outputs := range 2 {
-		_, err := r.Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			if _, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO nowhere VALUES (1)`); err == nil {
 				c.Error("the statement did not fail")
 			}
@@ -124,19 +124,19 @@ func (c *cell) handlerIgnores() {
 		}
 		c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 	}
-	c.applies(r.Middleware(write), newMessage("m1"))
+	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
 
 // Feature I4, promise P7: outputs that would not be recorded could not be returned again.
 func (c *cell) keyGone() {
 	r := c.receiver(idempotency.ReceiverConfig{})
-	_, err := r.Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+	_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 		_, err := idempotency.Tx(msg.Context()).Exec(`DELETE FROM spillway_keys`)
 		return []*message.Message{newMessage("")}, err
 	}))(newMessage("m1"))
 	c.explains(err, "the handler removed it")
 	c.rows(0, 0)
-	c.applies(r.Middleware(write), newMessage("m1"))
+	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }

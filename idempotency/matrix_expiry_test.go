@@ -45,7 +45,7 @@ func (c *cell) renewed() {
 				first = now
 				return moves == 2 || msg.Context().Err() != nil
 			})
-			if _, err := r.Middleware(produce)(newMessage("m1")); msg.Context().Err() == nil && !errors.Is(err, idempotency.ErrHeld) {
+			if _, err := r.Middleware(c.produce)(newMessage("m1")); msg.Context().Err() == nil && !errors.Is(err, idempotency.ErrHeld) {
 				c.Errorf("another delivery: %v", err)
 			}
 			return msg.Context().Err()

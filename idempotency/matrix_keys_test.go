@@ -24,7 +24,7 @@ var keyRows = []row{
 // Feature I5: messages that differ in one thing only are one message or two, by what the key is taken from. The payload
 // is compared in rows of its own.
 func (c *cell) keyed(key idempotency.KeyFunc, byPayload, byID, byMetadata int) {
-	h := c.receiver(idempotency.ReceiverConfig{Key: key, AnyPayload: true}).Middleware(write)
+	h := c.receiver(idempotency.ReceiverConfig{Key: key, AnyPayload: true}).Middleware(c.write)
 	for _, v := range []struct {
 		differs string
 		change  func(*message.Message)
@@ -61,7 +61,7 @@ func (c *cell) emptyKeys() {
 		"own": {func(*message.Message) (string, error) { return "", nil }, newMessage("m1"), "",
 			"ReceiverConfig.Key returned an empty key, which all such messages would share"},
 	} {
-		_, err := c.receiver(idempotency.ReceiverConfig{Key: v.key}).Middleware(write)(v.msg)
+		_, err := c.receiver(idempotency.ReceiverConfig{Key: v.key}).Middleware(c.write)(v.msg)
 		if class(err) != classify.ClassInvalid || v.reason != "" && reason(err) != v.reason {
 			c.Errorf("%s: judged %s, %q: %v", name, class(err), reason(err), err)
 		}
@@ -74,7 +74,7 @@ func (c *cell) emptyKeys() {
 		"error": func(*message.Message) (string, error) { return "k", own },
 		"panic": func(*message.Message) (string, error) { panic(own) },
 	} {
-		if _, err := c.receiver(idempotency.ReceiverConfig{Key: key}).Middleware(write)(newMessage("m1")); err == nil {
+		if _, err := c.receiver(idempotency.ReceiverConfig{Key: key}).Middleware(c.write)(newMessage("m1")); err == nil {
 			c.Errorf("%s: no error", name)
 		}
 	}
@@ -96,11 +96,15 @@ func (c *cell) anyKeys() {
 		applied++
 		return nil, nil
 	})
-	for range 2 {
+	for round := range 2 {
 		for _, id := range ids {
 			c.applies(h, newMessage(id))
 		}
-		if applied != len(ids) {
+		want := len(ids)
+		if c.optimistic { // this handler says nothing to the database
+			want += round * len(ids)
+		}
+		if applied != want {
 			c.Fatalf("%d keys were applied %d times", len(ids), applied)
 		}
 	}

@@ -176,21 +176,21 @@ func (c *cell) leasedReused() {
 func (c *cell) leasedModes() {
 	transactions, leases := c.receiver(idempotency.ReceiverConfig{PutBackAfter: 1}), c.receiver(atWork(idempotency.ReceiverConfig{}))
 	h := &outside{c: c}
-	first, err := transactions.Middleware(produce)(newMessage("m1"))
+	first, err := transactions.Middleware(c.produce)(newMessage("m1"))
 	again, leased := leases.Middleware(h.handle)(newMessage("m1"))
 	if err != nil || leased != nil || len(first) != 1 || len(again) != 1 || first[0].UUID != again[0].UUID {
 		c.Fatal(first, err, again, leased)
 	}
 	c.rows(1, 1)
 	h.then = func(*message.Message) error {
-		_, err := transactions.Middleware(produce)(newMessage("m2"))
+		_, err := transactions.Middleware(c.produce)(newMessage("m2"))
 		if !errors.Is(err, idempotency.ErrHeld) || !givenBack(err) {
 			c.Errorf("a transaction took a leased key: %v", err)
 		}
 		return nil
 	}
 	c.applies(leases.Middleware(h.handle), newMessage("m2"))
-	c.applies(transactions.Middleware(produce), newMessage("m2"))
+	c.applies(transactions.Middleware(c.produce), newMessage("m2"))
 	h.called(1)
 	c.rows(1, 2)
 }

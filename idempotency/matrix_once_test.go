@@ -34,7 +34,7 @@ func (c *cell) once() {
 	h := c.receiver(idempotency.ReceiverConfig{
 		OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k) },
 		OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k) },
-	}).Middleware(write)
+	}).Middleware(c.write)
 	c.applies(h, newMessage("m1"), newMessage("m1"), newMessage("m2"), newMessage("m1"))
 	c.rows(2, 2)
 	m1, m2 := idempotency.Key{Consumer: "billing", ID: "m1"}, idempotency.Key{Consumer: "billing", ID: "m2"}
@@ -46,7 +46,7 @@ func (c *cell) once() {
 // Feature I1: the consumer is a part of the key, however key and consumer are cut.
 func (c *cell) consumers() {
 	for _, key := range []idempotency.Key{{Consumer: "a", ID: "bc"}, {Consumer: "ab", ID: "c"}, {Consumer: "A", ID: "bc"}} {
-		h := c.receiver(idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(write)
+		h := c.receiver(idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(c.write)
 		c.applies(h, newMessage(key.ID), newMessage(key.ID))
 	}
 	c.rows(3, 3)
@@ -56,7 +56,7 @@ func (c *cell) consumers() {
 // for what the first applied, and what it returns is what the first produced. Each handler has a name of its own for that.
 func (c *cell) oneName() {
 	returns := func(payload string) message.HandlerFunc {
-		return writeAnd(func(*message.Message) ([]*message.Message, error) {
+		return c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 			return []*message.Message{message.NewMessage("", []byte(payload))}, nil
 		})
 	}
@@ -86,7 +86,7 @@ func (c *cell) together() {
 		go func() {
 			defer close(ended)
 			defer func() { _ = recover() }()
-			out, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) { return end() }))(newMessage("m1"))
+			out, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) { return end() }))(newMessage("m1"))
 			if out != nil || err == nil || name == "error" && err != boom {
 				c.Errorf("%s: %v, %v", name, out, err)
 			}
@@ -94,12 +94,12 @@ func (c *cell) together() {
 		<-ended
 		c.rows(0, 0)
 	}
-	out, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) { return output, nil }))(newMessage("m1"))
+	out, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) { return output, nil }))(newMessage("m1"))
 	if err != nil || len(out) != 1 {
 		c.Fatal(out, err)
 	}
 	c.rows(1, 1)
-	again, err := r.Middleware(write)(newMessage("m1"))
+	again, err := r.Middleware(c.write)(newMessage("m1"))
 	if err != nil || len(again) != 1 || again[0].UUID != out[0].UUID {
 		c.Fatal(again, err)
 	}
@@ -112,7 +112,7 @@ func (c *cell) together() {
 func (c *cell) waits() {
 	var called atomic.Int64
 	holding, free := make(chan struct{}), make(chan struct{})
-	h := writeAnd(func(*message.Message) ([]*message.Message, error) {
+	h := c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		if called.Add(1) == 1 {
 			close(holding)
 			<-free
@@ -158,7 +158,7 @@ func (c *cell) waits() {
 func (c *cell) waitsForFailure() {
 	var called atomic.Int64
 	holding, free := make(chan struct{}), make(chan struct{})
-	h := c.receiver(idempotency.ReceiverConfig{}).Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+	h := c.receiver(idempotency.ReceiverConfig{}).Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		if called.Add(1) == 1 {
 			close(holding)
 			<-free
@@ -188,12 +188,12 @@ func (c *cell) waitsForFailure() {
 // Feature I2, promise P3: who waits goes when its message does. The error names what was waited for.
 func (c *cell) waitEnds() {
 	r := c.receiver(idempotency.ReceiverConfig{})
-	_, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+	_, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		msg := newMessage("m1") // another delivery, from within the first
 		msg.SetContext(ctx)
-		_, err := r.Middleware(write)(msg)
+		_, err := r.Middleware(c.write)(msg)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), `key "m1" of consumer "billing"`) {
 			c.Error(err)
 		}

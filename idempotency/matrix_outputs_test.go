@@ -30,11 +30,11 @@ var publishedRows = []row{
 func (c *cell) recordsOutputs() {
 	outputs := append(hostile(), message.NewMessage("large", bytes.Repeat([]byte{0, 0xff, 'x'}, 1<<20/3)))
 	r := c.receiver(idempotency.ReceiverConfig{})
-	first, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil }))(newMessage("m1"))
+	first, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil }))(newMessage("m1"))
 	if err != nil || len(first) != len(outputs) {
 		c.Fatal(len(first), err)
 	}
-	again, err := r.Middleware(write)(newMessage("m1"))
+	again, err := r.Middleware(c.write)(newMessage("m1"))
 	if err != nil || len(again) != len(outputs) {
 		c.Fatal(len(again), err)
 	}
@@ -75,9 +75,12 @@ func (c *cell) derivesIDs() {
 }
 
 // produce is a handler with one effect and one output.
-var produce = writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+func (c *cell) produce(msg *message.Message) ([]*message.Message, error) {
+	if _, err := c.write(msg); err != nil {
+		return nil, err
+	}
 	return []*message.Message{message.NewMessage("", []byte("of "+msg.UUID))}, nil
-})
+}
 
 // published passes deliveries of m1 through a router with the whole channel, and returns the outputs' ids.
 func (c *cell) published(deliveries int, change func(*spillway.Config, *paper)) (ids []string) {
@@ -92,7 +95,9 @@ func (c *cell) published(deliveries int, change func(*spillway.Config, *paper)) 
 	for range deliveries {
 		messages = append(messages, newMessage("m1"))
 	}
-	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, produce)
+	_, wrapped := config.Receiver.Store.(*forgetful)
+	config.Receiver.Optimistic = c.optimistic && !wrapped
+	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, c.produce)
 	c.rows(1, 1)
 	if letters := dead.read(); len(letters) > 0 {
 		c.Errorf("dead letters: %+v", letters)
@@ -175,8 +180,11 @@ func (c *cell) publishFails() {
 		router.AddMiddleware(c.receiver(idempotency.ReceiverConfig{MarkPublished: true}).Middleware)
 	}
 	pass(c, attach, newSpool(c, filepath.Join(dir, "acks"), newMessage("m1")), out, func(msg *message.Message) ([]*message.Message, error) {
-		effects++
-		return produce(msg)
+		produced, err := c.produce(msg)
+		if err == nil {
+			effects++
+		}
+		return produced, err
 	})
 	if sheets := out.read(); len(sheets) != 1 || sheets[0].Payload != "of m1" || effects != 1 || refusals >= 0 {
 		c.Errorf("published %+v after %d calls of the handler", sheets, effects)

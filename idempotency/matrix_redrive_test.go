@@ -23,6 +23,7 @@ func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (let
 	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
 	config := spillway.Config{Publisher: dead, Attempts: 2, Idempotency: c.store(c.db)}
 	config.Retry.Backoff.Initial = 1
+	config.Receiver.Optimistic = c.optimistic
 	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, h)
 	return dead.read(), out.read()
 }
@@ -31,7 +32,7 @@ func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (let
 func (c *cell) redriven() {
 	for i, cause := range []error{classify.Permanent(errors.New("boom")), classify.Transient(errors.New("boom"))} {
 		id := []string{"permanent", "transient"}[i]
-		fail := writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		fail := c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			return []*message.Message{newMessage("")}, cause
 		})
 		letters, outputs := c.redrive(fail, newMessage(id))
@@ -41,7 +42,7 @@ func (c *cell) redriven() {
 		c.rows(i, i)
 		again := newMessage(letters[0].ID)
 		again.Metadata.Set("x-redrive-count", "1")
-		letters, outputs = c.redrive(produce, again, again)
+		letters, outputs = c.redrive(c.produce, again, again)
 		if len(letters) != 0 || len(outputs) != 2 || outputs[0].ID != outputs[1].ID {
 			c.Fatal(letters, outputs)
 		}
@@ -51,7 +52,7 @@ func (c *cell) redriven() {
 
 // Feature I9, promise P7.
 func (c *cell) redrivenApplied() {
-	_, first := c.redrive(produce, newMessage("m1"))
+	_, first := c.redrive(c.produce, newMessage("m1"))
 	again := newMessage("m1")
 	again.Metadata.Set("x-redrive-count", "3")
 	never := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("the handler was called") }
@@ -61,6 +62,6 @@ func (c *cell) redrivenApplied() {
 	}
 	c.rows(1, 1)
 	// A duplicate behind another consumer's back is no duplicate.
-	c.applies(c.receiver(idempotency.ReceiverConfig{Consumer: "shipping"}).Middleware(write), newMessage("m1"))
+	c.applies(c.receiver(idempotency.ReceiverConfig{Consumer: "shipping"}).Middleware(c.write), newMessage("m1"))
 	c.rows(2, 2)
 }

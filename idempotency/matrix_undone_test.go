@@ -36,7 +36,7 @@ func (c *cell) deadlocked() {
 	var both sync.WaitGroup
 	both.Add(2)
 	h := func(row int, wait func()) message.HandlerFunc {
-		return writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		return c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			for i := range 2 {
 				_, err := idempotency.Tx(msg.Context()).Exec(fmt.Sprintf(`UPDATE pair SET n = n + 1 WHERE id = %d`, (row+i)%2+1))
 				if err != nil {
@@ -73,7 +73,7 @@ func (c *cell) deadlocked() {
 func (c *cell) waitsForItself() {
 	db := c.open(c, strings.Replace(c.address, "busy_timeout(2000)", "busy_timeout(20)", 1))
 	r := c.receiver(idempotency.ReceiverConfig{Store: c.store(db)})
-	_, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+	_, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		_, err := db.Exec(inEffects("past Tx"))
 		return nil, err
 	}))(newMessage("m1"))
@@ -81,7 +81,7 @@ func (c *cell) waitsForItself() {
 		c.Errorf("judged %s: %v", class(err), err)
 	}
 	c.rows(0, 0)
-	c.applies(r.Middleware(write), newMessage("m1"))
+	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
 
@@ -98,7 +98,7 @@ func (c *cell) serialization() {
 		if c.driver == "sqlite" {
 			break
 		}
-		_, err := r.Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			_, err := idempotency.Tx(msg.Context()).Exec(statement)
 			return nil, err
 		}))(newMessage("m1"))
@@ -107,7 +107,7 @@ func (c *cell) serialization() {
 		}
 		c.rows(0, 0)
 	}
-	_, err := r.Middleware(writeAnd(func(*message.Message) ([]*message.Message, error) {
+	_, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		limit := deadline
 		if c.driver == "sqlite" {
 			limit = 50 * time.Millisecond
@@ -140,7 +140,7 @@ func (c *cell) isolation() {
 		address = mysqltest.With(address, "tx_isolation=%27SERIALIZABLE%27")
 	}
 	c.exec(`CREATE TABLE counter (n INT NOT NULL)`, `INSERT INTO counter VALUES (0)`)
-	h := c.receiver(idempotency.ReceiverConfig{Store: c.store(c.open(c, address))}).Middleware(writeAnd(
+	h := c.receiver(idempotency.ReceiverConfig{Store: c.store(c.open(c, address))}).Middleware(c.writeAnd(
 		func(msg *message.Message) ([]*message.Message, error) {
 			_, err := idempotency.Tx(msg.Context()).Exec(`UPDATE counter SET n = n + 1`)
 			return nil, err
@@ -157,12 +157,12 @@ func (c *cell) clockJumps() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for i, jump := range []string{"+", "-"} {
 		id := fmt.Sprint("m", i)
-		first, err := r.Middleware(produce)(newMessage(id))
+		first, err := r.Middleware(c.produce)(newMessage(id))
 		if err != nil || len(first) != 1 {
 			c.Fatal(first, err)
 		}
 		c.exec(`UPDATE spillway_keys SET applied_at = applied_at ` + jump + ` 3600000`)
-		again, err := r.Middleware(produce)(newMessage(id))
+		again, err := r.Middleware(c.produce)(newMessage(id))
 		if err != nil || len(again) != 1 || again[0].UUID != first[0].UUID {
 			c.Fatal(again, err)
 		}
@@ -171,8 +171,8 @@ func (c *cell) clockJumps() {
 	// A version that is applied after one from the future.
 	c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 	v := c.versionReceiver(nil, nil)
-	c.applies(v.Middleware(write), versioned(1))
+	c.applies(v.Middleware(c.write), versioned(1))
 	c.exec(`UPDATE spillway_keys SET applied_at = applied_at + 3600000`)
-	c.applies(v.Middleware(write), versioned(2), versioned(1))
+	c.applies(v.Middleware(c.write), versioned(2), versioned(1))
 	c.rows(2, 1)
 }

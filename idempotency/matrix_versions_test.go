@@ -57,7 +57,7 @@ func (c *cell) versions() {
 			stale = append(stale, [2]int64{version, applied})
 		},
 		func(context.Context, idempotency.Key) { duplicates++ },
-	).Middleware(writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+	).Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 		applied = append(applied, msg.Metadata.Get("version"))
 		return []*message.Message{newMessage("")}, nil
 	}))
@@ -92,19 +92,19 @@ func (c *cell) failedVersion() {
 	var stale int64
 	r := c.versionReceiver(func(_ context.Context, _ idempotency.Key, _, applied int64) { stale = applied }, nil)
 	fail := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("boom") }
-	first, err := r.Middleware(produce)(versioned(1))
+	first, err := r.Middleware(c.produce)(versioned(1))
 	if err != nil || len(first) != 1 {
 		c.Fatal(first, err)
 	}
-	if _, err := r.Middleware(writeAnd(fail))(versioned(2)); err == nil {
+	if _, err := r.Middleware(c.writeAnd(fail))(versioned(2)); err == nil {
 		c.Fatal("no error")
 	}
 	c.rows(1, 1)
-	again, err := r.Middleware(write)(versioned(1))
+	again, err := r.Middleware(c.write)(versioned(1))
 	if err != nil || len(again) != 1 || again[0].UUID != first[0].UUID {
 		c.Fatal(again, err)
 	}
-	c.applies(r.Middleware(write), versioned(2), versioned(1))
+	c.applies(r.Middleware(c.write), versioned(2), versioned(1))
 	if stale != 2 {
 		c.Errorf("the stale message was told of version %d", stale)
 	}
@@ -132,7 +132,7 @@ func (c *cell) versionsAtOnce() {
 
 // Feature I6.
 func (c *cell) badVersions() {
-	h := c.versionReceiver(nil, nil).Middleware(write)
+	h := c.versionReceiver(nil, nil).Middleware(c.write)
 	for _, bad := range []any{nil, "one", "1.5", "1e3", " 1", "0x1", "9223372036854775808", "-9223372036854775809", "--1", "١", "1\x00"} {
 		_, err := h(versioned(bad))
 		if class(err) != classify.ClassInvalid || (reason(err) == classify.ReasonMissingMetadata) != (bad == nil) {
@@ -151,11 +151,11 @@ func (c *cell) badVersions() {
 // Feature I7.
 func (c *cell) reused() {
 	r := c.receiver(idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { c.Error("absorbed") }})
-	if _, err := r.Middleware(produce)(newMessage("m1")); err != nil {
+	if _, err := r.Middleware(c.produce)(newMessage("m1")); err != nil {
 		c.Fatal(err)
 	}
 	for _, payload := range []string{"other", "", "payload ", "Payload"} {
-		out, err := r.Middleware(write)(message.NewMessage("m1", []byte(payload)))
+		out, err := r.Middleware(c.write)(message.NewMessage("m1", []byte(payload)))
 		if out != nil || class(err) != classify.ClassInvalid || reason(err) != classify.ReasonKeyReused {
 			c.Fatalf("%q: %v, judged %s, %q: %v", payload, out, class(err), reason(err), err)
 		}
@@ -174,8 +174,8 @@ func (c *cell) reusedAside() {
 	dir := c.TempDir()
 	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
 	other := message.NewMessage("m1", []byte("other"))
-	pass(c, newChannel(c, spillway.Config{Publisher: dead, Idempotency: c.store(c.db)}).Attach,
-		newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), other, newMessage("m2")), out, produce)
+	pass(c, newChannel(c, spillway.Config{Publisher: dead, Idempotency: c.store(c.db), Receiver: idempotency.ReceiverConfig{Optimistic: c.optimistic}}).Attach,
+		newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), other, newMessage("m2")), out, c.produce)
 	if letters := dead.read(); len(letters) != 1 || letters[0] != (sheet{"orders.invalid", "m1", "other", classify.ReasonKeyReused}) {
 		c.Errorf("set aside: %+v", letters)
 	}
@@ -187,7 +187,7 @@ func (c *cell) reusedAside() {
 
 // Feature I7: who wants it so.
 func (c *cell) anyPayload() {
-	h := c.receiver(idempotency.ReceiverConfig{AnyPayload: true}).Middleware(write)
+	h := c.receiver(idempotency.ReceiverConfig{AnyPayload: true}).Middleware(c.write)
 	c.applies(h, newMessage("m1"), message.NewMessage("m1", []byte("other")))
 	c.rows(1, 1)
 }

@@ -136,6 +136,11 @@ func (c *wireConn) ExecContext(ctx context.Context, query string, args []driver.
 	return result, err
 }
 
+// Sends is for statements that are sent at once, past database/sql.
+func (c *wireConn) Sends(statements string, send func(driver.Conn) error) error {
+	return c.do(statements, func() error { return send(c.Conn) })
+}
+
 func (c *wireConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
 	err = c.do(query, func() (err error) {
 		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)

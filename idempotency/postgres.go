@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/pipelined"
 	"github.com/watermill-spillway/spillway/internal/postgres"
 	"github.com/watermill-spillway/spillway/internal/shadow"
 )
@@ -19,13 +21,24 @@ import (
 // have one for each message that is handled at the same time (SetMaxOpenConns), and some for handlers that use the
 // *sql.DB beside Tx. The transaction is READ COMMITTED, so that a claim which waited sees what it waited for.
 type PostgresStore struct {
-	db      *sql.DB
-	shadows shadow.Pool
+	db        *sql.DB
+	send      pipelined.Sender // or nil
+	shadows   shadow.Pool
+	duplicate atomic.Int64 // when a key was there that came again, in Unix nanoseconds
 }
 
 // Postgres returns the store in db, opened with a driver whose errors tell their SQLSTATE, such as pgx/v5/stdlib and
 // lib/pq. A nil db is an error when the store is initialized. The store does not close db.
 func Postgres(db *sql.DB) *PostgresStore { return &PostgresStore{db: db} }
+
+// Pipelined returns the store as it is on drivers that send several statements at once. It is for package pgxstore, whose
+// Postgres is what to call.
+func (s *PostgresStore) Pipelined(send pipelined.Sender) *PostgresStore {
+	if s == nil {
+		return nil
+	}
+	return &PostgresStore{db: s.db, send: send}
+}
 
 // Initialize creates the table spillway_keys, or verifies the one that is there, for which the role needs no right to
 // create tables. The table must be permanent, and the database's encoding UTF8. See Store.

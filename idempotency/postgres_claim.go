@@ -25,6 +25,7 @@ type postgresClaim struct {
 	suspect  bool           // the handler ran a statement that may have ended the transaction
 	failed   bool           // or one that failed
 	settings *keys.Settings // as they were before the handler may have changed them
+	late     *lateness      // or nil
 	ended    bool
 }
 
@@ -47,8 +48,8 @@ func (c *postgresClaim) Tx() *sql.Tx {
 // Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits. It comes
 // with the settings under which our table is found, as they were before the handler could change them.
 func (c *postgresClaim) Before(ctx context.Context, statement string) error {
-	if shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") {
-		return nil
+	if err := c.enterLate(ctx); err != nil || plainPostgres(statement) {
+		return err
 	}
 	if c.settings == nil && !c.failed {
 		settings := new(keys.Settings)
@@ -59,6 +60,11 @@ func (c *postgresClaim) Before(ctx context.Context, statement string) error {
 	}
 	c.suspect = true
 	return nil
+}
+
+// plainPostgres tells whether a statement can neither end the transaction nor change the settings.
+func plainPostgres(statement string) bool {
+	return shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE")
 }
 
 // Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
@@ -101,6 +107,9 @@ func (c *postgresClaim) Commit(outputs []byte) error {
 	return c.guard(func() error {
 		if c.recorded != nil {
 			return errors.Join(errors.New("postgres: commit of a key that was applied before"), c.rollback())
+		}
+		if c.late != nil && !c.late.entered {
+			return errors.Join(errors.New("postgres: commit of a key that was not entered"), c.rollback())
 		}
 		switch left := c.shadow.Stop(); {
 		case left.Reading:
@@ -160,6 +169,10 @@ func (c *postgresClaim) Release() error {
 
 // rollback returns an error only where the handler committed, in SQL.
 func (c *postgresClaim) rollback() error {
+	if c.late != nil && !c.late.begun {
+		c.end()
+		return nil
+	}
 	if c.shadow != nil && c.shadow.Stop().Reading {
 		c.throwAway()
 	} else if _, err := c.conn.ExecContext(context.Background(), `ROLLBACK`); err != nil {

@@ -5,17 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"reflect"
-	"sync"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/pipelined"
 	"github.com/watermill-spillway/spillway/internal/postgres"
-)
-
-// The answers of a connection that does not have a prepared statement, and of one that has it already.
-const (
-	notPrepared     = "26000"
-	alreadyPrepared = "42P05"
 )
 
 // enterInTime is enter, which also returns when the driver does not heed ctx.
@@ -25,16 +19,19 @@ func (c *postgresClaim) enterInTime(ctx context.Context) error {
 	return c.enter(ctx, own)
 }
 
-// enter begins the transaction and inserts the key. Without arguments drivers send the text as it is, and PostgreSQL takes
-// several statements at once. Where the key conflicts the row is committed, and READ COMMITTED lets the next statement see it.
+// enter begins the transaction and inserts the key. Where the key conflicts the row is committed, and READ COMMITTED lets the
+// next statement see it.
 func (c *postgresClaim) enter(ctx context.Context, own driver.Conn) error {
-	result, err := c.beginWithKey(ctx, own)
-	if err != nil {
+	entered, err := c.beginWithKey(ctx, own)
+	if err != nil || entered {
 		return err
 	}
-	if n, err := result.RowsAffected(); err != nil || n > 0 {
-		return err
-	}
+	return c.resolve(ctx)
+}
+
+// resolve is what follows where the key is there.
+func (c *postgresClaim) resolve(ctx context.Context) (err error) {
+	c.store.duplicate.Store(time.Now().UnixNano())
 	c.recorded, err = keys.InPostgres.Resolve(ctx, c.conn, c.row)
 	if errors.Is(err, sql.ErrNoRows) { // it was purged in between
 		c.recorded, err = keys.InPostgres.Enter(ctx, c.conn, c.row)
@@ -42,66 +39,51 @@ func (c *postgresClaim) enter(ctx context.Context, own driver.Conn) error {
 	return err
 }
 
-// beginWithKey prepares the statement where the connection does not seem to have it. What we think we know may be wrong: a
-// handler can deallocate everything, and a pooler exchange the connection.
-func (c *postgresClaim) beginWithKey(ctx context.Context, own driver.Conn) (sql.Result, error) {
-	on := identify(own, c.row.Versioned)
-	known := preparedOn.has(on)
-	prepare := !known
-	result, err := c.conn.ExecContext(ctx, keys.BeginPostgres(c.row, false, prepare))
-	for range 2 {
-		switch postgres.State(err) {
-		case notPrepared:
-			prepare = true
-		case alreadyPrepared:
-			prepare = false
-		default:
-			if err == nil && !known {
-				preparedOn.add(on)
-			}
-			return result, err
+// wary is how long a store asks whether keys are there, when one was. For the rest of the time it takes every key for a new
+// one: that is quicker, and where it is wrong the server logs an error, which nobody wants a thousand of.
+const wary = time.Minute
+
+func (c *postgresClaim) hopeful() bool {
+	return time.Now().UnixNano()-c.store.duplicate.Load() > int64(wary)
+}
+
+// beginWithKey is one round trip, and another where a hope was in vain.
+func (c *postgresClaim) beginWithKey(ctx context.Context, own driver.Conn) (entered bool, err error) {
+	statement := keys.EnteringPostgres(c.row, c.hopeful())
+	changed, err := c.send(ctx, own, statement)
+	another := err != driver.ErrSkip
+	switch {
+	case err == nil:
+		return changed[1] > 0, nil
+	case err == driver.ErrSkip || postgres.State(err) == notPrepared: // the driver's own statement: it was deallocated
+		entered, err = c.beginInText(ctx, own, statement, another)
+	}
+	if postgres.State(err) == uniqueViolation {
+		entered, err = c.beginInText(ctx, own, keys.EnteringPostgres(c.row, false), true)
+	}
+	return entered, err
+}
+
+// uniqueViolation is how the server says that the key is there.
+const uniqueViolation = "23505"
+
+// send begins the transaction and enters the key through the driver's pipeline, if it has one, and sends other statements
+// along.
+func (c *postgresClaim) send(ctx context.Context, own driver.Conn, statement *keys.Entering, others ...pipelined.Statement) (changed []int64, err error) {
+	if c.store.send == nil {
+		return nil, driver.ErrSkip
+	}
+	text, args := statement.Statement(c.row)
+	all := append([]pipelined.Statement{{Text: keys.BeginsPostgres}, {Text: text, Args: args}}, others...)
+	failed := c.conn.Raw(func(any) error {
+		changed, err = c.store.send(ctx, own, all...)
+		if err == driver.ErrBadConn {
+			return err
 		}
-		result, err = c.conn.ExecContext(ctx, keys.BeginPostgres(c.row, true, prepare))
+		return nil
+	})
+	if err == nil {
+		err = failed
 	}
-	return result, err
-}
-
-// preparation is one of our statements on a connection.
-type preparation struct {
-	conn      uintptr // where the driver's connection is in memory: another may be there later
-	versioned bool
-}
-
-func identify(own driver.Conn, versioned bool) preparation {
-	p := preparation{versioned: versioned}
-	if v := reflect.ValueOf(own); v.Kind() == reflect.Pointer {
-		p.conn = v.Pointer()
-	}
-	return p
-}
-
-// preparations remembers a limited number of them.
-type preparations struct {
-	mu  sync.Mutex
-	all map[preparation]struct{}
-}
-
-const maxPreparations = 4096
-
-var preparedOn = preparations{all: map[preparation]struct{}{}}
-
-func (p *preparations) has(one preparation) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, has := p.all[one]
-	return has
-}
-
-func (p *preparations) add(one preparation) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.all) >= maxPreparations {
-		clear(p.all)
-	}
-	p.all[one] = struct{}{}
+	return changed, err
 }

@@ -61,6 +61,12 @@ type ReceiverConfig struct {
 	// than its lease wakes up without it, and does not know for a moment. A handler that ignores its context goes on. Where
 	// that matters, send the token along, or the key as the idempotency key of the other side.
 	Lease time.Duration
+	// Optimistic lets the handler begin before its key is entered: the key travels with the handler's first statement through
+	// Tx that has arguments and returns no rows, in one round trip, or before its first query. What is written through Tx
+	// takes effect once, as ever. But the handler of a duplicate begins too, and goes as far as that statement, which returns
+	// ErrApplied; what it does until then, and outside of Tx, it does once for each delivery. It is for stores of
+	// package pgxstore.
+	Optimistic bool
 	// PutBackAfter is how long a message is held at the most, and half of it at the least, whose key somebody else holds by a
 	// lease, before it is given back to come again. Default: 1 s.
 	PutBackAfter time.Duration
@@ -102,6 +108,13 @@ func (c *ReceiverConfig) validate() error {
 	if c.Lease > maxLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be %s or less", c.Lease, maxLease)
 	}
+	if store, ok := c.Store.(lateStore); c.Optimistic && (!ok || !store.pipelines()) {
+		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the Store %T sends no key along with a statement: "+
+			"set it to pgxstore.Postgres(db), or leave Optimistic out", c.Store)
+	}
+	if c.Optimistic && c.Lease != 0 {
+		return errors.New("idempotency: ReceiverConfig.Optimistic and Lease are set: a lease has no transaction whose first statement could take its key along")
+	}
 	if c.Version != nil && c.Key == nil {
 		return errors.New("idempotency: ReceiverConfig.Version is set, and Key is not: of a message's own id there is one version; " +
 			"set Key to what all versions of a thing have in common")
@@ -113,7 +126,10 @@ func (c *ReceiverConfig) validate() error {
 }
 
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
-type Receiver struct{ config ReceiverConfig }
+type Receiver struct {
+	config ReceiverConfig
+	late   lateStore // where it is optimistic
+}
 
 // initializeTimeout bounds how long NewReceiver waits for the store.
 const initializeTimeout = 30 * time.Second
@@ -130,7 +146,11 @@ func NewReceiver(config ReceiverConfig) (*Receiver, error) {
 	if err := config.Store.Initialize(ctx); err != nil {
 		return nil, err
 	}
-	return &Receiver{config: config}, nil
+	r := &Receiver{config: config}
+	if config.Optimistic {
+		r.late = config.Store.(lateStore)
+	}
+	return r, nil
 }
 
 // Middleware applies each message of a handler once. It belongs inside whatever retries, so that each attempt has a

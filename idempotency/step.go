@@ -27,19 +27,32 @@ func (r *Receiver) Step(next chain.Handler) chain.Handler {
 			}
 			return next(c)
 		}
-		wait := ctx
-		if c.Acked() { // by an attempt before this one: its context has ended, the message has not gone away
-			wait = context.WithoutCancel(ctx)
-		}
+		wait := waitContext(c)
 		if r.config.Lease > 0 {
 			return r.lease(wait, c, next, entry)
 		}
-		claim, err := r.config.Store.Claim(wait, entry)
+		claim, err := r.claim(wait, c, entry)
 		if err != nil {
 			return nil, r.unclaimed(c, entry.Key, err)
 		}
 		return r.settle(c, next, entry, claim)
 	}
+}
+
+// waitContext is the message's. Where it was acked, by an attempt before this one say, its context has ended, and the message
+// has not gone away.
+func waitContext(c *chain.Call) context.Context {
+	if c.Acked() {
+		return context.WithoutCancel(c.Msg.Context())
+	}
+	return c.Msg.Context()
+}
+
+func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
+	if r.late != nil {
+		return r.late.claimLate(ctx, entry, c.Acked)
+	}
+	return r.config.Store.Claim(ctx, entry)
 }
 
 // settle ends the claim whatever happens: an error, a panic and runtime.Goexit all leave through the deferred Release.
@@ -51,14 +64,18 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 		}
 	}()
 	if record := claim.Recorded(); record != nil {
-		// Hooks and decoding need no lock. The key is applied for good, so a failed release takes nothing back.
-		if err := claim.Release(); err != nil {
-			r.config.Logger.Error("idempotency: cannot release the claim of a duplicate", err, fields(key))
-		}
-		return r.absorb(c, entry, record)
+		return r.duplicate(c, entry, claim, record)
 	}
 	s := &scope{store: r.config.Store, entry: entry, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
 	out, err = run(c, next, s)
+	if r.late != nil && !c.Nacked() {
+		if refused := claim.(lateClaim).settled(waitContext(c), err != nil); refused != nil {
+			return nil, r.unclaimed(c, key, refused)
+		}
+		if record := claim.Recorded(); record != nil {
+			return r.duplicate(c, entry, claim, record)
+		}
+	}
 	if err != nil || c.Nacked() { // who nacks wants the message again, and then it must not be absorbed
 		return nil, err
 	}
@@ -71,6 +88,15 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 	}
 	r.applied(c, entry, out)
 	return out, nil
+}
+
+// duplicate absorbs a message. Hooks and decoding need no lock. The key is applied for good, so a failed release takes nothing
+// back.
+func (r *Receiver) duplicate(c *chain.Call, entry Entry, claim Claim, record *Record) ([]*message.Message, error) {
+	if err := claim.Release(); err != nil {
+		r.config.Logger.Error("idempotency: cannot release the claim of a duplicate", err, fields(entry.Key))
+	}
+	return r.absorb(c, entry, record)
 }
 
 // applied is what follows when a key is applied for good.

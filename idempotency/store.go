@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
@@ -39,6 +40,10 @@ type Record struct {
 
 // ErrHeld says that another delivery holds the key by a lease. The message is to come again later.
 var ErrHeld = keys.ErrHeld
+
+// ErrApplied is what the first statement of an optimistic handler returns, and all that follow it, where its message was
+// applied before. See ReceiverConfig.Optimistic.
+var ErrApplied = errors.New("the message was applied before, and is about to be absorbed: end the handler")
 
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.
 type Store interface {
@@ -89,6 +94,22 @@ type Claim interface {
 	// Release rolls back, so that nothing stays: neither key nor writes. After the claim has ended it does nothing and
 	// returns nil. An error that wraps sql.ErrTxDone says that the handler committed the transaction itself.
 	Release() error
+}
+
+// lateStore is a Store whose claims can begin before their keys are entered.
+type lateStore interface {
+	// pipelines tells whether they can.
+	pipelines() bool
+	// claimLate is Claim, but for the key: that is entered with the first statement of Tx, which waits for others that hold it
+	// until its own context ends, or ctx, unless that ended because the message was acked. Where the key was applied its error
+	// wraps ErrApplied.
+	claimLate(ctx context.Context, entry Entry, acked func() bool) (lateClaim, error)
+}
+
+type lateClaim interface {
+	Claim
+	// settled says, after the handler, whether the key is the claim's. See postgresClaim.
+	settled(ctx context.Context, failed bool) error
 }
 
 // row is the entry as it stands in the table.

@@ -37,6 +37,9 @@ var invisible = [][2]rune{
 
 func readable(s string) bool {
 	for _, r := range s {
+		if ' ' <= r && r < 0x7f { // as in nearly all keys
+			continue
+		}
 		if r < ' ' || slices.ContainsFunc(invisible, func(from [2]rune) bool { return from[0] <= r && r <= from[1] }) {
 			return false
 		}

@@ -27,7 +27,7 @@ func FuzzSimple(f *testing.F) {
 			NewRow(consumer, id, bytes, version, versioned),
 			{Consumer: consumer, ID: id, Fingerprint: bytes, Version: version, Versioned: versioned, At: version}, // not even as a column
 		} {
-			if got := BeginPostgres(row, false, false); !anyPostgres.MatchString(got) {
+			if got := EnteringPostgres(row, len(id)%2 == 0).Begin(row, false, false); !anyPostgres.MatchString(got) {
 				t.Errorf("%q", got)
 			}
 			if got := text.ReplaceAllString(CommitPostgres(row, bytes, true, &Settings{consumer, id}), "T"); !anyCommit.MatchString(got) {
@@ -42,12 +42,17 @@ func FuzzSimple(f *testing.F) {
 
 // What a connection keeps is told apart by its text.
 func TestPreparedNames(t *testing.T) {
-	if enterPostgres.name == upsertPostgres.name || len(enterPostgres.name) > 63 {
-		t.Error(enterPostgres.name, upsertPostgres.name)
-	}
-	for _, p := range []prepared{enterPostgres, upsertPostgres} {
+	names := map[string]bool{}
+	for _, p := range []*Entering{insertPostgres, enterPostgres, upsertPostgres} {
+		if names[p.name] || len(p.name) > 63 {
+			t.Error(p.name)
+		}
+		names[p.name] = true
 		if !strings.HasPrefix(p.prepare, "PREPARE "+p.name+" ") || strings.Count(p.prepare, "$") != 6 || strings.Count(p.prepare, ";") != 1 {
 			t.Errorf("%q", p.prepare)
 		}
+	}
+	if strings.Contains(insertPostgres.text, "CONFLICT") {
+		t.Error(insertPostgres.text)
 	}
 }

@@ -44,7 +44,7 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 			result, err = exec.ExecContext(ctx, args)
 			return err
 		}
-		values, err := positional(args)
+		values, err := Positional(args)
 		if err == nil {
 			result, err = s.Exec(values)
 		}
@@ -58,7 +58,7 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 		if query, ok := s.Stmt.(driver.StmtQueryContext); ok {
 			return query.QueryContext(ctx, args)
 		}
-		values, err := positional(args)
+		values, err := Positional(args)
 		if err != nil {
 			return nil, err
 		}
@@ -66,8 +66,8 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	})
 }
 
-// positional is how older drivers take arguments.
-func positional(args []driver.NamedValue) ([]driver.Value, error) {
+// Positional is how older drivers, and those without names, take arguments.
+func Positional(args []driver.NamedValue) ([]driver.Value, error) {
 	values := make([]driver.Value, len(args))
 	for i, arg := range args {
 		if arg.Name != "" {

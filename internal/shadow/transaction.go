@@ -25,6 +25,12 @@ type Owner interface {
 	Committed() error
 }
 
+// Carrier is an Owner that can run a statement without rows itself, together with some of its own.
+type Carrier interface {
+	// Carry is called before Before. Where it has run the statement, Before is not called. An error refuses the statement.
+	Carry(ctx context.Context, statement string, args []driver.NamedValue) (result driver.Result, carried bool, err error)
+}
+
 // Transaction is a transaction on a connection that its owner has to itself.
 type Transaction struct {
 	conn  *sql.Conn
@@ -82,10 +88,20 @@ func (t *Transaction) Close() {
 
 // run lets work use the driver's connection for a statement, if the transaction still takes any.
 func (t *Transaction) run(ctx context.Context, statement string, work func(driver.Conn) error) error {
+	return t.runOr(ctx, statement, nil, work)
+}
+
+// runOr is run for a statement that the owner may carry.
+func (t *Transaction) runOr(ctx context.Context, statement string, carry func() (bool, error), work func(driver.Conn) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
 		return errOver
+	}
+	if _, ok := t.owner.(Carrier); ok && carry != nil {
+		if carried, err := carry(); carried || err != nil {
+			return err
+		}
 	}
 	if err := t.owner.Before(ctx, statement); err != nil {
 		return err

@@ -56,7 +56,11 @@ func (h handle) end() {
 }
 
 func (v view) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
-	err = v.s.t.run(ctx, query, func(conn driver.Conn) (err error) {
+	carry := func() (carried bool, err error) {
+		result, carried, err = v.s.t.owner.(Carrier).Carry(ctx, query, args)
+		return carried, err
+	}
+	err = v.s.t.runOr(ctx, query, carry, func(conn driver.Conn) (err error) {
 		exec, ok := conn.(driver.ExecerContext)
 		if !ok {
 			return driver.ErrSkip // database/sql prepares it

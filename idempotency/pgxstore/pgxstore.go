@@ -1,0 +1,89 @@
+package pgxstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/pipelined"
+)
+
+// Postgres returns the store that idempotency.Postgres returns, whose claims go through pgx's pipeline where db was opened
+// with github.com/jackc/pgx/v5/stdlib. On connections of another driver, and on those whose default_query_exec_mode is
+// neither cache_statement, as by default, nor cache_describe, it does what that one does. The store does not close db.
+func Postgres(db *sql.DB) *idempotency.PostgresStore {
+	return idempotency.Postgres(db).Pipelined(send)
+}
+
+// send is a pipelined.Sender.
+func send(ctx context.Context, conn driver.Conn, statements ...pipelined.Statement) (changed []int64, err error) {
+	own, ok := conn.(*stdlib.Conn)
+	if !ok {
+		return nil, driver.ErrSkip
+	}
+	c := own.Conn()
+	if c.IsClosed() {
+		return nil, driver.ErrBadConn
+	}
+	if !pipelines(c) {
+		return nil, driver.ErrSkip
+	}
+	var batch pgx.Batch
+	for _, s := range statements {
+		if isOption(s.Args) {
+			return nil, driver.ErrSkip
+		}
+		batch.Queue(s.Text, s.Args...)
+	}
+	return exec(c.SendBatch(ctx, &batch), len(statements))
+}
+
+func exec(results pgx.BatchResults, statements int) (changed []int64, err error) {
+	changed = make([]int64, 0, statements)
+	for range statements {
+		var tag pgconn.CommandTag
+		if tag, err = results.Exec(); err != nil {
+			break
+		}
+		changed = append(changed, tag.RowsAffected())
+	}
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
+	if pgconn.SafeToRetry(err) { // it was not sent: what pgx's own driver says then
+		err = driver.ErrBadConn
+	}
+	return changed, err
+}
+
+// modeKnown is where a connection keeps whether it pipelines: to ask for its settings copies them.
+const modeKnown = "github.com/watermill-spillway/spillway/idempotency/pgxstore"
+
+// pipelines tells whether statements mean the same in a batch: in other modes arguments are sent in other forms.
+func pipelines(c *pgx.Conn) bool {
+	data := c.PgConn().CustomData()
+	known, ok := data[modeKnown].(bool)
+	if !ok {
+		mode := c.Config().DefaultQueryExecMode
+		known = mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeCacheDescribe
+		data[modeKnown] = known
+	}
+	return known
+}
+
+// isOption tells whether the first argument is for pgx and not for the server. Batches know some such options and not others.
+func isOption(args []any) bool {
+	if len(args) == 0 {
+		return false
+	}
+	switch args[0].(type) {
+	case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID, pgx.QueryRewriter:
+		return true
+	}
+	return false
+}
