@@ -11,7 +11,7 @@ SERVICES    = internal/services/services.sh
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
-TABLES  = ./poison/wmsql ./idempotency ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
+TABLES  = ./poison/wmsql ./idempotency ./idempotency/pgxstore ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) ./conformance),$(SERVED))
 SERVE   = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
 
@@ -99,7 +99,7 @@ conformance: start ## the suite of promises over all pub/subs, and its matrix
 	SPILLWAY_CONFORMANCE_OUT=$$results $(GO) test -count=1 -timeout 30m ./conformance; status=$$?; \
 	$(GO) run ./internal/matrix $$results && exit $$status
 
-conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings by three databases, and their matrix
+conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings, by databases and stores, and their matrix
 	@$(SERVICES) up postgres mariadb >&2
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
 	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_IDEMPOTENCY_KILLS=50 SPILLWAY_IDEMPOTENCY_MESSAGES=2000 SPILLWAY_IDEMPOTENCY_RUNS=100 \

@@ -90,9 +90,11 @@
 // answer is lost with the connection is an error, and the next delivery finds out what became of it.
 //
 // A claim costs no round trip of its own: the key travels with BEGIN, and with COMMIT, where a statement of the handler's
-// failed or may have ended the transaction, the proof that it is still the one which entered the key. Tx is a *sql.Tx on that connection whose Commit and Rollback send nothing: a handler that calls
-// one gets a permanent error, and nothing of what it wrote is kept. A COMMIT in SQL does commit, with the key, and is an
-// error too. The first claim of a connection prepares a statement named spillway_ and a hash; a pooler between must keep a
+// failed or may have ended the transaction, the proof that it is still the one which entered the key. With package pgxstore
+// the claim is quicker, and with ReceiverConfig.Optimistic the key travels with the handler's first statement. Tx is a
+// *sql.Tx on that connection whose Commit and Rollback send nothing: a handler that calls one gets a permanent error, and
+// nothing of what it wrote is kept. A COMMIT in SQL does commit, with the key, and is an error too. A process that receives
+// duplicates writes a line a minute at the most into the server's log: "duplicate key value violates unique constraint". The first claim of a connection prepares a statement named spillway_ and a hash; a pooler between must keep a
 // session's statements, or the claim prepares it anew each time.
 //
 // # MySQL and MariaDB

@@ -60,17 +60,34 @@ func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.Na
 	case err == nil && changed[1] > 0:
 	case err == nil:
 		err = c.resolve(ctx)
-	case postgres.State(err) != "": // of the key, of the statement: alone each says what it is
-		var entered bool
-		if entered, err = c.beginInText(ctx, own, keys.EnteringPostgres(c.row, false), true); err == nil && !entered {
-			err = c.resolve(ctx)
-		}
-		return nil, false, c.enteredLate(statement, err)
+	case ctx.Err() == nil: // of the key, of the statement, of its arguments, of the connection: alone each says what it is
+		return nil, false, c.enteredLate(statement, c.enterAnew(ctx))
 	}
 	if err := c.enteredLate(statement, err); err != nil {
 		return nil, false, err
 	}
 	return driver.RowsAffected(changed[2]), true, nil
+}
+
+// enterAnew enters the key alone, after all that was sent with it has come to nothing. The connection may be lost: pgx closes
+// it for an argument that has no form in the protocol.
+func (c *postgresClaim) enterAnew(ctx context.Context) error {
+	careful := keys.EnteringPostgres(c.row, false)
+	entered, err := c.beginInText(ctx, beneath(c.conn), careful, true)
+	if err != nil && postgres.State(err) == "" && ctx.Err() == nil {
+		discard(c.conn)
+		conn, failed := c.store.db.Conn(ctx)
+		if failed != nil {
+			return failed
+		}
+		c.conn = conn
+		c.shadow.Use(conn)
+		entered, err = c.beginInText(ctx, beneath(conn), careful, false)
+	}
+	if err != nil || entered {
+		return err
+	}
+	return c.resolve(ctx)
 }
 
 // waiting is the context of a statement for as long as it waits for the key: it ends with the message's, too.

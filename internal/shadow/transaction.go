@@ -53,6 +53,9 @@ var errOver = fmt.Errorf("the transaction has ended: %w", sql.ErrTxDone)
 // Tx is for the user. Its Commit and Rollback end nothing but itself.
 func (t *Transaction) Tx() *sql.Tx { return t.tx }
 
+// Use exchanges the connection. It is for an owner's Carry or Before, when no statement has run.
+func (t *Transaction) Use(conn *sql.Conn) { t.conn = conn }
+
 // State is how a user left a transaction.
 type State struct {
 	// Ended says that the user called Commit or Rollback.

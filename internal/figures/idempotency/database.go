@@ -16,25 +16,38 @@ import (
 	_ "modernc.org/sqlite"             // registers "sqlite"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-// side is a database as one driver speaks to it.
+// side is a database as one driver speaks to it, and its store.
 type side struct {
 	db, driver, registered string
 	consumers              []int
+	name                   string
 	store                  func(*sql.DB) idempotency.Store
+	optimistic             bool
 	insert                 string // the handler's one statement
 }
 
 var sides = []side{
-	{"postgres", "pgx", "pgx", []int{1, 8}, postgres, `INSERT INTO effects (id) VALUES ($1)`},
-	{"postgres", "lib/pq", "postgres", []int{1}, postgres, `INSERT INTO effects (id) VALUES ($1)`},
-	{"mariadb", "go-sql-driver", "mysql", []int{1, 8}, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) }, `INSERT INTO effects (id) VALUES (?)`},
-	{"sqlite", "modernc", "sqlite", []int{1}, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) }, `INSERT INTO effects (id) VALUES (?)`},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pipelined, false, numbered},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pipelined, true, numbered},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "idempotency", postgres, false, numbered},
+	{"postgres", "lib/pq", "postgres", []int{1}, "idempotency", postgres, false, numbered},
+	{"mariadb", "go-sql-driver", "mysql", []int{1, 8}, "idempotency", mariadb, false, marked},
+	{"sqlite", "modernc", "sqlite", []int{1}, "idempotency", sqlite, false, marked},
 }
 
-func postgres(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }
+const (
+	numbered = `INSERT INTO effects (id) VALUES ($1)`
+	marked   = `INSERT INTO effects (id) VALUES (?)`
+)
+
+func pipelined(db *sql.DB) idempotency.Store { return pgxstore.Postgres(db) }
+func postgres(db *sql.DB) idempotency.Store  { return idempotency.Postgres(db) }
+func mariadb(db *sql.DB) idempotency.Store   { return idempotency.MySQL(db) }
+func sqlite(db *sql.DB) idempotency.Store    { return idempotency.SQLite(db) }
 
 // database is the one that is measured, in a schema, a database or a file of its own.
 type database struct {

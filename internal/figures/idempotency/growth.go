@@ -113,17 +113,14 @@ func (d *database) claim(ctx context.Context, n int) (float64, error) {
 	return median(took), nil
 }
 
-// purge removes old keys until it is told to stop, or half of them are gone.
+// purge removes half of the keys as a router's plugin does, until it is told to stop.
 func (d *database) purge(ctx context.Context) error {
-	store := idempotency.Postgres(d.db)
-	for ctx.Err() == nil {
-		n, err := store.Purge(ctx, time.Now().Add(-month/2), 1000)
-		if ctx.Err() != nil || err == nil && n == 0 {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	purge, err := idempotency.NewPurge(idempotency.PurgeConfig{Store: idempotency.Postgres(d.db), Retention: month / 2})
+	if err != nil {
+		return err
 	}
-	return nil
+	if _, err = purge.Run(ctx); ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
