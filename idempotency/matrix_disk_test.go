@@ -66,6 +66,9 @@ func (c *cell) isFull(err error) {
 	if !again(err) {
 		c.Errorf("judged %s: %v", class(err), err)
 	}
+	if text := fmt.Sprint(err); strings.HasPrefix(text, "idempotency: ") && !strings.Contains(text, "make room") {
+		c.Errorf("the error does not say what to do: %v", err)
+	}
 	if text := fmt.Sprint(err); !strings.Contains(text, "full") && !strings.Contains(text, "No space left") {
 		c.Errorf("the error does not say that the disk is full: %v", err)
 	}
@@ -134,7 +137,7 @@ func (c *cell) fullInHandler() {
 			c.explains(err, "return the error of a failed statement")
 			c.rows(0, 0)
 		case err != nil:
-			c.explains(err, "rolled the transaction back")
+			c.explains(err, "the transaction was rolled back")
 			if class(err) != classify.ClassPermanent || keys != 0 {
 				c.Errorf("judged %s, and %d keys: %v", class(err), keys, err)
 			}

@@ -38,7 +38,7 @@ func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Recei
 		if out != nil || !again(err) {
 			c.Errorf("%v, judged %s", out, class(err))
 		}
-		c.explains(err, want...)
+		c.explains(err, append(want, "see that the database is up")...)
 		if n := db.Stats().InUse; n != 0 {
 			c.Errorf("%d connections are in use", n)
 		}

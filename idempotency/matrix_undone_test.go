@@ -60,6 +60,11 @@ func (c *cell) deadlocked() {
 	if (errs[0] == nil) == (errs[1] == nil) || class(errors.Join(errs...)) != classify.ClassTransient {
 		c.Errorf("want one transient error: %v", errs)
 	}
+	for i, err := range errs {
+		if err != nil && (!strings.Contains(err.Error(), fmt.Sprintf(`apply key "m%d" of consumer "billing": %s: `, i, c.says)) || !strings.Contains(err.Error(), "in one order")) {
+			c.Error(err)
+		}
+	}
 	c.rows(1, 1)
 	for i := range 2 {
 		c.applies(r.Middleware(h(i, func() {})), newMessage(fmt.Sprint("m", i)))
@@ -104,6 +109,9 @@ func (c *cell) serialization() {
 		}))(newMessage("m1"))
 		if err == nil || statement == raise && class(err) != classify.ClassTransient {
 			c.Errorf("%s: judged %s: %v", statement, class(err), err)
+		}
+		if statement == raise {
+			c.explains(err, "apply", "the database undid the transaction")
 		}
 		c.rows(0, 0)
 	}

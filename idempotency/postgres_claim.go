@@ -150,7 +150,7 @@ func (c *postgresClaim) refused(err error) error {
 	case state == divisionByZero && (c.suspect || c.failed):
 		err = fmt.Errorf("postgres: commit: the key is not this transaction's: the handler ended the one it was given: %w", sql.ErrTxDone)
 	case state == divisionByZero:
-		err = fmt.Errorf("postgres: commit: the row of the key is gone, perhaps the handler removed it: %w", err)
+		err = fmt.Errorf("postgres: commit: the row of the key is gone: the handler removed it; leave spillway_keys to the receiver: %w", err)
 	case state != "": // the server answered
 		err = fmt.Errorf("postgres: commit: %w", err)
 	default:

@@ -154,7 +154,8 @@ func NewReceiver(config ReceiverConfig) (*Receiver, error) {
 }
 
 // Middleware applies each message of a handler once. It belongs inside whatever retries, so that each attempt has a
-// transaction of its own, and around the handler alone. On failure nothing stays and the error returns as it was.
+// transaction of its own, and around the handler alone. On failure nothing stays and the error returns as
+// it was; one of a deadlock, a serialization failure or a full disk has the store, the key and what to do added to it.
 func (r *Receiver) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.Step)(h)
 }
@@ -170,7 +171,10 @@ func fields(key Key) watermill.LogFields {
 	return watermill.LogFields{"consumer": bounded.Text(key.Consumer, 128), "key": bounded.Text(key.ID, 128)}
 }
 
-// failed adds to err what was being done, and with which key.
+// failed adds to err what was being done, with which key, and what to do.
 func failed(doing string, key Key, err error) error {
+	if advice := advice(err); advice != "" {
+		err = fmt.Errorf("%w (%s)", err, advice)
+	}
 	return fmt.Errorf("idempotency: %s key %s of consumer %s: %w", doing, quote(key.ID), quote(key.Consumer), err)
 }

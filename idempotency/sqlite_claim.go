@@ -25,7 +25,7 @@ type sqliteClaim struct {
 // errRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the disk
 // is full, a statement is interrupted, or one says OR ROLLBACK (sqlite.org/lang_transaction.html). database/sql does not
 // notice, and what is written after that commits on its own.
-var errRolledBack = errors.New("SQLite rolled the transaction back when a statement failed")
+var errRolledBack = errors.New("the transaction was rolled back before the handler returned, by SQLite when a statement failed or by the handler")
 
 func isNoTransaction(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no transaction is active")

@@ -77,7 +77,7 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 		}
 	}
 	if err != nil || c.Nacked() { // who nacks wants the message again, and then it must not be absorbed
-		return nil, err
+		return nil, r.inHandler(key, err)
 	}
 	out, err = r.prepare(s, out)
 	if err != nil {
@@ -119,8 +119,9 @@ func run(c *chain.Call, next chain.Handler, s *scope) ([]*message.Message, error
 const endedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +
 	"and leave both to the receiver. What the Commit of Tx was asked to keep is not kept; what a COMMIT in SQL kept, stays"
 
-const endedByDatabase = "a statement failed, the database rolled the transaction back, and the handler went on and returned " +
-	"nil: what it wrote after that was committed on its own. Return the error of a failed statement"
+const endedByDatabase = "the transaction was rolled back, by the database when a statement failed or by a ROLLBACK of the " +
+	"handler's own, and the handler went on and returned nil: what it wrote after that was committed on its own. Return the " +
+	"error of a failed statement, and leave the rollback to the receiver"
 
 // errUndone says that nothing of the transaction is in the database, and nothing of what the handler wrote after its end.
 var errUndone = errors.New("the transaction was rolled back before the handler returned")

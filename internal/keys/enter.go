@@ -36,7 +36,7 @@ type Record struct {
 var ErrHeld = errors.New("the key is held by a lease: another consumer is at work on it")
 
 // ErrGone says that a key which was entered is not there any more.
-var ErrGone = errors.New("the row of the key is gone: the handler removed it")
+var ErrGone = errors.New("the row of the key is gone: the handler removed it; leave spillway_keys to the receiver")
 
 // Querier is a transaction, or a connection.
 type Querier interface {

@@ -1,0 +1,73 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/postgres"
+)
+
+const (
+	adviceFull   = "the disk or the file of the database is full: make room; nothing was kept, and the message can come again"
+	adviceUndone = "the database undid the transaction, because another one was in its way: nothing was kept, and the message can " +
+		"come again; where it happens often, let all handlers change rows in one order"
+	adviceDown = "see that the database is up and within reach; the message can come again, and is absorbed if it was applied after all"
+)
+
+// advice says what to do about an error of a store's database, or nothing where nobody knows.
+func advice(err error) string {
+	switch {
+	case diskFull(err):
+		return adviceFull
+	case undoneByDatabase(err):
+		return adviceUndone
+	case errors.Is(err, ErrHeld), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "" // it goes away, or another is at work on it
+	case (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient, connectionLost(err):
+		return adviceDown
+	}
+	return ""
+}
+
+// diskFull knows PostgreSQL's disk_full, MySQL's ER_DISK_FULL and ER_RECORD_FILE_FULL, and SQLite's text for SQLITE_FULL, which
+// its drivers give in different types.
+func diskFull(err error) bool {
+	return err != nil && (postgres.State(err) == "53100" || mysql.Number(err) == 1021 || mysql.Number(err) == 1114 ||
+		strings.Contains(err.Error(), "database or disk is full"))
+}
+
+// connectionLost knows what drivers say of a connection that is gone, and what says nothing of the kind elsewhere.
+func connectionLost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || strings.HasSuffix(err.Error(), "invalid connection")
+}
+
+func undoneByDatabase(err error) bool { return postgres.Undone(err) || mysql.Undone(err) }
+
+// inHandler names the store and the key in a handler's error, where that is of its transaction and not of what it wrote.
+func (r *Receiver) inHandler(key Key, err error) error {
+	if err == nil || !diskFull(err) && !undoneByDatabase(err) {
+		return err
+	}
+	if name := nameOf(r.config.Store); name != "" {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return failed("apply", key, err)
+}
+
+func nameOf(store Store) string {
+	switch store.(type) {
+	case *PostgresStore:
+		return "postgres"
+	case *MySQLStore:
+		return "mysql"
+	case *SQLiteStore:
+		return "sqlite"
+	}
+	return "" // of another package
+}
