@@ -11,7 +11,8 @@
 //
 // # How it works
 //
-// Around every call of the handler the receiver holds a transaction, whose first statement enters the message's key.
+// Around every call of the handler the receiver holds a transaction, whose first statement enters the message's key (see
+// ReceiverConfig.Optimistic for one that is carried by the handler's own).
 // What the handler writes through Tx, the key and the messages that the handler returned commit together or not at all.
 // A duplicate that arrives later finds the key: its handler is not called, and it returns the recorded messages with the
 // ids they had before. A duplicate that arrives meanwhile waits until the first has ended, and then finds the key or
@@ -43,9 +44,10 @@
 //
 // Effects happen at least once: once as long as the process neither dies nor loses its lease between the effect and the
 // record, and the handler does not fail after it. The handler's context is cancelled with the cause ErrLeaseLost before the
-// lease is over, and carries a fencing token (Fence) that rises with every lease of the key, so that the other side can
-// refuse a late writer. A process that is suspended for longer than its lease wakes up without it, and a handler that ignores
-// its context goes on: only the token, or an idempotency key on the other side, helps against those. Where a success cannot be
+// lease is over, unless the database's clock jumps, and carries a fencing token (Fence) that rises with every lease of the key
+// until it is purged, so that the other side can refuse a late writer. A process that is suspended for longer than its lease
+// wakes up without it, after a jump of the clock its owner learns at the next renewal, and a handler that ignores its context
+// goes on: only the token, or an idempotency key on the other side, helps against those. Where a success cannot be
 // recorded because the database is away, the message is given back, and its effects happen again if the record never came
 // about; where the database refuses the record, it is a permanent error.
 //
@@ -57,9 +59,9 @@
 //
 // # The states of a key
 //
-//	absent ──Claim──▶ claimed ──Commit──▶ applied (with the recorded messages; until Purge)
-//	   ▲                 │
-//	   └──Release, crash─┘
+//	absent, given up ──Claim──▶ claimed ──Commit──▶ applied (with the recorded messages; until Purge)
+//	   ▲                           │
+//	   └──────Release, crash───────┘
 //
 //	absent, given up, expired ──Lease──▶ leased ──Complete──▶ applied
 //	          ▲                            │
@@ -68,8 +70,9 @@
 // "Claimed" is an open transaction and nothing else, so no expiry and no sweeper is needed: where the process or its
 // connection ends, the database rolls back. A host that vanishes without a word, with its network, the database takes for one
 // that is busy, and duplicates wait, until TCP keepalives or a time-out say otherwise. The defaults are hours: set
-// tcp_keepalives_idle (60, say) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL. "Applied" and "leased" are rows of the table spillway_keys. STATES.md in this
-// folder has every transition with its SQL. The table is made by Initialize, or from the files of Schema by a migration tool
+// tcp_keepalives_idle (60, say) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL, both longer than
+// handlers pause between statements: they end those too. "Applied" and "leased" are rows of the table spillway_keys.
+// STATES.md in this folder has every transition with its SQL. The table is made by Initialize, or from the files of Schema by a migration tool
 // of your own. Purge deletes what is older than its retention.
 //
 // # SQLite
@@ -92,8 +95,8 @@
 // A claim costs no round trip of its own: the key travels with BEGIN, and with COMMIT, where a statement of the handler's
 // failed or may have ended the transaction, the proof that it is still the one which entered the key. With package pgxstore
 // the claim is quicker, and with ReceiverConfig.Optimistic the key travels with the handler's first statement. Tx is a
-// *sql.Tx on that connection whose Commit and Rollback send nothing: a handler that calls one gets a permanent error, and
-// nothing of what it wrote is kept. A COMMIT in SQL does commit, with the key, and is an error too. A process that receives
+// *sql.Tx on that connection whose Commit and Rollback send nothing: a handler that calls one and returns nil gets a permanent
+// error, one that returns an error keeps that, and nothing of what it wrote is kept. A COMMIT in SQL does commit, with the key, and is an error too. A process that receives
 // duplicates writes a line a minute at the most into the server's log: "duplicate key value violates unique constraint". The first claim of a connection prepares a statement named spillway_ and a hash; a pooler between must keep a
 // session's statements, or the claim prepares it anew each time.
 //

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -68,6 +69,9 @@ func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
 		return Key{}, classify.Permanent(errors.New("idempotency: no consumer: outside a router, which names its " +
 			"handlers, ReceiverConfig.Consumer must be set"))
 	}
+	if r.config.Consumer != "" {
+		r.share(message.HandlerNameFromCtx(ctx))
+	}
 	id, err := r.callKey(msg)
 	if err == nil && id == "" {
 		err = invalid("ReceiverConfig.Key returned an empty key, which all such messages would share")
@@ -77,6 +81,20 @@ func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
 	}
 	return Key{Consumer: consumer, ID: id}, nil
 }
+
+// share tells once of a second handler under one consumer name.
+func (r *Receiver) share(handler string) {
+	if handler == "" || r.handler.CompareAndSwap(nil, &handler) {
+		return
+	}
+	if first := *r.handler.Load(); first != handler && r.shared.CompareAndSwap(false, true) {
+		r.config.Logger.Error("Two handlers have one consumer name: a message that both receive is applied by one of them, and absorbed by "+
+			"the other. Give each a receiver of its own, or leave ReceiverConfig.Consumer out",
+			errShared, watermill.LogFields{"consumer": r.config.Consumer, "first": first, "second": handler})
+	}
+}
+
+var errShared = errors.New("idempotency: ReceiverConfig.Consumer names two handlers")
 
 func (r *Receiver) callKey(msg *message.Message) (id string, err error) {
 	err = contain.Call("ReceiverConfig.Key", func() (err error) {

@@ -15,7 +15,8 @@ import (
 // for use by many goroutines. Errors wrap their causes; after any but ErrLeaseLost the outcome may be unknown, and the call
 // may be made again.
 type Lease interface {
-	// Fence returns the fencing token, which is positive and higher than that of every lease of the key before.
+	// Fence returns the fencing token, which is positive and higher than that of every lease of the key before. After a Purge
+	// of the key it begins anew with the database's clock, and can be lower where that was set back.
 	Fence() int64
 
 	// Recorded returns what was recorded when the key was applied before, with this version or a higher one, or nil where
@@ -23,7 +24,9 @@ type Lease interface {
 	Recorded() *Record
 
 	// Renew makes the lease last for its whole duration from now. ErrLeaseLost says that another one has taken the key over,
-	// or that the key was removed. A lease that expired and was not taken is still its owner's.
+	// or that the key was removed. A lease that expired and was not taken is still its owner's. A jump of the
+	// database's clock can end a lease at once: ahead by what is left of it, or back by more than a second and the time since the
+	// last renewal. Another one may have the key then, and Renew is how the owner learns of it.
 	Renew(ctx context.Context) error
 
 	// Complete records the key as applied: with outputs, byte for byte, and the fingerprint and version of the entry. It
@@ -36,7 +39,9 @@ type Lease interface {
 }
 
 // ErrLeaseLost says that a lease is no longer its owner's: it expired and another delivery took the key over, or the key
-// was removed. It is also the cause (context.Cause) with which the context of a handler is cancelled in time for that.
+// was removed. It is also the cause (context.Cause) with which the context of a handler is cancelled: in time for that,
+// unless the database's clock jumps or the process is suspended. Then another delivery may be at work already, and the
+// handler learns of it at the next renewal, up to a third of the lease later, or when the process wakes up.
 var ErrLeaseLost = keys.ErrLeaseLost
 
 // minLease is the shortest lease: it is renewed after a third of it, and a request may take that long.
@@ -46,8 +51,9 @@ const minLease = time.Second
 const maxLease = 365 * 24 * time.Hour
 
 // Fence returns the fencing token of the lease under which the message with this context is handled; ok is false where
-// there is none, as in transaction mode. Tokens of a key rise from lease to lease. Whoever is written to can keep the
-// highest token it has seen of a key and refuse a lower one: it comes from a handler that has lost its lease.
+// there is none, as in transaction mode. Tokens of a key rise from lease to lease, though not across a Purge of the key
+// where the database's clock was set back meanwhile. Whoever is written to can keep the highest token it has seen of a key
+// and refuse a lower one: it comes from a handler that has lost its lease.
 func Fence(ctx context.Context) (token int64, ok bool) {
 	s := scopeOf(ctx)
 	if s == nil {

@@ -34,6 +34,7 @@ var databases = []database{
 		return "file:" + filepath.Join(t.TempDir(), "keys.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
 	}, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) }, false},
 	{"postgres", "postgres", "pgx", postgrestest.Schema, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }, false},
+	{"libpq", "postgres", "postgres", postgrestest.Schema, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }, false},
 	{"pgxstore", "postgres", "pgx", postgrestest.Schema, pipelining, false},
 	{"optimistic", "postgres", "pgx", postgrestest.Schema, pipelining, true},
 	{"mariadb", "mysql", "mysql", mysqltest.Database, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) }, false},

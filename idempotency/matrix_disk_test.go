@@ -35,8 +35,8 @@ func (c *cell) fill(q filling, when, table string) (empty func()) {
 			c.Errorf("%s: %v", statement, err)
 		}
 	}
-	switch c.driver {
-	case "pgx":
+	switch c.says {
+	case "postgres":
 		exec(`CREATE OR REPLACE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS $$ ` + full + ` $$`)
 		exec(`CREATE TRIGGER disk_full BEFORE ` + when + ` ON ` + table + ` FOR EACH ROW EXECUTE FUNCTION disk_full()`)
 		return func() { c.exec(`DROP TRIGGER disk_full ON ` + table) }
@@ -111,12 +111,12 @@ func (c *cell) fullInHandler() {
 	c.exec(`CREATE TABLE big (id TEXT NOT NULL)`)
 	for _, minds := range []bool{true, false} {
 		var empty func()
-		if c.driver != "sqlite" {
+		if c.says != "sqlite" {
 			empty = c.fill(c.db, "INSERT", "big")
 		}
 		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			tx := idempotency.Tx(msg.Context())
-			if c.driver == "sqlite" {
+			if c.says == "sqlite" {
 				empty = c.fill(tx, "", "")
 			}
 			_, err := tx.Exec(`INSERT INTO big VALUES ('` + strings.Repeat("x", 60_000) + `')`)
@@ -133,7 +133,7 @@ func (c *cell) fullInHandler() {
 		case minds:
 			c.isFull(err)
 			c.rows(0, 0)
-		case c.driver == "pgx":
+		case c.says == "postgres":
 			c.explains(err, "return the error of a failed statement")
 			c.rows(0, 0)
 		case err != nil:

@@ -113,7 +113,7 @@ func (c *cell) handlerIgnores() {
 			}
 			return []*message.Message{newMessage("")}[:outputs], nil
 		}))(newMessage("m1"))
-		if c.driver == "pgx" {
+		if c.says == "postgres" {
 			c.explains(err, "return the error of a failed statement")
 			c.rows(0, 0)
 		} else {

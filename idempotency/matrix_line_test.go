@@ -23,14 +23,14 @@ type line interface {
 // over opens the cell's database over a line.
 func (c *cell) over() (*sql.DB, line) {
 	c.Helper()
-	if c.driver == "sqlite" {
+	if c.says == "sqlite" {
 		db, w := openWire(c, c.database, c.address)
 		return db, &driverLine{w}
 	}
 	p := &proxy{conns: map[net.Conn]bool{}}
 	address := c.address
-	switch c.driver {
-	case "pgx":
+	switch c.says {
+	case "postgres":
 		u, err := url.Parse(address)
 		if err != nil {
 			c.Fatal(err)

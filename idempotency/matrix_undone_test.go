@@ -28,7 +28,7 @@ var clockRows = []row{
 // Feature I2, promises P1, P7. SQLite has one lock and so no two that wait for each other, except who writes past Tx: that
 // ends with the driver's busy time-out.
 func (c *cell) deadlocked() {
-	if c.driver == "sqlite" {
+	if c.says == "sqlite" {
 		c.waitsForItself()
 		return
 	}
@@ -94,13 +94,13 @@ func (c *cell) waitsForItself() {
 // SQLite the claim writes first and keeps everybody else from writing, which is what makes the failure impossible.
 func (c *cell) serialization() {
 	raise := map[string]string{
-		"pgx":    `DO $$ BEGIN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001'; END $$`,
-		"mysql":  `BEGIN NOT ATOMIC SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'; END`,
-		"sqlite": "",
-	}[c.driver]
+		"postgres": `DO $$ BEGIN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001'; END $$`,
+		"mysql":    `BEGIN NOT ATOMIC SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'; END`,
+		"sqlite":   "",
+	}[c.says]
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for _, statement := range []string{raise, `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`} {
-		if c.driver == "sqlite" {
+		if c.says == "sqlite" {
 			break
 		}
 		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
@@ -117,14 +117,14 @@ func (c *cell) serialization() {
 	}
 	_, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		limit := deadline
-		if c.driver == "sqlite" {
+		if c.says == "sqlite" {
 			limit = 50 * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		// Another process: the claim of another key waits on SQLite, and only there.
 		other, err := c.store(c.open(c, c.address)).Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "other"}})
-		if (err != nil) != (c.driver == "sqlite") {
+		if (err != nil) != (c.says == "sqlite") {
 			c.Errorf("the claim of another key: %v", err)
 		}
 		if err == nil {
@@ -141,8 +141,8 @@ func (c *cell) serialization() {
 // Feature I2: handlers that count in one row, while the connections ask for the strictest there is.
 func (c *cell) isolation() {
 	address := c.address
-	switch c.driver {
-	case "pgx":
+	switch c.says {
+	case "postgres":
 		address += "&default_transaction_isolation=serializable"
 	case "mysql":
 		address = mysqltest.With(address, "tx_isolation=%27SERIALIZABLE%27")

@@ -25,7 +25,7 @@ func TestModel(t *testing.T) {
 	for _, d := range databases { // one after another: the number of runs is rapid's, and one for all
 		row{"P7-model", "random interleavings of everything leave what a small model says", nil}.alone(t, d, func(c *cell) {
 			n := runs
-			if c.driver == "sqlite" {
+			if c.says == "sqlite" {
 				n *= 5
 			}
 			setFlag(c, "rapid.checks", fmt.Sprint(n))
@@ -127,7 +127,7 @@ func (m *model) busy(k *modelKey) bool {
 	for _, other := range m.keys {
 		// SQLite has one lock. In MariaDB a claim may lock the gap beside its key, after a rollback or a purge, and then new keys
 		// wait that belong there. On PostgreSQL claims of different keys interleave.
-		if other.claim != nil && (other == k || m.c.driver != "pgx") {
+		if other.claim != nil && (other == k || m.c.says != "postgres") {
 			return true
 		}
 	}
@@ -136,7 +136,7 @@ func (m *model) busy(k *modelKey) bool {
 
 // purge deletes what is old, but for keys that are leased or claimed.
 func (m *model) purge(t *rapid.T) {
-	if m.c.driver != "pgx" && m.busy(nil) {
+	if m.c.says != "postgres" && m.busy(nil) {
 		t.Skip()
 	}
 	want, before := 0, time.Now().Add(-time.Hour)

@@ -48,12 +48,15 @@ func (c *postgresClaim) Tx() *sql.Tx {
 // Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits. It comes
 // with the settings under which our table is found, as they were before the handler could change them.
 func (c *postgresClaim) Before(ctx context.Context, statement string) error {
-	if err := c.enterLate(ctx); err != nil || plainPostgres(statement) {
+	if err := c.Enter(ctx); err != nil || plainPostgres(statement) {
 		return err
 	}
 	if c.settings == nil && !c.failed {
 		settings := new(keys.Settings)
-		if err := c.conn.QueryRowContext(ctx, keys.SettingsPostgres).Scan(&settings.SearchPath, &settings.Role); err != nil {
+		err := c.guardInside(func() error {
+			return c.conn.QueryRowContext(ctx, keys.SettingsPostgres).Scan(&settings.SearchPath, &settings.Role)
+		})
+		if err != nil {
 			return fmt.Errorf("postgres: read the settings that a statement may change: %w", err)
 		}
 		c.settings = settings
@@ -164,16 +167,20 @@ func (c *postgresClaim) Release() error {
 	if c.ended {
 		return nil
 	}
+	if c.late != nil { // a goroutine of the handler's may be on its way to the first statement
+		c.shadow.Stop()
+	}
 	return c.guard(c.rollback)
 }
 
 // rollback returns an error only where the handler committed, in SQL.
 func (c *postgresClaim) rollback() error {
+	reading := c.shadow != nil && c.shadow.Stop().Reading
 	if c.late != nil && !c.late.begun {
 		c.end()
 		return nil
 	}
-	if c.shadow != nil && c.shadow.Stop().Reading {
+	if reading {
 		c.throwAway()
 	} else if _, err := c.conn.ExecContext(context.Background(), `ROLLBACK`); err != nil {
 		c.throwAway() // without its connection the transaction is over as well

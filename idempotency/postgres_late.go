@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/pipelined"
@@ -14,31 +15,42 @@ import (
 
 // lateness is the state of a claim whose key is entered with the handler's first statement.
 type lateness struct {
-	wait    context.Context // the message's
-	acked   func() bool     // whether its end is none: who acks a message ends its context
-	begun   bool            // something was sent
+	message context.Context // the message's
+	acked   <-chan struct{} // closed when its end is none: who acks a message ends its context
+	begun   bool            // something was sent, perhaps
 	entered bool            // the key, and the handler's statements run
 	refused error           // why they do not: ErrApplied, ErrHeld, or what went wrong
 }
 
+// parting is how long the key, and the statement that takes it along, may take when the message has gone away. A handler
+// that goes on with a context of its own is to end as it would with a key that was entered before it began.
+const parting = time.Second
+
 func (s *PostgresStore) pipelines() bool { return s != nil && s.send != nil }
 
-func (s *PostgresStore) claimLate(ctx context.Context, entry Entry, acked func() bool) (lateClaim, error) {
+func (s *PostgresStore) claimLate(ctx context.Context, entry Entry, acked <-chan struct{}) (lateClaim, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: take a connection: %w", err)
 	}
-	c := &postgresClaim{key: entry.Key, row: entry.row(), store: s, conn: conn, late: &lateness{wait: ctx, acked: acked}}
+	c := &postgresClaim{key: entry.Key, row: entry.row(), store: s, conn: conn, late: &lateness{message: ctx, acked: acked}}
 	if c.shadow, err = s.shadows.Begin(ctx, conn, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("postgres: begin: %w", err), conn.Close())
 	}
 	return c, nil
 }
 
+// carries tells whether a statement can take the key along. What it does is rolled back where the key is there, so it must
+// be one whose work can be: a query may take a lock of the session.
+func (c *postgresClaim) carries(text string, args []driver.NamedValue) bool {
+	return c.late != nil && !c.late.entered && c.late.refused == nil && len(args) > 0 &&
+		shadow.Plain(text, "INSERT", "UPDATE", "DELETE", "MERGE", "WITH")
+}
+
 // Carry is for the shadow. The first of the handler's statements that can takes the key along: BEGIN, the key and the
 // statement are one round trip. Where the key turns out to be there, the statement is rolled back with all else.
 func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.NamedValue) (result driver.Result, carried bool, err error) {
-	if c.late == nil || c.late.entered || c.late.refused != nil || len(args) == 0 || !plainPostgres(text) {
+	if !c.carries(text, args) {
 		return nil, false, nil
 	}
 	values, err := shadow.Positional(args)
@@ -49,34 +61,39 @@ func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.Na
 	for i, v := range values {
 		first.Args[i] = v
 	}
-	statement := ctx
-	ctx, stop := c.late.waiting(ctx)
-	defer stop()
-	own := beneath(c.conn)
-	changed, err := c.send(ctx, own, keys.EnteringPostgres(c.row, c.hopeful()), first)
-	switch {
-	case err == driver.ErrSkip:
-		return nil, false, nil // it goes by itself, after the key
-	case err == nil && changed[1] > 0:
-	case err == nil:
-		err = c.resolve(ctx)
-	case ctx.Err() == nil: // of the key, of the statement, of its arguments, of the connection: alone each says what it is
-		return nil, false, c.enteredLate(statement, c.enterAnew(ctx))
-	}
-	if err := c.enteredLate(statement, err); err != nil {
-		return nil, false, err
-	}
-	return driver.RowsAffected(changed[2]), true, nil
+	err = c.guardInside(func() error {
+		waiting, stop := c.late.waiting(ctx)
+		defer stop()
+		c.late.begun = true
+		changed, err := c.send(waiting, beneath(c.conn), keys.EnteringPostgres(c.row, c.hopeful()), first)
+		switch {
+		case err == driver.ErrSkip:
+			return nil // it goes by itself, after the key
+		case err == nil && changed[1] > 0:
+			result, carried = driver.RowsAffected(changed[2]), true
+		case err == nil:
+			if err = c.resolve(waiting); err == nil && c.recorded == nil { // taken over from a lease
+				result, carried = driver.RowsAffected(changed[2]), true
+			}
+		case waiting.Err() == nil: // of the key, the statement, its arguments, the connection: alone each says what it is
+			err = c.enterAnew(waiting, err)
+		}
+		return c.enteredLate(ctx, err)
+	})
+	return result, carried && err == nil, err
 }
 
-// enterAnew enters the key alone, after all that was sent with it has come to nothing. The connection may be lost: pgx closes
-// it for an argument that has no form in the protocol.
-func (c *postgresClaim) enterAnew(ctx context.Context) error {
+// enterAnew enters the key alone, after all that was sent with it came to nothing because of was. The connection may be lost:
+// pgx closes it for an argument that has no form in the protocol.
+func (c *postgresClaim) enterAnew(ctx context.Context, was error) error {
 	careful := keys.EnteringPostgres(c.row, false)
 	entered, err := c.beginInText(ctx, beneath(c.conn), careful, true)
 	if err != nil && postgres.State(err) == "" && ctx.Err() == nil {
 		discard(c.conn)
 		conn, failed := c.store.db.Conn(ctx)
+		if failed != nil && postgres.State(was) != "" {
+			return was
+		}
 		if failed != nil {
 			return failed
 		}
@@ -90,42 +107,59 @@ func (c *postgresClaim) enterAnew(ctx context.Context) error {
 	return c.resolve(ctx)
 }
 
-// waiting is the context of a statement for as long as it waits for the key: it ends with the message's, too.
+// waiting is the context of a statement for as long as it waits for the key: soon after the message's it ends, too.
 func (l *lateness) waiting(statement context.Context) (ctx context.Context, stop func()) {
-	if l.wait.Done() == nil || l.wait.Done() == statement.Done() {
+	if l.message.Done() == nil || l.message.Done() == statement.Done() {
 		return statement, func() {}
 	}
 	ctx, cancel := context.WithCancel(statement)
-	watch := context.AfterFunc(l.wait, func() {
-		if !l.acked() {
+	watch := context.AfterFunc(l.message, func() {
+		patience := time.NewTimer(parting)
+		defer patience.Stop()
+		select {
+		case <-l.acked:
+		case <-ctx.Done():
+		case <-patience.C:
 			cancel()
 		}
 	})
 	return ctx, func() { watch(); cancel() }
 }
 
-// enterLate enters the key alone, where nothing can carry it.
-func (c *postgresClaim) enterLate(ctx context.Context) error {
+// gone is how the message went away, if it has.
+func (l *lateness) gone() error {
+	select {
+	case <-l.acked:
+		return nil
+	default:
+		return l.message.Err()
+	}
+}
+
+// Enter is for the shadow. It enters the key alone, where nothing can carry it.
+func (c *postgresClaim) Enter(ctx context.Context) error {
 	if c.late == nil || c.late.entered {
 		return nil
 	}
 	if c.late.refused != nil {
 		return c.late.refused
 	}
-	waiting, stop := c.late.waiting(ctx)
-	defer stop()
-	return c.enteredLate(ctx, c.enterInTime(waiting))
+	return c.guardInside(func() error {
+		waiting, stop := c.late.waiting(ctx)
+		defer stop()
+		c.late.begun = true
+		return c.enteredLate(ctx, c.enterInTime(waiting))
+	})
 }
 
 // enteredLate notes how it went to enter the key, and returns what the handler's statements are refused with.
-func (c *postgresClaim) enteredLate(ctx context.Context, err error) error {
-	c.late.begun = true
-	ended := ctx.Err()
-	if ended == nil && !c.late.acked() {
-		ended = c.late.wait.Err()
+func (c *postgresClaim) enteredLate(statement context.Context, err error) error {
+	ended := statement.Err()
+	if ended == nil {
+		ended = c.late.gone()
 	}
 	switch {
-	case err != nil && !errors.Is(err, ErrHeld) && ended != nil:
+	case err != nil && !errors.Is(err, ErrHeld) && postgres.State(err) == "" && ended != nil:
 		err = fmt.Errorf("postgres: wait for the key: %w", ended)
 	case err != nil:
 		err = fmt.Errorf("postgres: begin, and enter the key: %w", err)
@@ -133,20 +167,44 @@ func (c *postgresClaim) enteredLate(ctx context.Context, err error) error {
 		err = ErrApplied
 	}
 	c.late.entered, c.late.refused = err == nil, err
+	if errors.Is(err, ErrApplied) || errors.Is(err, ErrHeld) { // a statement that came along holds locks: let them go
+		if _, failed := c.conn.ExecContext(context.Background(), `ROLLBACK`); failed != nil {
+			discard(c.conn)
+		}
+		c.late.begun = false
+	}
 	return err
 }
 
 // settled ends the handler's part. Where nothing has entered the key, that is done now, for a handler that failed too: its
-// message may have been applied before. The error is why the message is not this claim's. It is nil where the key was
-// applied, and then Recorded is not; and where a handler failed on its own.
+// message may have been applied before. So it is where a statement did not wait for it to the end. The error is why the
+// message is not this claim's; it is nil where the key was applied, and then Recorded is not.
 func (c *postgresClaim) settled(ctx context.Context, failed bool) error {
-	left, before := c.shadow.Stop(), c.late.refused
-	if !left.Reading && !c.late.entered && before == nil {
-		_ = c.guard(func() error { return c.enterLate(ctx) })
+	left := c.shadow.Stop()
+	if left.Reading {
+		return nil // Commit says so
 	}
 	refused := c.late.refused
-	if errors.Is(refused, ErrApplied) || failed && before == nil && !errors.Is(refused, ErrHeld) {
+	switch {
+	case !c.late.entered && refused == nil:
+		_ = c.Enter(context.WithoutCancel(ctx))
+	case failed && refused != nil && ctx.Err() == nil && isEnd(refused): // the statement's own context ended
+		_ = c.guardInside(func() error { return c.enteredLate(ctx, c.enterAnew(ctx, refused)) })
+	}
+	if errors.Is(c.late.refused, ErrApplied) {
 		return nil
 	}
-	return refused
+	return c.late.refused
+}
+
+func isEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// guardInside is guard for what runs inside of a statement of the shadow's, which must not wait for itself.
+func (c *postgresClaim) guardInside(work func() error) error {
+	return guarded(c.conn, func() {
+		c.ended = true
+		go c.shadow.Close()
+	}, work)
 }

@@ -20,13 +20,17 @@ type PurgeConfig struct {
 	Store interface {
 		Purge(ctx context.Context, before time.Time, limit int) (int, error)
 	}
-	// Retention is how long a key is kept after it was applied. A message that comes again after that is applied again.
+	// Retention is how long a key is kept after it was applied. A message that comes again after that is applied again. It
+	// is measured by the clock of the process that purges, from the time that the process which applied the key had (the database
+	// in lease mode): a process that purges with its clock ahead does so early, by as much.
 	Retention time.Duration
 	// Horizon is the longest time after which a message may come again: that for which dead letters wait until they are
 	// redriven. A Retention below it and Stages together is an error in the log. Default: 14 days.
 	Horizon time.Duration
-	// Stages is how long a message can be on its way through retry stages, before it is a dead letter. The front door knows
-	// it of its own.
+	// Stages is how long a message can be on its way through retry stages, before it is a dead letter. The front door sets it
+	// to the sum of its stages with their jitter, if that is more. The sum leaves out retired stages, whose messages may still
+	// wait there, and waits that an error's retry-after asked for, up to StagesConfig.MaxDelay for each stage: where there are
+	// such, set it yourself.
 	Stages time.Duration
 	// Every is the time from the end of one purge to the next. The first one begins somewhere in the first tenth of it, so
 	// that processes which start together do not purge together. Default: 1 hour.
@@ -74,7 +78,9 @@ func (c *PurgeConfig) validate() error {
 	return nil
 }
 
-// Purge deletes old keys, in small batches and beside the handlers. Any number of processes may purge one store.
+// Purge deletes old keys, in small batches and beside the handlers. Any number of processes may purge one store. A batch
+// takes a connection of the store's *sql.DB, which must have one to spare. On SQLite claims wait for a batch, and on MariaDB
+// before 10.6 a batch may wait for claims.
 type Purge struct {
 	config PurgeConfig
 	life   *life.Life

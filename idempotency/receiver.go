@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -21,7 +22,7 @@ type ReceiverConfig struct {
 	// Consumer is who applies the messages. By default it is the name of the router's handler, which so must not change
 	// while messages are on their way: under another name they are applied again. Everybody who applies messages for
 	// themselves needs a name of their own in the database: of two services, or two handlers, with one name each message is
-	// applied by whoever comes first, and absorbed by the other.
+	// applied by whoever comes first, and absorbed by the other; two handlers of one Receiver are told of, once, in the log.
 	Consumer string
 	// Key tells messages apart, by default by their ids.
 	Key KeyFunc
@@ -52,13 +53,15 @@ type ReceiverConfig struct {
 	// of them, leases are lost, and the messages given back and handled again, without end. A broker that limits deliveries
 	// itself (x-delivery-limit) counts those that are given back too.
 	//
-	// Promised: nobody else is given the message while the lease lasts. The handler's context is cancelled with the cause
-	// ErrLeaseLost before another can take the key over, and carries a fencing token (Fence), by which the other side can
-	// refuse a writer that comes late. A key that was recorded is not applied again.
+	// Promised, while the database's clock does not jump and the process is not suspended: nobody else is given the message
+	// until the lease is over, and the handler's context is cancelled with the cause ErrLeaseLost before another can take the
+	// key over. It carries a fencing token (Fence), by which the other side can refuse a writer that comes late. A key that was
+	// recorded is not applied again.
 	//
 	// Not promised: that effects happen once. They happen at least once: again where the process dies, or loses its lease,
 	// after the effect and before the record; and where the handler fails after it. A process that is suspended for longer
-	// than its lease wakes up without it, and does not know for a moment. A handler that ignores its context goes on. Where
+	// than its lease wakes up without it, and does not know for a moment; after a jump of the database's clock the owner learns
+	// at its next renewal that the lease is over. A handler that ignores its context goes on. Where
 	// that matters, send the token along, or the key as the idempotency key of the other side.
 	Lease time.Duration
 	// Optimistic lets the handler begin before its key is entered: the key travels with the handler's first statement through
@@ -127,8 +130,10 @@ func (c *ReceiverConfig) validate() error {
 
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
 type Receiver struct {
-	config ReceiverConfig
-	late   lateStore // where it is optimistic
+	config  ReceiverConfig
+	late    lateStore              // where it is optimistic
+	handler atomic.Pointer[string] // the first that came, where Consumer is set
+	shared  atomic.Bool            // a second one came, and was told of
 }
 
 // initializeTimeout bounds how long NewReceiver waits for the store.

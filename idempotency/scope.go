@@ -52,8 +52,8 @@ func (s *scope) leave(ctx context.Context) context.Context {
 // outside a handler behind a Receiver. What is written through it commits with the key when the handler returns without
 // an error. The error of a statement must be returned, not ignored: some end the transaction, and SQLite lets what is
 // written after that commit on its own, while PostgreSQL and MySQL then commit nothing at all. The receiver ends it; a
-// handler that does so itself, by a deferred Rollback too, gets a permanent error, and on PostgreSQL and MySQL its Commit
-// keeps nothing. There the transaction is not one of the store's *sql.DB: tx.Stmt takes no statement that was prepared on
+// handler that does so itself and returns nil, by a deferred Rollback too, gets a permanent error (one that returns an error
+// keeps it), and on PostgreSQL and MySQL its Commit keeps nothing. There the transaction is not one of the store's *sql.DB: tx.Stmt takes no statement that was prepared on
 // that. Once it has ended, its methods return sql.ErrTxDone.
 func Tx(ctx context.Context) *sql.Tx {
 	if s := scopeOf(ctx); s != nil {

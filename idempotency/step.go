@@ -50,7 +50,7 @@ func waitContext(c *chain.Call) context.Context {
 
 func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
 	if r.late != nil {
-		return r.late.claimLate(ctx, entry, c.Acked)
+		return r.late.claimLate(ctx, entry, c.Msg.Acked())
 	}
 	return r.config.Store.Claim(ctx, entry)
 }

@@ -73,7 +73,7 @@ type Store interface {
 	MarkPublished(ctx context.Context, entry Entry) error
 
 	// Purge deletes at most limit keys that were applied before a time, the oldest first, in one short transaction that is in
-	// no claim's way, and returns how many it deleted. Keys under a lease stay until it is over. See NewPurge.
+	// no claim's way (on SQLite claims wait for it, and on MariaDB before 10.6 it may for them), and returns how many it deleted. Keys under a lease stay until it is over. See NewPurge.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
@@ -103,7 +103,7 @@ type lateStore interface {
 	// claimLate is Claim, but for the key: that is entered with the first statement of Tx, which waits for others that hold it
 	// until its own context ends, or ctx, unless that ended because the message was acked. Where the key was applied its error
 	// wraps ErrApplied.
-	claimLate(ctx context.Context, entry Entry, acked func() bool) (lateClaim, error)
+	claimLate(ctx context.Context, entry Entry, acked <-chan struct{}) (lateClaim, error)
 }
 
 type lateClaim interface {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -299,6 +300,120 @@ func TestConnections(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Feature I2: a handler that acks its message ends its context, and not its first statement.
+func TestAckedFirst(t *testing.T) {
+	db, _ := open(t, "")
+	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		ctx := context.WithoutCancel(msg.Context())
+		msg.Ack()
+		_, err := idempotency.Tx(ctx).ExecContext(ctx, effect, msg.UUID)
+		return nil, err
+	})
+	for _, id := range []string{"1", "1", "2"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		msg := newMessage(id)
+		msg.SetContext(ctx)
+		go func() { <-msg.Acked(); cancel() }()
+		if _, err := h(msg); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 2 {
+		t.Errorf("%d effects, %d keys", e, k)
+	}
+}
+
+// Promise P3: who waits for a key goes when its message does, whatever context the statement has; and a statement that ends
+// its wait by itself is an error of its own.
+func TestWaitEnds(t *testing.T) {
+	db, _ := open(t, "")
+	db.SetMaxOpenConns(3)
+	first := idempotency.Postgres(db)
+	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware
+	claim, err := first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "m"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 50*time.Millisecond)
+	}
+	for name, deliver := range map[string]func() error{
+		"message's": func() error {
+			ctx, cancel := short()
+			defer cancel()
+			msg := newMessage("m")
+			msg.SetContext(ctx)
+			_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := idempotency.Tx(msg.Context()).Exec(effect, "m")
+				return nil, err
+			})(msg)
+			return err
+		},
+		"statement's": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			msg := newMessage("m")
+			msg.SetContext(ctx)
+			_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+				ctx, cancel := short()
+				defer cancel()
+				_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, "m")
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				return nil, err
+			})(msg)
+			return err
+		},
+	} {
+		if err := deliver(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `claim key "m" of consumer "billing": postgres: wait for the key`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := claim.Commit(nil); err != nil {
+		t.Fatal(err)
+	}
+	own := errors.New("own")
+	for id, want := range map[string]error{"m": nil, "n": own} { // nobody holds it: a duplicate is absorbed, a new one fails with its own error
+		_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+			ctx, cancel := context.WithCancel(msg.Context())
+			cancel()
+			_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, id)
+			if err == nil {
+				t.Error("no error")
+			}
+			return nil, own
+		})(newMessage(id))
+		if err != want {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if _, err := h(write)(newMessage("m")); err != nil {
+		t.Error(err)
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 0 || k != 1 {
+		t.Errorf("%d effects, %d keys", e, k)
+	}
+}
+
+// Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the commit.
+func TestSettings(t *testing.T) {
+	db, said := open(t, "")
+	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SELECT set_config('search_path', $1, true)`, "elsewhere")
+		return []*message.Message{newMessage("out")}, err
+	})
+	for range 2 {
+		if out, err := h(newMessage("m")); err != nil || len(out) != 1 {
+			t.Error(out, err)
+		}
+	}
+	if all := strings.Join(said.take(), "\n"); strings.Contains(all, "+ SELECT set_config") || rows(t, db, "spillway_keys") != 1 {
+		t.Error(all)
 	}
 }
 

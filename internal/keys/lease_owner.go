@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Fence is the fencing token: it rises with every lease of the key. It is 0 where the key was applied.
+// Fence is the fencing token: it rises with every lease of the key, as long as its row is there. It is 0 where the key was applied.
 func (l *Lease) Fence() int64 { return l.fence }
 
 // Recorded is what stands there of a key that was applied before, or nil where the lease was won.

@@ -35,7 +35,8 @@ SELECT ctid FROM spillway_keys WHERE ` + oldPostgres + ` FOR UPDATE SKIP LOCKED)
 )
 
 // PurgePostgres deletes at most limit keys that were applied before a time in Unix milliseconds, the oldest first, in one
-// short transaction. Keys that somebody is about to change are passed over.
+// short transaction. Keys that somebody is about to change are passed over. The time is by the caller's clock, as applied_at
+// is by that of who claimed the key.
 func PurgePostgres(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
 	err = postgres.Write(ctx, db, func(tx *sql.Tx) (err error) {
 		n, err = deleted(tx.ExecContext(ctx, purgePostgres, before, limit))
@@ -68,7 +69,8 @@ func PurgeMySQL(ctx context.Context, db *sql.DB, before int64, limit int) (n int
 	return n, nil
 }
 
-// PurgeSQLite is PurgePostgres for SQLite. It waits for other processes without the gate, so that nobody waits for it.
+// PurgeSQLite is PurgePostgres for SQLite. It waits for other processes without the gate, so that claims of this
+// one wait for the batch alone.
 func PurgeSQLite(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
 	gate := sqlite.GateOf(db)
 	err = sqlite.WhileBusy(ctx, func() (err error) {

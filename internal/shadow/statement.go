@@ -24,6 +24,13 @@ func (v view) PrepareContext(ctx context.Context, query string) (stmt driver.Stm
 	if t.over {
 		return nil, errOver
 	}
+	if carrier, ok := t.owner.(Carrier); ok {
+		t.broken = true
+		err := carrier.Enter(ctx)
+		if t.broken = false; err != nil {
+			return nil, err
+		}
+	}
 	err = t.observeLocked(t.useLocked(func(conn driver.Conn) (err error) {
 		if preparer, ok := conn.(driver.ConnPrepareContext); ok {
 			stmt, err = preparer.PrepareContext(ctx, query)

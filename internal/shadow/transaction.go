@@ -28,6 +28,8 @@ type Owner interface {
 // Carrier is an Owner that can run a statement without rows itself, together with some of its own.
 type Carrier interface {
 	// Carry is called before Before. Where it has run the statement, Before is not called. An error refuses the statement.
+	// Enter is called before a statement is prepared; an error refuses that.
+	Enter(ctx context.Context) error
 	Carry(ctx context.Context, statement string, args []driver.NamedValue) (result driver.Result, carried bool, err error)
 }
 
@@ -62,6 +64,7 @@ type State struct {
 	Ended bool
 	// Reading says that rows are open. The connection must not be used any more.
 	Reading bool
+	broken  bool
 }
 
 // Stop waits for the statement that is running, if any, and lets no other begin. From then on the connection is the
@@ -70,13 +73,12 @@ func (t *Transaction) Stop() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	return State{Ended: t.ended, Reading: t.reading > 0}
+	return State{Ended: t.ended, Reading: t.reading > 0, broken: t.broken}
 }
 
 // Close stops the transaction and frees what belongs to the shadow. It sends nothing.
 func (t *Transaction) Close() {
-	t.Stop()
-	if t.broken || t.reading > 0 { // database/sql may wait for who reads, for ever where that is into sql.RawBytes
+	if left := t.Stop(); left.broken || left.Reading { // database/sql may wait for who reads, for ever where that is into sql.RawBytes
 		go func() { _ = t.tx.Rollback(); _ = t.shell.db.Close() }()
 		return
 	}
@@ -101,15 +103,23 @@ func (t *Transaction) runOr(ctx context.Context, statement string, carry func() 
 	if t.over {
 		return errOver
 	}
-	if _, ok := t.owner.(Carrier); ok && carry != nil {
-		if carried, err := carry(); carried || err != nil {
-			return err
-		}
-	}
-	if err := t.owner.Before(ctx, statement); err != nil {
+	if carried, err := t.askLocked(ctx, statement, carry); carried || err != nil {
 		return err
 	}
 	return t.observeLocked(t.useLocked(work))
+}
+
+// askLocked lets the owner run statements of its own, in which a driver may panic too.
+func (t *Transaction) askLocked(ctx context.Context, statement string, carry func() (bool, error)) (carried bool, err error) {
+	t.broken = true
+	if _, ok := t.owner.(Carrier); ok && carry != nil {
+		carried, err = carry()
+	}
+	if !carried && err == nil {
+		err = t.owner.Before(ctx, statement)
+	}
+	t.broken = false
+	return carried, err
 }
 
 func (t *Transaction) useLocked(work func(driver.Conn) error) error {

@@ -122,5 +122,5 @@ func (d *database) purge(ctx context.Context) error {
 	if _, err = purge.Run(ctx); ctx.Err() != nil {
 		return nil
 	}
-	return err
+	return errors.Join(err, errors.New("the purge was over before the claims beside it: keep more keys, or measure fewer claims"))
 }

@@ -1,0 +1,110 @@
+package idempotency_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// held is a store whose keys are all leased to somebody else.
+type held struct{ idempotency.Store }
+
+func (held) Initialize(context.Context) error { return nil }
+func (held) Claim(context.Context, idempotency.Entry) (idempotency.Claim, error) {
+	return nil, idempotency.ErrHeld
+}
+func (held) Lease(context.Context, idempotency.Entry, time.Duration) (idempotency.Lease, error) {
+	return nil, idempotency.ErrHeld
+}
+
+// Feature I3, promises P3, P4: who is put back is held for half of PutBackAfter at the least, and for all of it at the most,
+// lest a subscriber that delivers at once spins; and no longer than its context lasts.
+func TestPutBackAfter(t *testing.T) {
+	for _, lease := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newReceiver(t, idempotency.ReceiverConfig{Store: held{}, Lease: lease, PutBackAfter: time.Minute})
+			h := r.Middleware(func(*message.Message) ([]*message.Message, error) { t.Error("called"); return nil, nil })
+			least, most := time.Hour, time.Duration(0)
+			for range 50 {
+				began := time.Now()
+				if _, err := h(newMessage("m1")); !givenBack(err) {
+					t.Fatal(err)
+				}
+				took := time.Since(began)
+				least, most = min(least, took), max(most, took)
+			}
+			if least < 30*time.Second || most > time.Minute+time.Nanosecond || most-least < 5*time.Second {
+				t.Errorf("held for %s to %s", least, most)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			msg := newMessage("m1")
+			msg.SetContext(ctx)
+			began := time.Now()
+			if _, err := h(msg); !givenBack(err) || time.Since(began) != time.Second {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+		})
+	}
+}
+
+// Bad input: two handlers with one consumer name are told of, once.
+func TestSharedConsumer(t *testing.T) {
+	db := openWithEffects(t)
+	logger := watermill.NewCaptureLogger()
+	for name, consumer := range map[string]string{"shared": "billing", "own": ""} {
+		r, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db), Consumer: consumer, Logger: logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		router, err := message.NewRouter(message.RouterConfig{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		router.AddMiddleware(r.Middleware)
+		done := make(chan bool, 4)
+		for _, handler := range []string{"first", "second"} {
+			router.AddConsumerHandler(handler, handler, once{name + handler}, func(*message.Message) error { done <- true; return nil })
+		}
+		stopped := make(chan error, 1)
+		go func() { stopped <- router.Run(t.Context()) }()
+		for range 4 {
+			<-done
+		}
+		if err := router.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	}
+	if told := logger.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || told[0].Fields["consumer"] != "billing" {
+		t.Errorf("%+v", told)
+	}
+}
+
+// once is a subscriber of two messages.
+type once struct{ id string }
+
+func (o once) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	ch := make(chan *message.Message)
+	go func() {
+		defer close(ch)
+		for _, n := range []string{"1", "2"} {
+			msg := newMessage(o.id + n)
+			msg.SetContext(ctx)
+			ch <- msg
+			<-msg.Acked()
+		}
+		<-ctx.Done()
+	}()
+	return ch, nil
+}
+
+func (once) Close() error { return nil }
