@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // account is drawn up when a row's processes have ended: every message is counted by id, in the effects table, among the
 // dead letters and in what is left in the source. Nothing is nowhere, nothing took effect twice, and, since all faults
-// are mended by then, nothing is left: what can succeed has taken effect, and what cannot is set aside.
+// are mended by then, nothing is left: what can succeed has taken effect, and is no dead letter beside that, and what cannot
+// is set aside.
 func (b *bench) account(ids ...string) {
 	b.Helper()
 	effects := b.effects()
@@ -33,8 +37,29 @@ func (b *bench) account(ids ...string) {
 		}
 	}
 	b.whereAre(astray, letters)
+	b.wantRightly(letters, good)
 	b.untilNothingLeft()
 	b.wantOutputs(good)
+}
+
+// wantRightly checks that what is a dead letter cannot succeed, and that what ends the process was set aside for that. Where
+// nothing was to be set aside no topic was read, and perhaps there is none: then it is the processes that tell.
+func (b *bench) wantRightly(letters []*message.Message, good []string) {
+	b.Helper()
+	for _, letter := range letters {
+		reason := poison.Read(letter).Failure.Reason
+		switch {
+		case !strings.HasPrefix(letter.UUID, badPrefix):
+			b.Errorf("%q is a dead letter with reason %q, and can succeed", letter.UUID, reason)
+		case strings.HasPrefix(letter.UUID, deadlyPrefix) && reason != classify.ReasonMaxDeliveries:
+			b.Errorf("%q was set aside with reason %q", letter.UUID, reason)
+		}
+	}
+	for _, id := range good {
+		if slices.ContainsFunc(b.processes, func(p *process) bool { return p.said("placed", id) }) {
+			b.Errorf("a process set %q aside, and it can succeed", id)
+		}
+	}
 }
 
 // sortOut tells the messages that can succeed from those that cannot.

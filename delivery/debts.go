@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -14,6 +15,7 @@ type debts struct {
 	owed   map[mark]string // of deliveries that returned, by the process that wrote them; "" is any
 	kept   []refused
 	resume time.Time // when marks may be written again after one failed
+	full   atomic.Bool
 }
 
 // refused is a message that was refused, and keeps its mark until it is acked.
@@ -23,7 +25,8 @@ type refused struct {
 	mark mark
 }
 
-// most bounds each kind of debt. What is more is left to the sweep of old marks.
+// most bounds each kind of debt, so that a store that is away costs no more memory than this. What is more is dropped, and
+// that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it after keepMarks.
 const most = 1024
 
 func (d *debts) usable() bool {
@@ -42,15 +45,18 @@ func (d *debts) pause() bool {
 	return first
 }
 
-func (d *debts) owe(m mark, process string) {
+// owe tells whether there was room for one more.
+func (d *debts) owe(m mark, process string) (room bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.owed == nil {
 		d.owed = make(map[mark]string)
 	}
-	if len(d.owed) < most {
-		d.owed[m] = process
+	if _, there := d.owed[m]; !there && len(d.owed) >= most {
+		return false
 	}
+	d.owed[m] = process
+	return true
 }
 
 func (d *debts) owes(m mark) (process string, owes bool) {
@@ -66,12 +72,15 @@ func (d *debts) paid(m mark) {
 	delete(d.owed, m)
 }
 
-func (d *debts) keep(r refused) {
+// keep tells whether there was room for one more.
+func (d *debts) keep(r refused) (room bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.kept) < most {
-		d.kept = append(d.kept, r)
+	if len(d.kept) >= most {
+		return false
 	}
+	d.kept = append(d.kept, r)
+	return true
 }
 
 // due returns the marks to remove now. Those of refused messages that were acked are owed from now on; one that was

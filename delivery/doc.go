@@ -1,6 +1,6 @@
 // Package delivery sets aside the messages that end the process: os.Exit in a library, a crash in C, all memory gone. No
 // middleware sees such an end, so the message comes again, and ends the next process too. A Limit counts the deliveries of
-// a message that never returned, in a database, and refuses the message before the handler sees it when they are too many.
+// a message that did not return, in a database, and refuses the message before the handler sees it when they are too many.
 //
 //	limit, err := delivery.NewLimit(delivery.LimitConfig{Store: delivery.Postgres(db)})
 //	router.AddPlugin(limit.Plugin)
@@ -22,9 +22,15 @@
 //
 // While marking, a delivery leaves a mark in the database before the handler runs, and removes it when the handler ends in
 // any way that leaves the process alive: success, error, panic, runtime.Goexit, shutdown. A mark that is there already is
-// that of a delivery which never returned. After LimitConfig.Max of them the message is refused. Its mark goes with the beat
-// after the message was acked, so that a letter which finds no place does not let it kill again, and a redriven message starts
-// anew.
+// that of a delivery which has not returned: as a rule its process ended. After LimitConfig.Max of them the message is refused.
+// Its mark goes with the beat after the message was acked, so that a letter which finds no place does not let it kill again,
+// and a redriven message starts anew.
+//
+// A delivery may also still run elsewhere: brokers hand on what a consumer is at, after a rebalance or an ack deadline. While
+// marking, it is counted like one whose process ended, until any delivery of the message ends in order, which clears the
+// count. So while Max live processes are at the same message, the next delivery is refused though nobody died. Who just died
+// cannot be told from who lives before some beats are missing, and to let the message go on meanwhile would end more
+// processes. Where handlers outlast the broker's patience, let Max be more than can be at one message at the same time.
 //
 // Nothing counts before the first unclean end was noticed: by a process that starts, at once, and by others after three beats.
 // So a deadly message ends Max + 1 processes where each is started again, and where a broker hands it at once from one running
@@ -43,12 +49,15 @@
 //
 //   - It compares no clocks: a process has stopped when its beats have not changed for three beats of its own and three of
 //     whoever looks. One that stopped for less, or that has no connection to the database, may be taken for dead; then
-//     deliveries are marked for a while, and nobody is harmed.
+//     deliveries are marked for a while, and no message is refused unless Max others are at it, as above.
 //   - A new process beside others marks until each of them has beaten twice: it cannot tell them from the remains of a crash.
 //   - It never stops a consumer. While the database is down, messages are handled unmarked, after one wait of 2 seconds (10
 //     on SQLite) every 5 seconds. Only a router that starts with the plugin needs it.
 //   - It knows a message by its id. Where ids or, of messages without one, metadata change from delivery to delivery, give
 //     a LimitConfig.Key. A message that is handled twice at the same time in one process has one mark.
+//   - It remembers 1,024 marks that it could not remove because the database was away, and as many of refused messages that
+//     are neither acked nor nacked yet. More are forgotten, and the first is logged: they count until the message is handled
+//     to the end again, or for 30 days.
 //   - A panic that nobody recovers, outside of a router and of middleware.Recover, runs the deferred removal of the mark
 //     before it ends the process, so that it counts for nothing. Routers recover panics; those of a handler's own
 //     goroutines remove nothing, and count.
@@ -56,5 +65,6 @@
 // # The broker's own count
 //
 // Where the broker counts, LimitConfig.Delivered serves beside a store or alone, as wmamqp.DeliveryCount does on quorum
-// queues. Brokers cannot tell a consumer that died from one that nacked or lost its connection: let Max be generous.
+// queues. Brokers cannot tell a consumer that died from one that nacked, was closed or lost its connection: Max is 20 by
+// default for their count, and stays 3 for the store's. What is set is for both: let it be generous.
 package delivery

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/life"
 )
 
-// LimitConfig says how many deliveries a message may have that never returned, and who counts them. It needs a Store, or
+// LimitConfig says how many deliveries a message may have that did not return, and who counts them. It needs a Store, or
 // Delivered, or both.
 type LimitConfig struct {
 	// Store counts deliveries, for any pub/sub.
@@ -24,7 +25,10 @@ type LimitConfig struct {
 	// Service names the processes that belong together: an unclean end of one makes all of them count. Services that have
 	// nothing to do with each other and share a database should each have a name. Default: all are one service.
 	Service string
-	// Max is how many deliveries may never return before the message is set aside. Default: 3.
+	// Max is how many deliveries may not return before the message is set aside. One that still runs elsewhere while
+	// deliveries are marked, as after a rebalance or an ack deadline, is among them until one of them ends in order: where
+	// processes hand on what they still handle, let it be more than can hold a message at the same time. Default: 3 by the
+	// Store's count, and 20 by Delivered's, where nacks count too.
 	Max int
 	// Consumer is who handles the messages. Default: the name of the router's handler.
 	Consumer string
@@ -42,9 +46,10 @@ type LimitConfig struct {
 	AloneWait time.Duration
 	// Delivered tells how often the broker delivered the message before and had it back, for brokers that count, such as
 	// wmamqp.DeliveryCount on quorum queues. It is asked for every message. Brokers count deliveries that ended in a nack or
-	// with the connection too: Max must then be more than a message can have of those. That is without bound where an
-	// idempotent receiver leases keys, which gives duplicates back, or a retry stage may refuse what it is given: use a Store
-	// there.
+	// with the connection too, so that three deployments would use up a Max of 3: the default for this count is 20, which is
+	// RabbitMQ 4's own limit by default. Max must be more than a message can have of those, and a limit of the queue's own
+	// higher or none, since that drops the message. It is without bound where an idempotent receiver leases keys, which gives
+	// duplicates back, or a retry stage may refuse what it is given: use a Store there.
 	Delivered func(*message.Message) (int, bool)
 	// Logger is told of unclean ends and of a store that fails. Default: none.
 	Logger watermill.LoggerAdapter
@@ -56,15 +61,21 @@ type LimitConfig struct {
 type Exceeded struct {
 	// Consumer and Key say which message, as the store does.
 	Consumer, Key string
-	// Deliveries is how many deliveries before this one never returned.
+	// Deliveries is how many deliveries before this one did not return.
 	Deliveries int
 	// Broker tells whether that is the broker's own count.
 	Broker bool
 }
 
+const (
+	defaultMax = 3
+	// defaultBrokerMax is for a count that rises with each deployment, nack and lost connection too.
+	defaultBrokerMax = 20
+)
+
 func (c *LimitConfig) setDefaults() {
 	if c.Max == 0 {
-		c.Max = 3
+		c.Max = defaultMax
 	}
 	if c.Beat == 0 {
 		c.Beat = 2 * time.Second
@@ -110,11 +121,12 @@ func (c *LimitConfig) validate() error {
 // Limit sets messages aside that end the process. It is safe for concurrent use by any number of handlers and routers: one
 // serves a whole process, and would take a second one for another process.
 type Limit struct {
-	config LimitConfig
-	life   *life.Life
-	room   room
-	debts  debts
-	mode   atomic.Int32 // off, quiet or marking
+	config    LimitConfig
+	brokerMax int // what Max is for the broker's own count
+	life      *life.Life
+	room      room
+	debts     debts
+	mode      atomic.Int32 // off, quiet or marking
 
 	closing atomic.Bool
 	mu      sync.Mutex // held while this process registers or signs off
@@ -127,6 +139,7 @@ const initializeTimeout = 30 * time.Second
 // NewLimit returns a Limit after it has made sure that the store has its tables, which may take up to 30 seconds. A
 // configuration with which nobody would count is an error that names the field.
 func NewLimit(config LimitConfig) (*Limit, error) {
+	brokerMax := cmp.Or(config.Max, defaultBrokerMax)
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -138,7 +151,7 @@ func NewLimit(config LimitConfig) (*Limit, error) {
 			return nil, fmt.Errorf("delivery: initialize the store: %w", err)
 		}
 	}
-	l := &Limit{config: config}
+	l := &Limit{config: config, brokerMax: brokerMax}
 	l.life = life.New(l.start, l.stop)
 	return l, nil
 }

@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"hash"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -66,7 +68,7 @@ func (l *Limit) statement(c *chain.Call) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(c.Ctx), l.config.Store.patience())
 }
 
-// enter leaves the mark of a first delivery, or tells how many earlier ones never returned and leaves nothing.
+// enter leaves the mark of a first delivery, or tells how many earlier ones did not return and leaves nothing.
 func (l *Limit) enter(c *chain.Call, m mark, process string) (earlier int, err error) {
 	ctx, cancel := l.statement(c)
 	defer cancel()
@@ -88,7 +90,7 @@ func (l *Limit) again(c *chain.Call, m mark, process string) (deliveries int, er
 
 // failed notes that a mark was not written, and is to be removed in case it was. The message goes on without.
 func (l *Limit) failed(c *chain.Call, m mark, process string, err error) {
-	l.debts.owe(m, process)
+	l.kept(l.debts.owe(m, process), m)
 	if l.debts.pause() {
 		l.config.Logger.Error("delivery: cannot mark a delivery: messages are handled without marks, and the store is asked again soon",
 			err, m.fields())
@@ -103,11 +105,21 @@ func (l *Limit) remove(m mark, process string) {
 	if err == nil {
 		return
 	}
-	l.debts.owe(m, process)
+	l.kept(l.debts.owe(m, process), m)
 	if l.debts.pause() {
 		l.config.Logger.Error("delivery: cannot remove the mark of a delivery that returned; this is tried again", err, m.fields())
 	}
 }
+
+// kept logs the first mark for which there was no room among the debts. More of them would say nothing new.
+func (l *Limit) kept(room bool, m mark) {
+	if !room && l.debts.full.CompareAndSwap(false, true) {
+		l.config.Logger.Error("delivery: a mark that is to be removed is forgotten, and perhaps others are: it counts until its message "+
+			"is handled again, or until old marks are removed", errTooMany, m.fields())
+	}
+}
+
+var errTooMany = errors.New("delivery: " + strconv.Itoa(most) + " marks wait to be removed")
 
 // pause is for how long no mark is written after one failed.
 const pause = 5 * time.Second

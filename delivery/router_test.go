@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
@@ -49,6 +51,61 @@ func haunted(t testing.TB, config LimitConfig) *Limit {
 		t.Fatal("it does not mark")
 	}
 	return l
+}
+
+// Feature D10: what doc.go says of deliveries that still run elsewhere: they are counted, Max decides how many may, and the
+// first that ends in order clears the count of all.
+func TestStillRunningElsewhere(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		config := LimitConfig{Store: initialized(t, d, d.open(t, address))}
+		var all sync.WaitGroup
+		limits := []*Limit{haunted(t, config)}
+		for range 4 {
+			limits = append(limits, newLimit(t, config))
+		}
+		allowing := func(n int) *Limit {
+			config := config
+			config.Max = n
+			return newLimit(t, config)
+		}
+		var releases []chan struct{}
+		hold := func(l *Limit) (ended chan error) {
+			entered, release := make(chan struct{}), make(chan struct{})
+			releases, ended = append(releases, release), make(chan error, 1)
+			all.Go(func() {
+				_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { close(entered); <-release; return nil, nil })(newMessage("a"))
+				if err != nil {
+					close(entered)
+				}
+				ended <- err
+			})
+			<-entered
+			return ended
+		}
+		first := hold(limits[0])
+		ended := []chan error{hold(limits[1]), hold(limits[2])}
+		_, err := limits[3].Middleware(succeed)(newMessage("a"))
+		if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "or they still run") {
+			t.Errorf("the fourth: %v", err)
+		}
+		ended = append(ended, hold(allowing(4)))
+		close(releases[0])
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if _, err := limits[4].Middleware(succeed)(newMessage("a")); err != nil {
+			t.Errorf("after one ended in order: %v", err)
+		}
+		for _, release := range releases[1:] {
+			close(release)
+		}
+		all.Wait()
+		for i, ended := range ended {
+			if err := <-ended; err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+	})
 }
 
 // Feature D10: a router's process is registered before its first message, and signs off after its last, which may still be

@@ -24,7 +24,7 @@ const (
 func (l *Limit) Step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		if l.config.Delivered != nil {
-			if n, ok := l.delivered(c.Msg); ok && n >= l.config.Max {
+			if n, ok := l.delivered(c.Msg); ok && n >= l.brokerMax {
 				return nil, l.exceeded(c, l.markOf(c.Msg), n, true)
 			}
 		}
@@ -137,7 +137,7 @@ func (v *visit) end() {
 
 // refuse keeps the mark until the message is acked: if its letter finds no place now, it must not kill once more.
 func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
-	l.debts.keep(refused{c.Msg, c.Ctx, m})
+	l.kept(l.debts.keep(refused{c.Msg, c.Ctx, m}), m)
 	return l.exceeded(c, m, earlier, false)
 }
 
@@ -147,11 +147,12 @@ func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error 
 			l.config.OnExceeded(c.Ctx, Exceeded{Consumer: m.consumer, Key: m.id, Deliveries: earlier, Broker: broker})
 		})
 	}
-	counted := "deliveries of this message never returned: the process ended while it was being handled"
+	allowed := l.config.Max
+	counted := "deliveries of this message did not return: the process ended while it was being handled, or they still run"
 	if broker {
-		counted = "deliveries of this message came back to the broker, by its own count"
+		allowed, counted = l.brokerMax, "deliveries of this message came back to the broker, by its own count"
 	}
-	text := strconv.Itoa(earlier) + " " + counted + "; " + strconv.Itoa(l.config.Max) + " are allowed"
+	text := strconv.Itoa(earlier) + " " + counted + "; " + strconv.Itoa(allowed) + " are allowed"
 	return classify.Permanent(errors.New("delivery: "+bounded.Text(m.id, 128)+": "+text),
 		classify.Reason(classify.ReasonMaxDeliveries), classify.Description(text))
 }

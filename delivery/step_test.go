@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -330,7 +331,7 @@ func TestDelivered(t *testing.T) {
 				return len(msg.Payload), true
 			}
 			var told []Exceeded
-			l := newLimit(t, LimitConfig{Store: store, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }})
+			l := newLimit(t, LimitConfig{Store: store, Max: 3, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }})
 			calls := 0
 			h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 			for id, n := range map[string]int{"panics": 9, "unknown": 9, "two": 2} {
@@ -344,6 +345,82 @@ func TestDelivered(t *testing.T) {
 			}
 			if err := l.Close(); err != nil {
 				t.Error(err)
+			}
+		}
+	})
+}
+
+// Feature D10, promise P3: deployments, nacks and lost connections, which the broker counts too, set nothing aside by default,
+// and the store's count stays what it is without the broker's.
+func TestDelivered_default(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		count := func(msg *message.Message) (int, bool) { return len(msg.Payload), true }
+		for name, l := range map[string]*Limit{"alone": newLimit(t, LimitConfig{Delivered: count}), "with a store": afterCrash(t, f, LimitConfig{Delivered: count})} {
+			h := l.Middleware(succeed)
+			if _, err := h(message.NewMessage("nacked", make([]byte, 19))); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			_, err := h(message.NewMessage("back", make([]byte, 20)))
+			if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "20 are allowed") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if name == "alone" {
+				continue
+			}
+			f.leaveMarks("deadly", 3)
+			_, err = h(message.NewMessage("deadly", make([]byte, 3)))
+			if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "3 are allowed") {
+				t.Errorf("%s: the store's count: %v", name, err)
+			}
+		}
+	})
+}
+
+// Feature D10: marks beyond those that are remembered are forgotten, and said to be, once; those that are remembered go.
+func TestTooManyDebts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, kind := range []string{"owed", "kept"} {
+			f := newFake()
+			var log bytes.Buffer
+			l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false)})
+			h := l.Middleware(succeed)
+			var all []*message.Message
+			add := func() {
+				msg := newMessage(strconv.Itoa(len(all)))
+				all = append(all, msg)
+				if kind == "kept" {
+					f.leaveMarks(msg.UUID, 3)
+					_, _ = h(msg)
+					return
+				}
+				f.leaveMarks(msg.UUID, 1)
+				f.set(func() { f.down = true })
+				l.remove(mark{"billing", msg.UUID}, "p")
+				f.set(func() { f.down = false })
+			}
+			said := func() int { return strings.Count(log.String(), "is forgotten") }
+			for range most {
+				add()
+			}
+			if n := said(); n != 0 {
+				t.Errorf("%s: logged %d times before there were too many", kind, n)
+			}
+			if kind == "owed" && !l.debts.owe(mark{"billing", "0"}, "q") {
+				t.Error("a mark that is owed already finds no room")
+			}
+			for range 3 {
+				add()
+			}
+			if n := said(); n != 1 || !strings.Contains(log.String(), "key="+strconv.Itoa(most)) {
+				t.Errorf("%s: logged %d times: %s", kind, n, log.String())
+			}
+			for _, msg := range all {
+				msg.Ack()
+			}
+			tick(2)
+			if n := f.count(func() int { return len(f.marks) }); n != 3 {
+				t.Errorf("%s: %d marks are left, not those that were forgotten", kind, n)
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/mysql"
 	"github.com/watermill-spillway/spillway/internal/postgres"
 )
@@ -51,7 +52,12 @@ func undoneByDatabase(err error) bool { return postgres.Undone(err) || mysql.Und
 
 // inHandler names the store and the key in a handler's error, where that is of its transaction and not of what it wrote.
 func (r *Receiver) inHandler(key Key, err error) error {
-	if err == nil || !diskFull(err) && !undoneByDatabase(err) {
+	if err == nil {
+		return nil
+	}
+	of := false
+	hostile := contain.Call("the handler's error", func() error { of = diskFull(err) || undoneByDatabase(err); return nil })
+	if hostile != nil || !of {
 		return err
 	}
 	if name := nameOf(r.config.Store); name != "" {

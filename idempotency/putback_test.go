@@ -84,7 +84,7 @@ func TestSharedConsumer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if told := logger.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || told[0].Fields["consumer"] != "billing" {
+	if told := logger.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || told[0].Fields["consumer"] != "billing" || told[0].Fields["first"] == told[0].Fields["second"] {
 		t.Errorf("%+v", told)
 	}
 }

@@ -89,6 +89,12 @@ func TestDuplicates(t *testing.T) {
 			applied(t, err)
 			return err
 		},
+		"is cut off": func(t *testing.T, _ *sql.DB, tx *sql.Tx) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := tx.ExecContext(ctx, `INSERT INTO effects SELECT $1::text FROM pg_sleep(30)`, "x")
+			return err
+		},
 		"writes past it": func(t *testing.T, db *sql.DB, tx *sql.Tx) error {
 			_, err := tx.Exec(`UPDATE effects SET id = id WHERE id = $1`, "first")
 			applied(t, err)

@@ -153,6 +153,7 @@ func TestRoundTrips(t *testing.T) {
 		{"with the first", "", true, write, []string{"begin + insert + " + effect, "COMMIT"}},
 		{"before a query", "", true, reads, []string{"begin + insert", query, effect, "COMMIT"}},
 		{"before what has no arguments", "", true, says(`UPDATE effects SET id = 'b'`), []string{"begin + insert", `UPDATE effects SET id = 'b'`, "COMMIT"}},
+		{"before what takes locks", "", true, says(`SELECT pg_advisory_xact_lock($1)`, 1), []string{"begin + insert", `SELECT pg_advisory_xact_lock($1)`, "COMMIT"}},
 		{"before an option", "", true, says(effect, pgx.QueryExecModeExec, "a"), []string{"begin + insert", effect, "COMMIT"}},
 		{"before names", "", true, says(`INSERT INTO effects VALUES (@id)`, pgx.NamedArgs{"id": "a"}), []string{"begin + insert", `INSERT INTO effects VALUES (@id)`, "COMMIT"}},
 		{"nothing said", "", true, func(*message.Message) ([]*message.Message, error) { return nil, nil }, []string{"begin + insert", "COMMIT"}},
@@ -309,10 +310,10 @@ func TestAckedFirst(t *testing.T) {
 	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		ctx := context.WithoutCancel(msg.Context())
 		msg.Ack()
-		_, err := idempotency.Tx(ctx).ExecContext(ctx, effect, msg.UUID)
+		_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects SELECT $1::text FROM pg_sleep($2)`, msg.UUID, 1.2)
 		return nil, err
 	})
-	for _, id := range []string{"1", "1", "2"} {
+	for _, id := range []string{"1", "1"} {
 		ctx, cancel := context.WithCancel(context.Background())
 		msg := newMessage(id)
 		msg.SetContext(ctx)
@@ -322,7 +323,33 @@ func TestAckedFirst(t *testing.T) {
 		}
 		cancel()
 	}
-	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 2 {
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
+		t.Errorf("%d effects, %d keys", e, k)
+	}
+}
+
+// Promise P3: a handler that goes on with a context of its own, when its message has gone away, is let end. So is one that says
+// nothing.
+func TestGoneAway(t *testing.T) {
+	db, _ := open(t, "")
+	r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true})
+	for _, says := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		msg := newMessage(fmt.Sprint(says))
+		msg.SetContext(ctx)
+		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			cancel()
+			if !says {
+				return nil, nil
+			}
+			_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects SELECT $1::text FROM pg_sleep(0.1)`, "a")
+			return nil, err
+		})(msg)
+		if err != nil {
+			t.Error(says, err)
+		}
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 2 {
 		t.Errorf("%d effects, %d keys", e, k)
 	}
 }
