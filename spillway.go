@@ -2,7 +2,6 @@ package spillway
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -167,12 +166,6 @@ func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, 
 	return ch.outputs.Decorate(pub)
 }
 
-// configured tells whether a copy of a part's configuration says anything, but for who is told.
-func configured(config any, logger *watermill.LoggerAdapter) bool {
-	*logger = nil
-	return !reflect.ValueOf(config).Elem().IsZero()
-}
-
 // Stages adds handlers that are tried again later: channel.Stages().AddHandler(router, ...) in place of
 // router.AddHandler(...). Without Config.Stages it is nil, and to add a handler is an error that says so.
 func (ch *Channel) Stages() *middleware.Stages { return ch.stages }
@@ -206,10 +199,10 @@ func (c *Config) distribute() error {
 	if c.Receiver.Store == nil {
 		c.Receiver.Store = c.Idempotency
 	}
-	if r := c.Receiver; r.Store == nil && configured(&r, &r.Logger) {
+	if r := &c.Receiver; r.Store == nil && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
 		return fmt.Errorf("spillway: Config.Receiver is configured, and there is no Config.Idempotency: nothing would be recognised")
 	}
-	if d := c.Deliveries; d.Store == nil && d.Delivered == nil && configured(&d, &d.Logger) {
+	if d := &c.Deliveries; d.Store == nil && d.Delivered == nil && (d.Max != 0 || d.Service != "" || d.Consumer != "") {
 		return fmt.Errorf("spillway: Config.Deliveries is configured, and has no Store: nothing would be counted")
 	}
 	if c.Receiver.Lease > 0 && c.Deliveries.Delivered != nil {
@@ -219,7 +212,7 @@ func (c *Config) distribute() error {
 	if c.Purge.Store != nil {
 		return fmt.Errorf("spillway: Config.Purge.Store is set: it is the receiver's own store; configure that as Config.Idempotency")
 	}
-	if p := c.Purge; p.Retention == 0 && configured(&p, &p.Logger) {
+	if p := &c.Purge; p.Retention == 0 && (p.Every != 0 || p.Batch != 0 || p.Horizon != 0 || p.Pause != 0) {
 		return fmt.Errorf("spillway: Config.Purge is configured, and has no Retention: nothing would be purged")
 	}
 	if c.Purge.Retention != 0 {

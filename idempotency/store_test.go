@@ -240,7 +240,7 @@ func inBackground(f func() bool) <-chan bool {
 func TestSQLiteInitializeAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	var stores []*idempotency.SQLiteStore
-	for range 8 {
+	for range 10 {
 		db, err := sql.Open("sqlite", path) // no busy time-out, no WAL: the hardest case
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,147 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
+)
+
+// Feature I2: a handler that acks its message ends its context, and not its first statement.
+func TestAckedFirst(t *testing.T) {
+	db, _ := open(t, "")
+	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		ctx := context.WithoutCancel(msg.Context())
+		msg.Ack()
+		_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects SELECT $1::text FROM pg_sleep($2)`, msg.UUID, 1.2)
+		return nil, err
+	})
+	for _, id := range []string{"1", "1"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		msg := newMessage(id)
+		msg.SetContext(ctx)
+		go func() { <-msg.Acked(); cancel() }()
+		if _, err := h(msg); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
+		t.Errorf("%d effects, %d keys", e, k)
+	}
+}
+
+// Promise P3: a handler that goes on with a context of its own, when its message has gone away, is let end. So is one that says
+// nothing. A server that stands still for longer than the key may take by then fails a delivery, and not many in a row.
+func TestGoneAway(t *testing.T) {
+	db, _ := open(t, "")
+	r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true})
+	goes := func(id string, says bool) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		msg := newMessage(id)
+		msg.SetContext(ctx)
+		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			cancel()
+			if !says {
+				return nil, nil
+			}
+			_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects SELECT $1::text FROM pg_sleep(0.1)`, id)
+			return nil, err
+		})(msg)
+		return err
+	}
+	applied := 0
+	for _, says := range []bool{true, false} {
+		for range 8 {
+			err := goes(fmt.Sprint(says), says)
+			if err == nil {
+				applied++
+				break
+			}
+			t.Log(says, err)
+		}
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); applied != 2 || e != 1 || k != 2 {
+		t.Errorf("%d applied, %d effects, %d keys", applied, e, k)
+	}
+}
+
+// Promise P3: who waits for a key goes when its message does, whatever context the statement has; and a statement that ends
+// its wait by itself is an error of its own.
+func TestWaitEnds(t *testing.T) {
+	db, _ := open(t, "")
+	db.SetMaxOpenConns(3)
+	first := idempotency.Postgres(db)
+	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware
+	claim, err := first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "m"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 50*time.Millisecond)
+	}
+	for name, deliver := range map[string]func() error{
+		"message's": func() error {
+			ctx, cancel := short()
+			defer cancel()
+			msg := newMessage("m")
+			msg.SetContext(ctx)
+			_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := idempotency.Tx(msg.Context()).Exec(effect, "m")
+				return nil, err
+			})(msg)
+			return err
+		},
+		"statement's": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			msg := newMessage("m")
+			msg.SetContext(ctx)
+			_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+				ctx, cancel := short()
+				defer cancel()
+				_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, "m")
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				return nil, err
+			})(msg)
+			return err
+		},
+	} {
+		if err := deliver(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `claim key "m" of consumer "billing": postgres: `) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := claim.Commit(nil); err != nil {
+		t.Fatal(err)
+	}
+	own := errors.New("own")
+	for id, want := range map[string]error{"m": nil, "n": own} { // nobody holds it: a duplicate is absorbed, a new one fails with its own error
+		_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+			ctx, cancel := context.WithCancel(msg.Context())
+			cancel()
+			_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, id)
+			if err == nil {
+				t.Error("no error")
+			}
+			return nil, own
+		})(newMessage(id))
+		if err != want {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if _, err := h(write)(newMessage("m")); err != nil {
+		t.Error(err)
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 0 || k != 1 {
+		t.Errorf("%d effects, %d keys", e, k)
+	}
+}

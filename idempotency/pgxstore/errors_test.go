@@ -1,0 +1,108 @@
+package pgxstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
+)
+
+// Promises P1, P7: the first statement's error is its own, the message is not applied, and comes again in full.
+func TestFirstStatementFails(t *testing.T) {
+	for name, v := range map[string]struct {
+		text  string
+		args  []any
+		state string
+		says  string
+	}{
+		"own duplicate": {effect, []any{"taken"}, "23505", "effects"},
+		"syntax":        {`INSERT nonsense`, []any{1}, "42601", "nonsense"},
+		"no table":      {`INSERT INTO nowhere VALUES ($1)`, []any{1}, "42P01", "nowhere"},
+		"arguments":     {effect, []any{"a", "b"}, "", "argument"},
+		"type":          {effect, []any{struct{}{}}, "", "encode"},
+		"too large":     {`INSERT INTO effects VALUES ($1::int4)`, []any{int64(1) << 40}, "", "int4"},
+		"division":      {`INSERT INTO effects VALUES (1 / $1::int)`, []any{0}, "22012", "division"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, _ := open(t, "")
+			r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true})
+			if _, err := db.Exec(`INSERT INTO effects VALUES ('taken')`); err != nil {
+				t.Fatal(err)
+			}
+			fails := func(msg *message.Message) ([]*message.Message, error) {
+				_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), v.text, v.args...)
+				return nil, err
+			}
+			for range 2 { // statements that fail may be prepared
+				_, err := r.Middleware(fails)(newMessage("m"))
+				var answer *pgconn.PgError
+				if errors.As(err, &answer); err == nil || strings.Contains(err.Error(), "claim key") || v.state != "" && (answer == nil || answer.Code != v.state) || !strings.Contains(err.Error(), v.says) {
+					t.Errorf("%v", err)
+				}
+				if n := rows(t, db, "spillway_keys"); n != 0 {
+					t.Errorf("%d keys", n)
+				}
+			}
+			savepoint := func(msg *message.Message) ([]*message.Message, error) { // a handler that means to go on
+				tx := idempotency.Tx(msg.Context())
+				if _, err := tx.Exec(`SAVEPOINT mine`); err != nil {
+					return nil, err
+				}
+				if _, err := tx.Exec(v.text, v.args...); err == nil {
+					t.Error("no error")
+				}
+				if _, err := tx.Exec(`ROLLBACK TO mine`); err != nil {
+					return nil, err
+				}
+				return write(msg)
+			}
+			for range 2 {
+				if _, err := r.Middleware(savepoint)(newMessage("m")); err != nil {
+					t.Error(err)
+				}
+			}
+			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 1 {
+				t.Errorf("%d effects, %d keys", e, k)
+			}
+		})
+	}
+}
+
+// Promises P1, P7, feature I2: what happened to a connection while nobody used it is an error, or nothing, and never a
+// message that is half applied.
+func TestConnections(t *testing.T) {
+	for name, spoil := range map[string]string{
+		"deallocated": `DEALLOCATE ALL`, "discarded": `DISCARD ALL`, "strict": `SET default_transaction_isolation = 'serializable'`,
+		"killed": `SELECT pg_terminate_backend(pg_backend_pid())`,
+	} {
+		for _, optimistic := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", optimistic ", optimistic), func(t *testing.T) {
+				db, _ := open(t, "")
+				r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: optimistic})
+				for i := range 4 {
+					id := fmt.Sprint(i)
+					_, err := r.Middleware(write)(newMessage(id))
+					if err != nil { // once
+						_, err = r.Middleware(write)(newMessage(id))
+					}
+					if err != nil {
+						t.Fatal(i, err)
+					}
+					_, _ = db.Exec(spoil)
+				}
+				if name == "discarded" { // it forgets the search path of nobody: that is the connection's own
+					t.Log(rows(t, db, "effects"))
+				}
+				if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 4 || k != 4 {
+					t.Errorf("%d effects, %d keys", e, k)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package pgxstore_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
+)
+
+// Feature I2: a claim is one round trip, of BEGIN and the key, or of BEGIN, the key and the handler's first statement. Where
+// the connection cannot do that, it goes as text.
+func TestRoundTrips(t *testing.T) {
+	const query = `SELECT id FROM effects WHERE id = $1`
+	reads := func(msg *message.Message) ([]*message.Message, error) {
+		err := idempotency.Tx(msg.Context()).QueryRowContext(msg.Context(), query, "nobody").Scan(new(string))
+		if !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		return write(msg)
+	}
+	says := func(text string, args ...any) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), text, args...)
+			return nil, err
+		}
+	}
+	for _, v := range []struct {
+		name, settings string
+		optimistic     bool
+		handle         message.HandlerFunc
+		want           []string
+	}{
+		{"one", "", false, write, []string{"begin + insert", effect, "COMMIT"}},
+		{"with the first", "", true, write, []string{"begin + insert + " + effect, "COMMIT"}},
+		{"before a query", "", true, reads, []string{"begin + insert", query, effect, "COMMIT"}},
+		{"before what has no arguments", "", true, says(`UPDATE effects SET id = 'b'`), []string{"begin + insert", `UPDATE effects SET id = 'b'`, "COMMIT"}},
+		{"before what takes locks", "", true, says(`SELECT pg_advisory_xact_lock($1)`, 1), []string{"begin + insert", `SELECT pg_advisory_xact_lock($1)`, "COMMIT"}},
+		{"before an option", "", true, says(effect, pgx.QueryExecModeExec, "a"), []string{"begin + insert", effect, "COMMIT"}},
+		{"before names", "", true, says(`INSERT INTO effects VALUES (@id)`, pgx.NamedArgs{"id": "a"}), []string{"begin + insert", `INSERT INTO effects VALUES (@id)`, "COMMIT"}},
+		{"nothing said", "", true, func(*message.Message) ([]*message.Message, error) { return nil, nil }, []string{"begin + insert", "COMMIT"}},
+		{"described", "&default_query_exec_mode=cache_describe", true, write, []string{"begin + insert + " + effect, "COMMIT"}},
+		{"text", "&default_query_exec_mode=exec", false, write, []string{"text", effect, "COMMIT"}},
+		{"simple", "&default_query_exec_mode=simple_protocol", true, write, []string{"text", effect, "COMMIT"}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			db, said := open(t, v.settings)
+			h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: v.optimistic}).Middleware(v.handle)
+			for i := range 2 {
+				if i == 1 {
+					_, _ = db.Exec(`TRUNCATE effects`) // the option's id is one for all
+				}
+				said.take()
+				if _, err := h(newMessage(fmt.Sprint(i))); err != nil {
+					t.Fatal(err)
+				}
+				if got := said.take(); !slices.Equal(got, v.want) {
+					t.Errorf("message %d: %q, want %q", i, got, v.want)
+				}
+			}
+			if n := rows(t, db, "spillway_keys"); n != 2 {
+				t.Errorf("%d keys", n)
+			}
+		})
+	}
+}
+
+// Feature I1: keys are taken for new ones, until one is not: that is an error in the server's log, and there is one a minute
+// at the most.
+func TestHopes(t *testing.T) {
+	db, said := open(t, "")
+	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db)}).Middleware(write)
+	for i, want := range []struct {
+		id   string
+		said []string
+	}{
+		{"1", []string{"begin + insert", effect, "COMMIT"}},
+		{"1", []string{"begin + insert", "text", "find", "ROLLBACK"}}, // the text begins with the end of what failed
+		{"1", []string{"begin + enter", "find", "ROLLBACK"}},
+		{"2", []string{"begin + enter", effect, "COMMIT"}},
+	} {
+		said.take()
+		if _, err := h(newMessage(want.id)); err != nil {
+			t.Fatal(err)
+		}
+		if got := said.take(); !slices.Equal(got, want.said) {
+			t.Errorf("delivery %d: %q, want %q", i, got, want.said)
+		}
+	}
+	if n := rows(t, db, "effects"); n != 2 {
+		t.Errorf("%d effects", n)
+	}
+}

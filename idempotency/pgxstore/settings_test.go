@@ -1,0 +1,71 @@
+package pgxstore_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "github.com/lib/pq" // registers "postgres"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+)
+
+// Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the commit.
+func TestSettings(t *testing.T) {
+	db, said := open(t, "")
+	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SELECT set_config('search_path', $1, true)`, "elsewhere")
+		return []*message.Message{newMessage("out")}, err
+	})
+	for range 2 {
+		if out, err := h(newMessage("m")); err != nil || len(out) != 1 {
+			t.Error(out, err)
+		}
+	}
+	if all := strings.Join(said.take(), "\n"); strings.Contains(all, "+ SELECT set_config") || rows(t, db, "spillway_keys") != 1 {
+		t.Error(all)
+	}
+}
+
+// Feature I1: on another driver's connections it is the store of package idempotency. A nil *sql.DB is an error in time.
+func TestOtherDriver(t *testing.T) {
+	db, err := sql.Open("postgres", postgrestest.Schema(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, optimistic := range []bool{false, true} {
+		r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: optimistic})
+		for range 3 {
+			if _, err := r.Middleware(write)(newMessage(fmt.Sprint(optimistic))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 2 {
+		t.Errorf("%d effects, %d keys", e, k)
+	}
+	if _, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: pgxstore.Postgres(nil), Consumer: "c", Optimistic: true}); err == nil || !strings.Contains(err.Error(), "nil") {
+		t.Error(err)
+	}
+}
+
+// Bad input: what cannot be optimistic says so, and what to do.
+func TestOptimisticConfig(t *testing.T) {
+	db, _ := open(t, "")
+	for want, config := range map[string]idempotency.ReceiverConfig{
+		"set it to pgxstore.Postgres(db)": {Store: idempotency.Postgres(db), Optimistic: true},
+		"Optimistic and Lease are set":    {Store: pgxstore.Postgres(db), Optimistic: true, Lease: 5e9},
+	} {
+		if _, err := idempotency.NewReceiver(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
+	}
+}
