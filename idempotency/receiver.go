@@ -61,8 +61,8 @@ type ReceiverConfig struct {
 	// Not promised: that effects happen once. They happen at least once: again where the process dies, or loses its lease,
 	// after the effect and before the record; and where the handler fails after it. A process that is suspended for longer
 	// than its lease wakes up without it, and does not know for a moment; after a jump of the database's clock the owner learns
-	// at its next renewal that the lease is over. A handler that ignores its context goes on. Where
-	// that matters, send the token along, or the key as the idempotency key of the other side.
+	// at its next renewal that the lease is over. A handler that ignores its context goes on. Where that matters, send the
+	// token along, or the key as the idempotency key of the other side.
 	Lease time.Duration
 	// Optimistic lets the handler begin before its key is entered: the key travels with the handler's first statement through
 	// Tx that has arguments and returns no rows, in one round trip, or before its first query. What is written through Tx

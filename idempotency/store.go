@@ -73,7 +73,8 @@ type Store interface {
 	MarkPublished(ctx context.Context, entry Entry) error
 
 	// Purge deletes at most limit keys that were applied before a time, the oldest first, in one short transaction that is in
-	// no claim's way (on SQLite claims wait for it, and on MariaDB before 10.6 it may for them), and returns how many it deleted. Keys under a lease stay until it is over. See NewPurge.
+	// no claim's way (on SQLite claims wait for it, and on MariaDB before 10.6 it may for them), and returns how many it
+	// deleted. Keys under a lease stay until it is over. See NewPurge.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
