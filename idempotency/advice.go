@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -28,7 +27,7 @@ func advice(err error) string {
 		return adviceFull
 	case undoneByDatabase(err):
 		return adviceUndone
-	case errors.Is(err, ErrHeld), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrHeld), isEnd(err):
 		return "" // it goes away, or another is at work on it
 	case (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient, connectionLost(err):
 		return adviceDown

@@ -68,12 +68,12 @@
 //	          └──Release, crash + expiry───┘
 //
 // "Claimed" is an open transaction and nothing else, so no expiry and no sweeper is needed: where the process or its
-// connection ends, the database rolls back. A host that vanishes without a word, with its network, the database takes for one
-// that is busy, and duplicates wait, until TCP keepalives or a time-out say otherwise. The defaults are hours: set
-// tcp_keepalives_idle (60, say) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL, both longer than
-// handlers pause between statements: they end those too. "Applied" and "leased" are rows of the table spillway_keys.
-// STATES.md in this folder has every transition with its SQL. The table is made by Initialize, or from the files of Schema by a migration tool
-// of your own. Purge deletes what is older than its retention.
+// connection ends, the database rolls back. A host that vanishes without a word, with its network, the database takes for
+// one that is busy, and duplicates wait, until TCP keepalives or a time-out say otherwise. The defaults are hours: set
+// tcp_keepalives_idle (60, say) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL, both longer
+// than handlers pause between statements: they end those too. "Applied" and "leased" are rows of the table spillway_keys.
+// STATES.md in this folder has every transition with its SQL. The table is made by Initialize, or from the files of Schema
+// by a migration tool of your own. Purge deletes what is older than its retention.
 //
 // # SQLite
 //
@@ -95,10 +95,11 @@
 // A claim costs no round trip of its own: the key travels with BEGIN, and with COMMIT, where a statement of the handler's
 // failed or may have ended the transaction, the proof that it is still the one which entered the key. With package pgxstore
 // the claim is quicker, and with ReceiverConfig.Optimistic the key travels with the handler's first statement. Tx is a
-// *sql.Tx on that connection whose Commit and Rollback send nothing: a handler that calls one and returns nil gets a permanent
-// error, one that returns an error keeps that, and nothing of what it wrote is kept. A COMMIT in SQL does commit, with the key, and is an error too. A process that receives
-// duplicates writes a line a minute at the most into the server's log: "duplicate key value violates unique constraint". The first claim of a connection prepares a statement named spillway_ and a hash; a pooler between must keep a
-// session's statements, or the claim prepares it anew each time.
+// *sql.Tx on that connection whose Commit and Rollback send nothing: a handler that calls one and returns nil gets a
+// permanent error, one that returns an error keeps that, and nothing of what it wrote is kept. A COMMIT in SQL does commit,
+// with the key, and is an error too. A process that receives duplicates writes a line a minute at the most into the server's
+// log: "duplicate key value violates unique constraint". The first claim of a connection prepares a statement named
+// spillway_ and a hash; a pooler between must keep a session's statements, or the claim prepares it anew each time.
 //
 // # MySQL and MariaDB
 //

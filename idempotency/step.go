@@ -39,7 +39,8 @@ func (r *Receiver) Step(next chain.Handler) chain.Handler {
 	}
 }
 
-// waitContext is the message's. Where it was acked, by an attempt before this one say, its context has ended, and the message
+// waitContext is the message's, with what middlewares in between have made of it, such as a time-out: the chain's WaitContext
+// knows that of the entry alone. Where it was acked, by an attempt before this one say, its context has ended, and the message
 // has not gone away.
 func waitContext(c *chain.Call) context.Context {
 	if c.Acked() {

@@ -27,9 +27,9 @@ type Owner interface {
 
 // Carrier is an Owner that can run a statement without rows itself, together with some of its own.
 type Carrier interface {
-	// Carry is called before Before. Where it has run the statement, Before is not called. An error refuses the statement.
-	// Enter is called before a statement is prepared; an error refuses that.
+	// Enter is called before a statement is prepared. An error refuses that.
 	Enter(ctx context.Context) error
+	// Carry is called before Before. Where it has run the statement, Before is not called. An error refuses the statement.
 	Carry(ctx context.Context, statement string, args []driver.NamedValue) (result driver.Result, carried bool, err error)
 }
 
