@@ -12,14 +12,12 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// closeWait is how long each step of closing may take before it is done by force.
-const closeWait = 3 * time.Second
-
 // connection is watermill-amqp's, which dials again when it is lost. Of one of our own we also hold the sockets, so that
 // a peer that does not answer can hold up neither a write nor Close.
 type connection struct {
 	*amqp.ConnectionWrapper
 	sockets *sockets // nil for a connection that was given to us
+	log     *connectionLog
 }
 
 // connect takes the connection that was given, or dials one of our own.
@@ -31,12 +29,13 @@ func connect(given *amqp.ConnectionWrapper, config amqp.ConnectionConfig, writeT
 	if err != nil {
 		return nil, err
 	}
-	wrapper, err := amqp.NewConnection(own, logger)
+	log := newConnectionLog(logger)
+	wrapper, err := amqp.NewConnection(own, log)
 	if err != nil {
 		sockets.shut()
 		return nil, fmt.Errorf("wmamqp: %w", err)
 	}
-	return &connection{ConnectionWrapper: wrapper, sockets: sockets}, nil
+	return &connection{ConnectionWrapper: wrapper, sockets: sockets, log: log}, nil
 }
 
 var errNotConnected = errors.New("wmamqp: not connected to the broker, which is dialled again")
@@ -52,50 +51,6 @@ func (c *connection) open() (*amqp091.Connection, error) {
 		return nil, errNotConnected
 	}
 	return conn, nil
-}
-
-// close ends a connection of our own, by force where the broker does not answer. What was given stays open.
-//
-// The order matters. Once the wrapper is closing it hears no more of its connection, and the client waits without end
-// to tell it of an error; so a connection that does not answer is cut before the wrapper knows.
-func (c *connection) close() error {
-	if c.sockets == nil {
-		return nil
-	}
-	defer c.sockets.shut()
-	c.sockets.refuse()
-	if !c.answers(closeWait) {
-		c.sockets.shut()
-	}
-	done := make(chan error, 1)
-	go func() { done <- c.Close() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(closeWait):
-		return fmt.Errorf("wmamqp: the connection did not close within %s", closeWait)
-	}
-}
-
-// answers tells whether the broker answers within the limit. A connection that is closed has no questions.
-func (c *connection) answers(limit time.Duration) bool {
-	conn := c.Connection()
-	if conn == nil || conn.IsClosed() {
-		return true
-	}
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		if channel, err := conn.Channel(); err == nil {
-			_ = channel.Close()
-		}
-	}()
-	select {
-	case <-answered:
-		return true
-	case <-time.After(limit):
-		return false
-	}
 }
 
 // withSockets returns config with a dialler that keeps account of its sockets.
@@ -139,6 +94,9 @@ type sockets struct {
 
 // Dial is an amqp091.Config.Dial.
 func (s *sockets) Dial(network, addr string) (net.Conn, error) {
+	if s.refuses() {
+		return nil, net.ErrClosed
+	}
 	conn, err := s.dial(network, addr)
 	if err != nil {
 		return nil, err
@@ -159,6 +117,12 @@ func (s *sockets) refuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+}
+
+func (s *sockets) refuses() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // shut closes all sockets and takes no new ones.

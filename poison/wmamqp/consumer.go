@@ -188,8 +188,10 @@ func (c *consumer) settle(in *message.Message, acked bool) {
 		return
 	case <-c.ctx.Done():
 	}
+	timer := time.NewTimer(forceWait)
+	defer timer.Stop()
 	select {
 	case <-told:
-	case <-time.After(closeWait):
+	case <-timer.C:
 	}
 }

@@ -78,6 +78,7 @@
 // beside the next delivery. A header type that amqp091 cannot read (an unsigned 16 or 32-bit number, which few clients
 // write) costs the connection before anything of ours sees it. A Delivery that carries x-death is believed by
 // dead-letter exchanges before RabbitMQ 4, which may then see a cycle. Numbers in tables that lie deeper than 256 levels
-// lose their types. Watermill-amqp has a data race of its own when it dials again, and leaks one goroutine when it is
-// closed while it is not connected.
+// lose their types. Watermill-amqp has a data race of its own when it dials again.
+// A Close that returned after 4 s leaves what it cut off to end by itself: a handler that does not obey its context, or a
+// dial that nothing answers. A connection that was given is not cut off, and its channels end with it.
 package wmamqp

@@ -6,15 +6,15 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// late tells of errors that come after the end of a subscription for debugging alone: watermill-amqp nacks what it has in
-// hand then, on a channel that is closed, and that gave it back.
+// late logs errors that come after the end of a subscription or connection for debugging alone: watermill-amqp calls an
+// error what is an orderly end. It nacks what it has in hand, on a channel that is closed and so gave it back already.
 type late struct {
 	watermill.LoggerAdapter
-	subscription context.Context
+	over context.Context
 }
 
 func (l late) Error(msg string, err error, fields watermill.LogFields) {
-	if l.subscription.Err() == nil {
+	if l.over.Err() == nil {
 		l.LoggerAdapter.Error(msg, err, fields)
 		return
 	}
@@ -22,5 +22,5 @@ func (l late) Error(msg string, err error, fields watermill.LogFields) {
 }
 
 func (l late) With(fields watermill.LogFields) watermill.LoggerAdapter {
-	return late{l.LoggerAdapter.With(fields), l.subscription}
+	return late{l.LoggerAdapter.With(fields), l.over}
 }

@@ -197,8 +197,9 @@ func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
 	return err
 }
 
-// Close waits for the messages that are being published, and closes the connection if it is the publisher's own. It is
-// bounded by ConfirmTimeout and a few seconds, and may be called again. Publish fails afterwards.
+// Close waits for the messages that are being published, and closes the connection if it is the publisher's own. It
+// returns within 4 s, whatever the peer does. A message that is not confirmed after 3 s is cut off with the connection:
+// its Publish returns an error, and it may have arrived. Close may be called again. Publish fails afterwards.
 func (p *Publisher) Close() error {
 	p.closeOnce.Do(func() { p.closeErr = p.close() })
 	return p.closeErr
@@ -206,8 +207,8 @@ func (p *Publisher) Close() error {
 
 func (p *Publisher) close() error {
 	close(p.closing)
-	deadline := time.NewTimer(p.config.ConfirmTimeout + time.Second)
-	defer deadline.Stop()
+	left, stop := newLimits(closeWait)
+	defer stop()
 	var idle []*channel
 collecting:
 	for range p.config.Channels {
@@ -216,7 +217,7 @@ collecting:
 			if c != nil {
 				idle = append(idle, c)
 			}
-		case <-deadline.C:
+		case <-left.orderly.Done():
 			break collecting
 		}
 	}
@@ -225,13 +226,11 @@ collecting:
 			p.discard(c)
 		}
 	}
-	err := p.conn.close()
+	err := p.conn.close(left)
 	gone := make(chan struct{})
 	go func() { p.away.Wait(); close(gone) }()
-	select {
-	case <-gone:
-		return err
-	case <-time.After(closeWait):
-		return errors.Join(err, errors.New("wmamqp: a channel did not close: it ends with its connection"))
+	if !within(left.all, gone) {
+		err = errors.Join(err, errors.New("wmamqp: a channel did not close: it ends with its connection"))
 	}
+	return err
 }

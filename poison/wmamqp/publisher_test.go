@@ -165,11 +165,7 @@ func TestExchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.must(func(c *amqp091.Channel) error { return c.ExchangeDelete(topic, false, false) })
-	begun := time.Now()
-	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed", "404")
-	if d := time.Since(begun); d > 3*time.Second {
-		t.Errorf("it took %s to tell", d)
-	}
+	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed", "404") // and not "no confirm within 10 s"
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE") // declared again, nothing bound
 	if err := p.InitializeTopics(topic); err != nil {
 		t.Fatal(err)

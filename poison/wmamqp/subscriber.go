@@ -220,14 +220,16 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 
 // Close takes no more messages, ends the contexts of those in flight, waits for their handlers for SettleGrace, and
 // then gives back what is not settled, so that a message is not delivered again while a handler that obeys its context
-// still runs. What is acked in time is acked at the broker. It is bounded by the grace and a few seconds, and may be
-// called again.
+// still runs. What is acked in time is acked at the broker. It returns within 3 s and SettleGrace (4 s by default),
+// whatever the peer does, and may be called again.
 func (s *Subscriber) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr
 }
 
 func (s *Subscriber) close() error {
+	left, stop := newLimits(closeWait - forceWait + s.config.SettleGrace)
+	defer stop()
 	s.mu.Lock()
 	s.closed = true
 	for _, stop := range s.stops {
@@ -236,15 +238,10 @@ func (s *Subscriber) close() error {
 	s.mu.Unlock()
 	ended := make(chan struct{})
 	go func() { s.active.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(s.config.SettleGrace + closeWait):
+	within(left.orderly, ended)
+	err := s.conn.close(left)
+	if !within(left.all, ended) {
+		err = errors.Join(err, errors.New("wmamqp: a subscription did not end: it ends with its connection"))
 	}
-	err := s.conn.close()
-	select {
-	case <-ended:
-		return err
-	case <-time.After(closeWait):
-		return errors.Join(err, errors.New("wmamqp: a subscription did not end: it ends with its connection"))
-	}
+	return err
 }

@@ -1,0 +1,130 @@
+package wmamqp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// The time that Close has as a whole, whatever the peer does: closeWait for an orderly end, and forceWait for what is
+// left when the sockets are closed.
+const (
+	closeWait = 3 * time.Second
+	forceWait = time.Second
+)
+
+// limits are the ends of the two parts of closing. All steps of one Close share them.
+type limits struct{ orderly, all context.Context }
+
+// newLimits begins the time of a Close. The function returned frees its timers.
+func newLimits(orderly time.Duration) (limits, func()) {
+	now := time.Now()
+	first, cancelFirst := context.WithDeadline(context.Background(), now.Add(orderly))
+	all, cancelAll := context.WithDeadline(context.Background(), now.Add(orderly+forceWait))
+	return limits{first, all}, func() { cancelFirst(); cancelAll() }
+}
+
+// within reports whether done is closed before the limit ends.
+func within(limit context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-limit.Done():
+		return false
+	}
+}
+
+var errStillClosing = errors.New("wmamqp: the connection has not ended yet: its sockets are closed, and the rest ends by itself")
+
+// close ends a connection of our own, by force where the broker does not answer in time. A given connection stays open.
+//
+// The order matters. The client tells the wrapper of an error and waits until the wrapper listens, without end. The
+// wrapper no longer listens once it is closing. So the client's connection ends first, and then the wrapper.
+func (c *connection) close(left limits) error {
+	if c.sockets == nil {
+		return nil
+	}
+	c.log.end()
+	c.sockets.refuse()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if conn := c.Connection(); conn != nil {
+			_ = conn.Close()
+			for range conn.NotifyClose(make(chan *amqp091.Error, 1)) { // closed when the wrapper has been told
+			}
+		}
+		c.sockets.shut()
+		c.log.release(c.ConnectionWrapper)
+		_ = c.Close()
+		c.log.release(c.ConnectionWrapper)
+	}()
+	if within(left.orderly, done) {
+		return nil
+	}
+	c.sockets.shut()
+	if within(left.all, done) {
+		return nil
+	}
+	return errStillClosing
+}
+
+// The wrapper's own words, in which it says what its goroutine does. If they change, that goroutine may be left behind.
+const (
+	wrapperWaits = "handleConnectionClose is waiting for c.connected"
+	wrapperHears = "handleConnectionClose is for connection or Pub/Sub close"
+)
+
+// connectionLog is the logger of a wrapper of our own. From the beginning of Close on, what the wrapper calls an error is
+// the orderly end, and logged for debugging alone. It also ends the wrapper's goroutine: that one waits for a connection
+// without end when the wrapper is closed while it has none.
+type connectionLog struct {
+	late
+	ends context.CancelFunc
+
+	mu      sync.Mutex
+	waits   bool
+	wrapper wrapper // set when it is closed
+}
+
+// wrapper is what the log needs of a ConnectionWrapper.
+type wrapper interface {
+	Closed() bool
+	IsConnected() bool
+	Connected() chan struct{}
+}
+
+func newConnectionLog(logger watermill.LoggerAdapter) *connectionLog {
+	over, end := context.WithCancel(context.Background())
+	return &connectionLog{late: late{logger, over}, ends: end}
+}
+
+func (l *connectionLog) end() { l.ends() }
+
+func (l *connectionLog) Debug(msg string, fields watermill.LogFields) {
+	l.late.Debug(msg, fields)
+	if msg == wrapperWaits || msg == wrapperHears {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.waits = msg == wrapperWaits
+		l.free()
+	}
+}
+
+// release lets the wrapper's goroutine go on, now and whenever it waits again, until it sees that the wrapper is closed.
+func (l *connectionLog) release(w wrapper) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrapper = w
+	l.free()
+}
+
+func (l *connectionLog) free() {
+	if l.waits && l.wrapper != nil && l.wrapper.Closed() && !l.wrapper.IsConnected() {
+		close(l.wrapper.Connected())
+	}
+}
