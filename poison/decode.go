@@ -29,12 +29,17 @@ func Decode(msg *message.Message) (Letter, error) {
 	if msg == nil || !IsLetter(msg) {
 		return Letter{}, ErrNotLetter
 	}
-	return decode(msg.CopyWithContext()), nil
+	return Read(msg), nil
 }
 
 // Read reads what the metadata of any message tells, as Decode does, and is for those who keep messages that may be no
 // dead letter: such a one still tells its origin and its redrives, if it ever had them.
-func Read(msg *message.Message) Letter { return decode(msg.CopyWithContext()) }
+func Read(msg *message.Message) Letter {
+	packed := msg.Metadata[KeyOriginalMetadata]
+	l := decode(msg.CopyWithContext())
+	l.unpack(packed)
+	return l
+}
 
 // IsLetter tells whether msg carries the failure of a dead letter. So does a message in a retry stage, see StageOf.
 func IsLetter(msg *message.Message) bool {
@@ -149,7 +154,11 @@ type reader message.Metadata
 func (r reader) identity(key string) string {
 	value, ok := r[key]
 	if !ok {
-		raw, err := base64.StdEncoding.DecodeString(r[key+Base64Suffix])
+		encoded := r[key+Base64Suffix]
+		if len(encoded) > base64.StdEncoding.EncodedLen(maxIdentity) { // before it is decoded: it may be the most that a broker takes
+			return ""
+		}
+		raw, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
 			return ""
 		}

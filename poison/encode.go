@@ -32,7 +32,7 @@ const (
 
 var (
 	defaultLimits = limits{total: DefaultMaxAdded, description: 4 << 10, stack: 8 << 10, history: maxHistory}
-	shrunkLimits  = limits{total: 2 << 10, description: 256}
+	shrunkLimits  = limits{total: 3 << 10, description: 256} // room for the longest reason, and a topic of 2 KiB
 )
 
 // shrunk are the limits of a letter that was refused for its size.
@@ -57,20 +57,31 @@ func (l Letter) encode(max limits) *message.Message {
 	maps.Copy(msg.Metadata, original.Metadata)
 	w := writer{to: msg.Metadata, left: max.total}
 
-	// What makes a letter one comes first, what explains it at length last, so that a tight budget cuts the latter.
+	l.writeFirst(&w)
+	l.writeRest(&w, max)
+	return msg
+}
+
+// writeFirst writes what makes a letter one, in the order of what a tight budget must not cut. Counts come first: a redrive
+// without its count would never end.
+func (l Letter) writeFirst(w *writer) {
 	if !l.redriven {
 		w.identity(KeyFailureClass, l.Failure.Class.String())
 	}
+	w.count(KeyRedriveCount, l.Redrive.Count)
+	w.count(KeyAttempts, l.Failure.Attempts)
 	w.count(KeyRetryStage, l.stage.Number)
 	w.time(KeyRetryDueAt, l.stage.DueAt)
 	w.time(KeyRetryHoldUntil, l.stage.HoldUntil)
 	w.text(KeyFailureReason, l.Failure.Reason, 128)
 	w.identity(KeyOriginalTopic, l.Origin.Topic)
 	w.identity(KeyOriginalHandler, l.Origin.Handler)
-	w.count(KeyAttempts, l.Failure.Attempts)
+}
+
+// writeRest writes what places and explains the failure, the longest last.
+func (l Letter) writeRest(w *writer, max limits) {
 	w.time(KeyFirstFailedAt, l.Failure.FirstFailedAt)
 	w.time(KeyLastFailedAt, l.Failure.LastFailedAt)
-	w.count(KeyRedriveCount, l.Redrive.Count)
 	w.time(KeyRedrivenAt, l.Redrive.At)
 	w.text(KeyRedrivenBy, l.Redrive.By, 128)
 	w.text(KeyRedriveID, l.Redrive.ID, 128)
@@ -88,7 +99,6 @@ func (l Letter) encode(max limits) *message.Message {
 	w.text(KeyFailureDescription, l.Failure.Description, max.description)
 	w.text(KeyFailureStack, l.Failure.Stack, max.stack)
 	w.text(KeyAttemptHistory, encodeHistory(l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))), max.history)
-	return msg
 }
 
 // addWatermill adds the keys of Watermill's PoisonQueue, for consumers that were written for them.
@@ -102,8 +112,9 @@ func (l Letter) addWatermill(msg *message.Message, subscriber string, max limits
 
 // writer sets metadata within a budget.
 type writer struct {
-	to   message.Metadata
-	left int
+	to    message.Metadata
+	left  int
+	ascii bool // nothing but printable ASCII
 }
 
 // identity writes value whole or not at all; what is not text is base64 under its own key.
@@ -111,7 +122,7 @@ func (w *writer) identity(key, value string) {
 	if value == "" || len(value) > maxIdentity {
 		return
 	}
-	if !utf8.ValidString(value) || strings.IndexByte(value, 0) >= 0 {
+	if !utf8.ValidString(value) || strings.IndexByte(value, 0) >= 0 || w.ascii && !isASCII(value) {
 		key, value = key+Base64Suffix, base64.StdEncoding.EncodeToString([]byte(value))
 	}
 	w.set(key, value)
@@ -121,6 +132,9 @@ func (w *writer) identity(key, value string) {
 func (w *writer) text(key, value string, limit int) {
 	if value == "" {
 		return
+	}
+	if w.ascii {
+		value = toASCII(bounded.Text(value, limit))
 	}
 	w.set(key, bounded.Text(value, min(limit, w.left-len(key))))
 }

@@ -16,6 +16,12 @@ const (
 	KeyOriginalExchange   = "x-original-exchange"
 	KeyOriginalRoutingKey = "x-original-routing-key"
 
+	// KeyOriginalMetadata holds the producer's id and metadata, packed, where a sink refused the letter for what they are. Decode
+	// and Read unpack it.
+	KeyOriginalMetadata = "x-original-metadata" + Base64Suffix
+	// What a letter had to leave behind, where even that was refused.
+	keyDropped = "x-original-metadata-dropped"
+
 	// Failure: why the message was set aside, the latest time.
 	KeyFailureClass       = "x-failure-class"
 	KeyFailureReason      = "x-failure-reason"
@@ -78,6 +84,7 @@ var ours = func() map[string]writers {
 	add(byUs|byMark,
 		KeyOriginalTopic, KeyOriginalPartition, KeyOriginalOffset, KeyOriginalTimestamp, KeyOriginalKey,
 		KeyOriginalMessageID, KeyOriginalHandler, KeyOriginalGroup, KeyOriginalExchange, KeyOriginalRoutingKey,
+		KeyOriginalMetadata, keyDropped,
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
 		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID)

@@ -20,6 +20,13 @@ import (
 // ErrTooLarge is what a publisher may wrap to say that a message was refused for its size.
 var ErrTooLarge = errors.New("message too large")
 
+// ErrRefused is what a publisher wraps to say that it can never take this message for what it carries, apart from its size: a
+// header, a property, an id. A Queue offers such a letter to its fallbacks. If none takes it, the Queue publishes the letter in
+// a raw form: id and payload, our own metadata in printable ASCII, and the producer's id and metadata packed into
+// KeyOriginalMetadata. At last it drops the producer's metadata. A refusal for size that outlasts the cut, a panic, and
+// an error that the Classifier knows as permanent or invalid end so too.
+var ErrRefused = errors.New("message refused for what it carries")
+
 // IsTooLarge tells whether a publisher's error is a refusal for size. It knows ErrTooLarge and the words of the clients
 // in use: sarama says "larger than", Kafka's broker "too large".
 func IsTooLarge(err error) bool {
@@ -49,53 +56,81 @@ func (q *Queue) sinks(source Source, topic string, deadLetter bool) []Sink {
 	return sinks
 }
 
-// publish places the letter in the first sink that takes it and sets its Topic. The error joins what every sink said.
+// publish places the letter in the first sink that takes it and sets its Topic. Sinks that refused the letter for what it is
+// are then offered less of it: first all of it in a form that any sink takes, at last without the producer's metadata. The
+// error joins what every sink said.
 func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []Sink, subscriber string) error {
 	ready := q.makeReady(source, sinks)
-	encoded := func(limits limits) *message.Message {
-		msg := l.encode(limits)
-		if q.config.WatermillKeys {
-			l.addWatermill(msg, subscriber, limits)
-		}
-		// Values go along, for publishers that join a transaction; the end of the source's context does not, because some
-		// pub/subs hand contexts on to the consumer.
-		msg.SetContext(context.WithoutCancel(ctx))
-		return msg
-	}
 	var refusals []error
-	for i, sink := range sinks {
-		err := q.publishTo(ctx, sink, *l, encoded)
-		if err == nil {
-			l.Topic = sink.Topic
-			if !ready && i == 0 {
-				q.ready.Store(sink.Topic, nil)
+	for form := whole; form <= bare && len(sinks) > 0; form++ {
+		if form == packed && packMetadata(l.Original.UUID, l.Original.Metadata) == "" {
+			continue
+		}
+		var refused []Sink
+		for i, sink := range sinks {
+			always, err := q.publishTo(ctx, sink, *l, q.encoder(ctx, l, form, subscriber))
+			if err == nil {
+				if form != whole {
+					q.config.Logger.Error("A dead letter was refused for what it carries, and is placed in its raw form", errors.Join(refusals...),
+						watermill.LogFields{"message_uuid": logged(l.Original.UUID), "topic": logged(sink.Topic), "form": form.String()})
+				}
+				l.Topic = sink.Topic
+				if !ready && i == 0 && form == whole {
+					q.ready.Store(sink.Topic, nil)
+				}
+				return nil
 			}
-			return nil
+			refusals = append(refusals, err)
+			if errors.Is(ctx.Err(), context.Canceled) { // the message went away; after a mere deadline each sink has its try
+				return errors.Join(refusals...)
+			}
+			if always {
+				refused = append(refused, sink)
+			}
 		}
-		refusals = append(refusals, err)
-		if errors.Is(ctx.Err(), context.Canceled) { // the message went away; after a mere deadline each sink has its try
-			break
-		}
+		sinks = refused
 	}
 	return errors.Join(refusals...)
 }
 
+// encoder returns what encodes l in a form. Values of the context go along, for publishers that join a transaction; the end
+// of the source's context does not, because some pub/subs hand contexts on to the consumer.
+func (q *Queue) encoder(ctx context.Context, l *Letter, form rawForm, subscriber string) func(limits) *message.Message {
+	return func(limits limits) *message.Message {
+		var msg *message.Message
+		if form == whole {
+			msg = l.encode(limits)
+			if q.config.WatermillKeys {
+				l.addWatermill(msg, subscriber, limits)
+			}
+		} else {
+			msg = l.raw(form, limits.total)
+		}
+		msg.SetContext(context.WithoutCancel(ctx))
+		return msg
+	}
+}
+
 // publishTo tries one sink. A refusal for size is tried once more as it is, because a client may have sent the letter
-// in one batch with a message that was too large, and from then on with the letter cut to the bone.
-func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func(limits) *message.Message) error {
+// in one batch with a message that was too large, and from then on with the letter cut to the bone. It reports whether the
+// sink refuses the letter for what it is, and so each time.
+func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func(limits) *message.Message) (always bool, err error) {
 	limits, sizeRefusals := q.limits, 0
 	var waits backoff.BackOff
 	for attempt := 1; ; attempt++ {
 		msg := encoded(limits)
 		err := contain.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
 		if err == nil {
-			return nil
+			return false, nil
 		}
 		err = fmt.Errorf("poison: publish to %q: %w", logged(sink.Topic), err)
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
 			contain.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, err) })
 		}
 		q.config.Logger.Error("A dead letter was refused", err, watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)})
+		if errors.Is(err, ErrRefused) {
+			return true, err
+		}
 		if q.isTooLarge(err) {
 			if sizeRefusals++; sizeRefusals == 2 {
 				limits = limits.shrunk()
@@ -103,7 +138,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 			if sizeRefusals <= 2 {
 				continue // size does not pass with time: no wait
 			}
-			return err
+			return true, err
 		}
 		if waits == nil {
 			waits = backoff.NewExponentialBackOff(
@@ -111,9 +146,16 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 				backoff.WithMaxInterval(max(time.Second, q.config.PublishBackoff)), backoff.WithMaxElapsedTime(0))
 		}
 		if attempt-sizeRefusals >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
-			return err
+			return q.refusedAlways(err), err
 		}
 	}
+}
+
+// refusedAlways reports whether an error that outlasted all tries is one of the letter: the publisher panics over it, or says
+// what is permanent or invalid in anybody's error.
+func (q *Queue) refusedAlways(err error) bool {
+	class := q.config.Classifier.Classify(err).Class
+	return class == classify.ClassPermanent || class == classify.ClassInvalid
 }
 
 func (q *Queue) isTooLarge(err error) (large bool) {

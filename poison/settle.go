@@ -105,7 +105,11 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 
 // letter tells the story of msg, which it owns.
 func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source Source, deadLetter bool) Letter {
+	packed := msg.Metadata[KeyOriginalMetadata]
 	l := decode(msg)
+	if deadLetter { // on a live topic it is the producer's word, and the letter is the message as it arrived
+		l.unpack(packed)
+	}
 	q.fillOrigin(&l.Origin, msg, source, deadLetter)
 	earlier := l.Failure
 	l.fail(failure, q.config.Node)
