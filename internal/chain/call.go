@@ -120,6 +120,9 @@ func (c *Call) Original() *message.Message {
 	return original
 }
 
+// ID returns the id that the message had on entry.
+func (c *Call) ID() string { return c.uuid }
+
 // Arrived returns the value that metadata had on entry.
 func (c *Call) Arrived(key string) string {
 	for i := range c.metadata {

@@ -1,0 +1,197 @@
+package outage
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql/driver"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/postgres"
+)
+
+// NewError returns an error that Away knows, for clients of the kit's own. Wrap it, or keep it as a sentinel.
+func NewError(text string) error { return &unavailable{text} }
+
+type unavailable struct{ text string }
+
+func (e *unavailable) Error() string { return e.text }
+
+var errWaited = NewError("what the message needs is away, and was awaited in vain")
+
+// Away reports whether err, of a store or broker that the kit needs, says that this is out of reach or out of order. Such an
+// error says nothing of the message: connections refused and lost, time-outs, shutdown, too many connections, a replica that
+// takes no writes, a full disk; and a store that is misconfigured: a missing table, a missing right, a wrong password.
+// It is false for what a database says of contention (Contended) and of the data, and for what nobody knows.
+//
+// It is for errors of the kit's own requests. In a handler's error some of this says something of the message.
+func Away(err error) bool {
+	canceled := false
+	if err == nil || !walk(err, func(err error) bool { canceled = err == context.Canceled; return !canceled }) || canceled || Contended(err) {
+		return false
+	}
+	if state := postgres.State(err); state != "" {
+		return awayState(state)
+	}
+	if number := mysql.Number(err); number != 0 {
+		return awayNumbers[number] || class(err) == classify.ClassTransient
+	}
+	return class(err) == classify.ClassTransient || shaped(err)
+}
+
+func class(err error) classify.Class { return (*classify.Classifier)(nil).Classify(err).Class }
+
+// Contended reports whether a database undid or refused err's statement because of other transactions.
+func Contended(err error) bool {
+	switch state := postgres.State(err); {
+	case strings.HasPrefix(state, "40"), state == "55P03", state == "57014":
+		return true
+	}
+	switch mysql.Number(err) {
+	case mysql.LockTimeout, mysql.Deadlock, 1317, 1614, 1969, 3024, 3572: // interrupted, undone, out of time, locked
+		return true
+	}
+	return false
+}
+
+// awayState knows SQLSTATEs (PostgreSQL's Appendix A) by class or in full.
+func awayState(state string) bool {
+	switch state {
+	case "25006", // a replica
+		"42P01", "42501", "3D000", "3F000": // no such table, no right, no such database or schema
+		return true
+	}
+	switch state[:min(2, len(state))] {
+	case "08", "28", "53", "57", "58", "XX": // connection, authorization, resources, operator, system, internal
+		return true
+	}
+	return false
+}
+
+// awayNumbers are errors of MySQL and MariaDB that package classify calls permanent, for handlers, or does not know.
+var awayNumbers = map[uint16]bool{
+	1044: true, 1045: true, 1049: true, 1129: true, 1130: true, // access denied, no such database, host blocked
+	1114: true, 1142: true, 1146: true, // table full, command denied, no such table
+	1290: true, 1792: true, 1836: true, // read-only
+	1927: true, 3032: true, // connection killed, server in offline mode
+}
+
+// shaped knows errors by type, and by text only those that have nothing else.
+func shaped(err error) bool {
+	found := false
+	walk(err, func(err error) bool {
+		found = shape(err)
+		return !found
+	})
+	return found
+}
+
+func shape(err error) bool {
+	switch err {
+	case io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, driver.ErrBadConn:
+		return true
+	}
+	switch e := err.(type) {
+	case *unavailable, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
+		return true
+	case interface{ Code() int }:
+		if reflect.TypeOf(err).String() != "*sqlite.Error" {
+			return false
+		}
+		switch e.Code() & 0xff { // read-only, corrupt, cannot open, no database
+		case 8, 11, 14, 26:
+			return true
+		}
+		return strings.Contains(err.Error(), "no such table: spillway_")
+	}
+	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && !v.IsNil() {
+		return named(v.Elem())
+	} else if v.IsValid() {
+		return named(v)
+	}
+	return false
+}
+
+// named knows the error types of clients that this package must not import.
+func named(v reflect.Value) bool {
+	t := v.Type()
+	switch path, name := t.PkgPath(), t.Name(); {
+	case strings.HasPrefix(path, "github.com/jackc/pgx") && name == "ConnectError":
+		return true
+	case path == "github.com/rabbitmq/amqp091-go" && name == "Error":
+		code := v.FieldByName("Code")
+		if !code.IsValid() || !code.CanInt() {
+			return false
+		}
+		switch code.Int() { // connection forced, access refused at connecting, channel error (not open), resources, internal
+		case 320, 501, 504, 506, 541:
+			return true
+		}
+		return false
+	case strings.HasSuffix(path, "/sarama") && name == "KError":
+		return v.CanInt() && awayKafka[v.Int()]
+	case name == "errorString" || name == "fundamental" || name == "sentinelError" || name == "withMessage":
+		return said(v)
+	}
+	return false
+}
+
+// awayKafka are Kafka's error codes for brokers that are away, starting or without enough replicas.
+var awayKafka = map[int64]bool{5: true, 6: true, 7: true, 8: true, 9: true, 13: true, 14: true, 15: true, 16: true, 19: true, 20: true, 41: true, 56: true, 74: true, 75: true}
+
+// texts are how clients without types for it say that they are not connected.
+var texts = []string{
+	"sql: database is closed", "invalid connection",
+	"kafka: client has run out of available brokers", "kafka: broker not connected", "kafka: controller is not available",
+	"kafka: tried to use a client that was closed", "kafka: message received by producer in process of shutting down",
+	"circuit breaker is open",
+	"not connected to AMQP", "nats: connection closed", "nats: timeout", "nats: no responders", "nats: no response from stream",
+}
+
+func said(v reflect.Value) bool {
+	var text string
+	if e, ok := v.Interface().(error); ok {
+		text = e.Error()
+	} else if v.CanAddr() {
+		if e, ok := v.Addr().Interface().(error); ok {
+			text = e.Error()
+		}
+	}
+	for _, known := range texts {
+		if strings.Contains(text, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxNodes bounds a search in an error that wraps itself.
+const maxNodes = 256
+
+// walk calls visit for err and what it wraps, until visit returns false. It reports whether it came to an end.
+func walk(err error, visit func(error) bool) bool {
+	queue := []error{err}
+	for n := 0; len(queue) > 0; n++ {
+		if n == maxNodes {
+			return false
+		}
+		err, queue = queue[0], queue[1:]
+		if err == nil {
+			continue
+		}
+		if !visit(err) {
+			return true
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			queue = append(queue, e.Unwrap())
+		case interface{ Unwrap() []error }:
+			queue = append(queue, e.Unwrap()...)
+		}
+	}
+	return true
+}

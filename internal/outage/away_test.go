@@ -1,0 +1,86 @@
+package outage
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/IBM/sarama"
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// Decision 13: what says that a thing is away, and what says something of the message, or of other transactions.
+func TestAway(t *testing.T) {
+	state := func(code string) error { return &pgconn.PgError{Code: code} }
+	number := func(n uint16) error { return &mysql.MySQLError{Number: n} }
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, row := range map[string]struct {
+		err  error
+		away bool
+	}{
+		"refused":              {refused, true},
+		"refused, wrapped":     {fmt.Errorf("a: %w", errors.Join(errors.New("b"), refused)), true},
+		"no right to dial":     {&net.OpError{Op: "dial", Err: syscall.EACCES}, true},
+		"reset":                {syscall.ECONNRESET, true},
+		"bad connection":       {driver.ErrBadConn, true},
+		"mysql's own":          {mysql.ErrInvalidConn, true},
+		"cut":                  {io.ErrUnexpectedEOF, true},
+		"time-out":             {context.DeadlineExceeded, true},
+		"postgres shut down":   {state("57P01"), true},
+		"postgres starts":      {state("57P03"), true},
+		"postgres is full":     {state("53300"), true},
+		"disk full":            {state("53100"), true},
+		"a replica":            {state("25006"), true},
+		"no table":             {state("42P01"), true},
+		"no right":             {state("42501"), true},
+		"wrong password":       {state("28P01"), true},
+		"mysql is full":        {number(1040), true},
+		"mysql shut down":      {number(1053), true},
+		"mysql read-only":      {number(1290), true},
+		"mysql, no table":      {number(1146), true},
+		"mysql, killed":        {number(1927), true},
+		"our own":              {NewError("away"), true},
+		"kafka, no brokers":    {sarama.ErrOutOfBrokers, true},
+		"kafka, wrapped":       {fmt.Errorf("a: %w", sarama.Wrap(sarama.ErrOutOfBrokers, refused)), true},
+		"kafka, no leader":     {sarama.ErrLeaderNotAvailable, true},
+		"kafka, no replicas":   {sarama.ErrNotEnoughReplicas, true},
+		"amqp is closed":       {amqp091.ErrClosed, true},
+		"amqp shut down":       {&amqp091.Error{Code: amqp091.ConnectionForced}, true},
+		"nil":                  {nil, false},
+		"unknown":              {errors.New("boom"), false},
+		"cancelled":            {context.Canceled, false},
+		"no rows":              {sql.ErrNoRows, false},
+		"duplicate":            {state("23505"), false},
+		"syntax":               {state("42601"), false},
+		"data":                 {state("22021"), false},
+		"too large":            {state("54000"), false},
+		"deadlock":             {state("40P01"), false},
+		"statement cancelled":  {state("57014"), false},
+		"mysql deadlock":       {number(1213), false},
+		"mysql lock wait":      {number(1205), false},
+		"mysql data too long":  {number(1406), false},
+		"mysql packet":         {mysql.ErrPktTooLarge, false},
+		"kafka, too large":     {sarama.ErrMessageSizeTooLarge, false},
+		"kafka, invalid topic": {sarama.ErrInvalidTopic, false},
+		"amqp, not found":      {&amqp091.Error{Code: amqp091.NotFound}, false},
+		"amqp, precondition":   {&amqp091.Error{Code: amqp091.PreconditionFailed}, false},
+		"wraps itself":         {endless{}, false},
+	} {
+		if got := Away(row.err); got != row.away {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+type endless struct{}
+
+func (endless) Error() string   { return "endless" }
+func (e endless) Unwrap() error { return e }

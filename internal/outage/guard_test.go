@@ -1,0 +1,228 @@
+package outage
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+var errAway = driver.ErrBadConn
+
+func call(ctx context.Context, id string) *chain.Call {
+	msg := message.NewMessage(id, []byte("payload"))
+	msg.SetContext(ctx)
+	return chain.Keep(msg)
+}
+
+func givenBack(err error) bool {
+	failure, ok := classify.AsFailure(err)
+	return ok && failure.Verdict.Class == classify.ClassAborted
+}
+
+// thing is away or not, and counts who asks for it.
+type thing struct {
+	down  atomic.Bool
+	asked atomic.Int32
+}
+
+func (d *thing) ask() error {
+	d.asked.Add(1)
+	if d.down.Load() {
+		return errAway
+	}
+	return nil
+}
+
+// Promise P3: messages are held through an outage of 14 s, with one attempt a second for all of them, come through when it is
+// over, and the log has one line for its begin and one for its end.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := watermill.NewCaptureLogger()
+		g := New(Config{Name: "store", Logger: logger})
+		var d thing
+		d.down.Store(true)
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range 200 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 5 * time.Millisecond)
+				if err := g.Do(t.Context(), call(t.Context(), strconv.Itoa(i)), d.ask); err != nil {
+					t.Error(err)
+				}
+				if late := time.Since(began) - 14*time.Second; late < 0 || late > probeEvery {
+					t.Errorf("through %s after the outage", late)
+				}
+			})
+		}
+		time.Sleep(14 * time.Second)
+		if n := d.asked.Load(); n > 16 {
+			t.Errorf("%d attempts in 14 s", n)
+		}
+		d.down.Store(false)
+		all.Wait()
+		lines := logger.Captured()
+		if len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
+			t.Fatalf("logged %v", lines)
+		}
+		if said := lines[watermill.InfoLogLevel][0].Fields; said["held"] != 200 || said["given_back"] != 0 {
+			t.Errorf("the end of the outage says %v", said)
+		}
+	})
+}
+
+// Promise P3: a message is given back, uncounted, when it was held for MaxHold or until shortly before its deadline, and at
+// once when its context ends.
+func TestGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Config{})
+		var d thing
+		d.down.Store(true)
+		for want, within := range map[time.Duration]time.Duration{DefaultMaxHold: time.Hour, 9 * time.Second: 10 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			began := time.Now()
+			err := g.Do(ctx, call(ctx, "m"), d.ask)
+			if took := time.Since(began); !givenBack(err) || took != want {
+				t.Errorf("after %s, not %s: %v", took, want, err)
+			}
+			cancel()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer time.AfterFunc(3*time.Second, cancel).Stop()
+		began := time.Now()
+		if err := g.Do(ctx, call(ctx, "m"), d.ask); !givenBack(err) || time.Since(began) != 3*time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// Promise P1: a message that its handler acked cannot come again, so it keeps its error, with which it is set aside.
+func TestAckedIsNotGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := call(t.Context(), "m")
+		c.Msg.Ack()
+		if err := New(Config{}).Do(t.Context(), c, func() error { return errAway }); err != errAway {
+			t.Error(err)
+		}
+	})
+}
+
+// Promise P4: a message that alone is refused ends, in a bounded time, and holds nobody up meanwhile; so does one that
+// is refused in company with a few others, and one that is refused for what it is ends at once.
+func TestRefusedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := watermill.NewCaptureLogger()
+		g := New(Config{Logger: logger})
+		ctx, stop := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		others.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				began := time.Now()
+				if err := g.Do(ctx, call(ctx, strconv.Itoa(i)), func() error { return nil }); err != nil || time.Since(began) > 0 {
+					t.Errorf("another one: %v after %s", err, time.Since(began))
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		began := time.Now()
+		err, deliveries := error(nil), 0
+		for err == nil || givenBack(err) {
+			deliveries++
+			err = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
+		}
+		if took := time.Since(began); err != errAway || took < maxRefusal || took > maxRefusal+DefaultMaxHold {
+			t.Errorf("after %s: %v", took, err)
+		}
+		if err := g.Do(ctx, call(ctx, "m"), func() error { return errAway }); err != errAway {
+			t.Error("a message that was found out is held again:", err)
+		}
+		stop()
+		others.Wait()
+		if lines := logger.Captured()[watermill.ErrorLogLevel]; len(lines) != 0 {
+			t.Errorf("one message's trouble is an outage: %v", lines)
+		}
+		refused := errors.New("too large")
+		if err := g.Do(t.Context(), call(t.Context(), "n"), func() error { return refused }); err != refused {
+			t.Error(err)
+		}
+	})
+}
+
+// Decision 13: a thing that is away for good holds its messages for good.
+func TestAwayForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := watermill.NewCaptureLogger()
+		g := New(Config{Logger: logger})
+		for began := time.Now(); time.Since(began) < 24*time.Hour; {
+			if err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return errAway }); !givenBack(err) {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+		}
+		if lines := logger.Captured()[watermill.ErrorLogLevel]; len(lines) != 1 {
+			t.Errorf("logged %v", lines)
+		}
+	})
+}
+
+// Promises P3, P4: work that is interrupted is given back when the thing answers again, and at most ten times in a row.
+func TestInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Config{})
+		var d thing
+		d.down.Store(true)
+		defer time.AfterFunc(5*time.Second, func() { d.down.Store(false) }).Stop()
+		began := time.Now()
+		if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); !givenBack(err) || time.Since(began) < 5*time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		for range maxInterruptions - 1 {
+			if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); !givenBack(err) {
+				t.Error(err)
+			}
+		}
+		if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); err != errAway {
+			t.Error("given back without end:", err)
+		}
+		g.Settled(call(t.Context(), "m"))
+		if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); !givenBack(err) {
+			t.Error("a message that came through is still counted:", err)
+		}
+	})
+}
+
+// Promise P4: what is remembered is bounded.
+func TestSuspectsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Config{})
+		for i := range 2 * maxSuspects {
+			_ = g.Interrupted(t.Context(), call(t.Context(), strconv.Itoa(i)), errAway, nil)
+		}
+		if n := len(g.suspects.of); n != maxSuspects {
+			t.Errorf("%d are remembered", n)
+		}
+		time.Sleep(forgotten + time.Minute)
+		if err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return nil }); err != nil || g.noting.Load() {
+			t.Errorf("%v, and %d are remembered", err, len(g.suspects.of))
+		}
+	})
+}
+
+// Promise P5: while nothing is away a guard costs nothing.
+func TestAllocations(t *testing.T) {
+	g := New(Config{})
+	c, try := call(t.Context(), "m"), func() error { return nil }
+	if n := testing.AllocsPerRun(100, func() { _ = g.Do(c.Ctx, c, try) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
