@@ -20,7 +20,7 @@ var floors = map[string]int{
 	"":                               4, // the front door
 	"internal/postgres/postgrestest": 5, "internal/mysql/mysqltest": 5, "conformance": 5, "internal/matrix": 6, "internal/figures/kafka": 5, "internal/figures/sql": 5, "internal/figures/idempotency": 5, "internal/figures/stages": 5,
 	"internal/figures": 5, "examples/internal/webhooks": 5, "examples/quickstart": 6, "examples/webhooks": 6,
-	"examples/internal/crash": 5, "examples/kafka": 6, "examples/amqp": 6, "examples/sql": 6, "examples/stages": 6,
+	"internal/chaos": 6, "examples/internal/crash": 5, "examples/kafka": 6, "examples/amqp": 6, "examples/sql": 6, "examples/stages": 6,
 }
 
 // mayKnow are the packages outside of the standard library that the library itself may import. Database drivers and

@@ -100,6 +100,22 @@ func Start(t testing.TB, name string) {
 	control(t, "start", name)
 }
 
+// ErrNotOurs is wrapped by the error of Control for a server that services.sh did not start.
+var ErrNotOurs = errors.New("not ours to control")
+
+// Control stops, starts, restarts or kills a server, for programs: tests call Stop, Start, Restart and Kill. Nothing starts
+// the server again but another call.
+func Control(command, name string) error {
+	out, err := run(command, name)
+	switch {
+	case err == nil:
+		return nil
+	case exitCode(err) == notOurs:
+		return fmt.Errorf("services: %s %s: %w: start it with \"make services\", and unset the variable with its address", command, name, ErrNotOurs)
+	}
+	return fmt.Errorf("services: %s %s: %w\n%s", command, name, err, out)
+}
+
 func find(name string) (server, error) {
 	for _, s := range servers {
 		if s.name == name {

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+// campaign is one run of a plan on one broker.
+type campaign struct {
+	plan    *plan
+	name    string   // of the broker
+	servers []string // its own, then that of the database
+	site    *site    // reached without a proxy
+	slots   [slots]*slot
+	folder  string // of the consumers' logs
+	out     io.Writer
+	begun   time.Time
+
+	published                atomic.Int64 // of plan.ids
+	children                 sync.WaitGroup
+	databaseBusy, brokerBusy sync.Mutex
+	mu                       sync.Mutex
+	happened                 map[string]int
+}
+
+func (c *campaign) tell(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.out, "%s %6.1fs  %s\n", c.name, time.Since(c.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (c *campaign) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.happened[what]++
+}
+
+// run makes all that the campaign needs, lets it happen, accounts, and leaves nothing behind but, where something is
+// wrong, the logs.
+func (c *campaign) run(ctx context.Context) (r *report, err error) {
+	c.begun, c.happened = time.Now(), map[string]int{}
+	own := fmt.Sprintf("spillway_chaos_%x_%x", c.plan.Seed&0xffffffff, time.Now().UnixMilli())
+	b, err := newBase(c.servers[len(c.servers)-1], own)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.remove()) }()
+	address := b.host
+	if len(c.servers) > 1 {
+		if address, err = services.Lookup(c.servers[0]); err != nil {
+			return nil, err
+		}
+	}
+	direct := setting{Broker: c.name, Address: address, Driver: b.driver, DSN: b.dsn, Topic: own, Seed: c.plan.Seed, Debug: c.plan.Messages <= 2000}
+	if c.site, err = open(direct, watermill.NopLogger{}); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.site.close()) }()
+	defer func() { err = errors.Join(err, c.site.remove()) }()
+	if err := errors.Join(c.site.create(), c.site.createEffects()); err != nil {
+		return nil, fmt.Errorf("make the topics: %w", err)
+	}
+	if c.folder, err = os.MkdirTemp("", "spillway-chaos-"+c.name+"-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil && r.Good() {
+			err = os.RemoveAll(c.folder)
+		} else {
+			c.tell("the consumers' logs are in %s", c.folder)
+		}
+	}()
+	// Whatever happens, nothing of ours runs on.
+	defer c.children.Wait()
+	defer func() {
+		for _, s := range c.slots {
+			if s != nil {
+				s.kill()
+			}
+		}
+	}()
+	for i := range c.slots {
+		s, remove, err := c.newSlot(i, direct, b)
+		if err != nil {
+			return nil, err
+		}
+		defer remove()
+		c.slots[i] = s
+	}
+	left, err := c.happen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.account(left)
+}
+
+// newSlot makes the place of a consumer, with proxies of its own.
+func (c *campaign) newSlot(number int, s setting, b base) (_ *slot, remove func(), err error) {
+	place := &slot{campaign: c, number: number, setting: s}
+	if place.database, err = newProxy(fmt.Sprintf("%s-database-%d", c.name, number), b.host); err != nil {
+		return nil, nil, err
+	}
+	place.broker, remove = place.database, place.database.Stop
+	if place.setting.DSN, err = b.at(place.database.Listen); err != nil {
+		return nil, nil, err
+	}
+	if len(c.servers) > 1 {
+		host := s.Address
+		if c.name == "rabbitmq" {
+			if host, err = hostAMQP(s.Address); err != nil {
+				return nil, nil, err
+			}
+		}
+		if place.broker, err = newProxy(fmt.Sprintf("%s-broker-%d", c.name, number), host); err != nil {
+			return nil, nil, err
+		}
+		remove = func() { place.database.Stop(); place.broker.Stop() }
+		place.setting.Address = place.broker.Listen
+		if c.name == "rabbitmq" {
+			if place.setting.Address, err = viaAMQP(s.Address, place.broker.Listen); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return place, remove, place.begin()
+}
+
+// happen publishes, breaks and heals, and waits until all is quiet. left is what the consumers have not settled then.
+func (c *campaign) happen(ctx context.Context) (left int, err error) {
+	c.tell("%d messages, seed %d, %d faults", c.plan.Messages, c.plan.Seed, len(c.plan.faults))
+	publishing := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		err := c.publish(ctx)
+		if err != nil {
+			cancel() // faults wait for messages
+		}
+		publishing <- err
+	}()
+	broken := c.breakAll(ctx)
+	if err := errors.Join(<-publishing, broken); err != nil {
+		return 0, err
+	}
+	c.tell("all is published and healed")
+	return c.settle(ctx)
+}
+
+// patience is how long nothing may happen until what is left counts as stuck.
+const patience = 60 * time.Second
+
+// settle waits until the consumers have settled all, and ends them in order: what one of them still held is there again
+// then, and they go on.
+func (c *campaign) settle(ctx context.Context) (left int, err error) {
+	last, since := "", time.Now()
+	for quiet := 0; ; {
+		effects, failed := c.effectsSoFar(ctx)
+		left, err = c.site.waiting(ctx)
+		switch now := fmt.Sprint(effects, left, c.endings(), errors.Join(failed, err)); {
+		case ctx.Err() != nil:
+			c.tell("the time is up: %d messages wait", left)
+			return left, nil
+		case now != last:
+			last, since, quiet = now, time.Now(), 0
+		case time.Since(since) > patience:
+			c.tell("nothing happens any more: %d messages wait; %v", left, errors.Join(failed, err))
+			return left, c.stop()
+		case failed == nil && err == nil && left == 0:
+			quiet++
+		}
+		if quiet >= 4 {
+			if err := c.stop(); err != nil {
+				return left, err
+			}
+			if left, err = c.site.waiting(ctx); left == 0 && err == nil {
+				c.tell("all is quiet")
+				return 0, nil
+			}
+			quiet = 0
+			for _, s := range c.slots {
+				if err := s.begin(); err != nil {
+					return left, err
+				}
+			}
+		}
+		wait(ctx, 250*time.Millisecond)
+	}
+}
+
+func (c *campaign) endings() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.happened["deadly"] + c.happened["ended"]
+}
+
+// stop ends all consumers in order.
+func (c *campaign) stop() (err error) {
+	for _, s := range c.slots {
+		err = errors.Join(err, s.stop())
+	}
+	return err
+}
+
+// logs are the files with what the consumers said.
+func (c *campaign) logs() []string {
+	files, _ := filepath.Glob(filepath.Join(c.folder, "*.log"))
+	return files
+}

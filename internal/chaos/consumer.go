@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/delivery"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// inFlight is how many messages of a stage are handled at once.
+const inFlight = 16
+
+// consume is the service: a router with its handler, and the whole front door. It runs until ctx ends.
+func consume(ctx context.Context, s setting, started func(*message.Router)) (err error) {
+	logger := watermill.NewStdLoggerWithOut(os.Stderr, s.Debug, false)
+	site, err := open(s, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, site.close()) }()
+	// A handler that stops closes its publisher, so dead letters and stages have publishers of their own.
+	outputs, err := site.publisher()
+	if err != nil {
+		return err
+	}
+	deadLetters, err := site.publisher()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deadLetters.Close()) }()
+	later, err := site.publisher()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, later.Close()) }()
+	deliveries, err := site.subscriber(s.group(), 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deliveries.Close()) }()
+
+	dlc, err := spillway.New(spillway.Config{
+		Publisher:   deadLetters,
+		Idempotency: site.keys(deliveries),
+		Logger:      logger,
+		Queue:       poison.QueueConfig{Origin: site.origin},
+		Deliveries:  delivery.LimitConfig{Store: site.deliveries},
+		Stages: middleware.StagesConfig{
+			Publisher:  later,
+			Subscriber: func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) },
+			Stages:     middleware.Delays(delays...),
+			Store:      site.later,
+		},
+		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
+		Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
+	})
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, logger)
+	if err != nil {
+		return err
+	}
+	dlc.Attach(router)
+	h := &handler{seed: s.Seed, site: site}
+	if _, err := dlc.Stages().AddHandler(router, handlerName, s.Topic, deliveries, s.outputs(), outputs, h.handle); err != nil {
+		return err
+	}
+	go started(router)
+	return router.Run(ctx)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison/wmkafka"
+)
+
+// onKafka is a site with topics of several partitions, and stages that are topics.
+func onKafka(s *site) {
+	addresses := []string{s.Address}
+	s.origin = wmkafka.Origin
+	s.publisher = func() (publisher, error) {
+		config := wmkafka.PublisherConfig{Brokers: addresses, Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Logger: s.logger, ProducerPerTopic: true}
+		return wmkafka.NewPublisher(config)
+	}
+	s.subscriber = func(group string, inFlight int) (subscriber, error) {
+		config := through(wmkafka.SaramaSubscriberConfig(), s.Address)
+		config.Consumer.Group.Session.Timeout = 6 * time.Second // of a killed consumer: the broker allows no less
+		return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: addresses, ConsumerGroup: group, InFlight: inFlight, Sarama: config, Logger: s.logger})
+	}
+	s.oversized = func(msg *message.Message, less int) { msg.Payload = make([]byte, 1<<20-less) }
+	s.refused = func(string) *message.Message { return message.NewMessage("", make([]byte, 2<<20)) }
+
+	const partitions = 4
+	s.create = func() error {
+		return s.admin(func(admin sarama.ClusterAdmin) error {
+			for _, topic := range []string{s.Topic, s.outputs()} {
+				if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
+					return err
+				}
+			}
+			pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: addresses})
+			if err != nil {
+				return err
+			}
+			return errors.Join(pub.InitializeTopicsFor(s.Topic, s.deadLetters()...), pub.Close())
+		})
+	}
+	s.remove = func() error {
+		return s.admin(func(admin sarama.ClusterAdmin) (failed error) {
+			for _, topic := range s.topics() {
+				if err := admin.DeleteTopic(topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+					failed = errors.Join(failed, err)
+				}
+			}
+			for _, group := range append(s.topics(), s.readers()) {
+				_ = admin.DeleteConsumerGroup(group) // Kafka forgets it in a week
+			}
+			return failed
+		})
+	}
+}
+
+func (s *site) admin(do func(sarama.ClusterAdmin) error) error {
+	admin, err := sarama.NewClusterAdmin([]string{s.Address}, wmkafka.SaramaPublisherConfig())
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(admin), admin.Close())
+}
+
+// through has all connections go to one address, whatever addresses the brokers give: that may be a proxy's.
+func through(config *sarama.Config, address string) *sarama.Config {
+	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, onlyTo(address)
+	return config
+}
+
+type onlyTo string
+
+func (address onlyTo) Dial(network, _ string) (net.Conn, error) {
+	return net.DialTimeout(network, string(address), 5*time.Second)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// plan is what a seed makes of a campaign: what is published, in which order, and what breaks where.
+type plan struct {
+	Seed     uint64
+	Messages int
+	// ids in the order of their publishing. That of a doubled one is there twice.
+	ids    []string
+	counts map[string]int // ids by kind
+	faults []fault
+	// pause is how long a publisher waits from one message to the next.
+	pause time.Duration
+}
+
+const (
+	leastMessages = 60      // fewer are no flow that anything could break
+	mostMessages  = 1 << 20 // each id is kept in memory
+	usualRate     = 150     // messages a second
+	shortestFlow  = 14 * time.Second
+	leastFaults   = 7
+	perFault      = 400 // messages
+)
+
+// newPlan plans n messages and the faults among them: as many as asked for, or by default one in 400 messages, and 7 at least.
+func newPlan(seed uint64, messages, faults int, onTables bool) (*plan, error) {
+	if messages < leastMessages || messages > mostMessages {
+		return nil, fmt.Errorf("-messages %d: give %d to %d", messages, leastMessages, mostMessages)
+	}
+	if faults < 0 || faults > messages/10 {
+		return nil, fmt.Errorf("-faults %d: give 0, for the default, or at most one in 10 messages", faults)
+	}
+	if faults == 0 {
+		faults = max(leastFaults, messages/perFault)
+	}
+	p := &plan{Seed: seed, Messages: messages, counts: map[string]int{}}
+	// One source for each thing that is drawn, so that a change of one leaves the others as they were.
+	p.order(rand.New(rand.NewPCG(seed, 1)))
+	p.breakThings(rand.New(rand.NewPCG(seed, 2)), faults, onTables)
+	p.pause = max(time.Second/usualRate, shortestFlow/time.Duration(len(p.ids)))
+	return p, nil
+}
+
+func (p *plan) order(random *rand.Rand) {
+	left := p.Messages
+	for _, k := range kinds {
+		n := min(left, max(k.least, int(k.share*float64(p.Messages))))
+		if k.name == healthy {
+			n = left
+		}
+		left -= n
+		p.counts[k.name] = n
+		for i := range n {
+			id := fmt.Sprintf("%s-%06d", k.name, i)
+			p.ids = append(p.ids, id)
+			if k.name == doubled {
+				p.ids = append(p.ids, id)
+			}
+		}
+	}
+	random.Shuffle(len(p.ids), func(i, j int) { p.ids[i], p.ids[j] = p.ids[j], p.ids[i] })
+	// A deadly message costs some ends of a process, one after another: let them be among the faults, not behind them.
+	for i, id := range p.ids {
+		if kindOf(id).name == deadly && i > len(p.ids)*2/3 {
+			j := random.IntN(len(p.ids) * 2 / 3)
+			p.ids[i], p.ids[j] = p.ids[j], p.ids[i]
+		}
+	}
+}
+
+// draw is a number that belongs to an id and to nothing else.
+func draw(seed uint64, id string, n int) int {
+	h := seed
+	for _, b := range []byte(id) {
+		h = (h ^ uint64(b)) * 0x100000001b3
+	}
+	return rand.New(rand.NewPCG(seed, h)).IntN(n)
+}
+
+// The faults.
+const (
+	kill     = "kill"     // SIGKILL to a consumer
+	deploy   = "deploy"   // a new consumer, then SIGTERM to the old one
+	freeze   = "freeze"   // SIGSTOP to a consumer, and SIGCONT later
+	cut      = "cut"      // a consumer's connections to one server are closed, and new ones refused for a while
+	silence  = "silence"  // they stay open, and nothing passes for a while
+	database = "database" // SIGKILL to the database, and a start later
+	broker   = "broker"   // the same to the broker
+)
+
+// fault is one thing that breaks when so many messages have been published, and heals after a while.
+type fault struct {
+	what string
+	at   int // messages
+	// slot is which consumer, for those that break one. toDatabase chooses the connections of cut and silence.
+	slot       int
+	toDatabase bool
+	lasts      time.Duration
+}
+
+func (f fault) String() string {
+	switch f.what {
+	case database, broker:
+		return fmt.Sprintf("%s is killed, and down for %s", f.what, f.lasts)
+	case cut, silence:
+		to := broker
+		if f.toDatabase {
+			to = database
+		}
+		return fmt.Sprintf("%s consumer %d from the %s for %s", f.what, f.slot+1, to, f.lasts)
+	case freeze:
+		return fmt.Sprintf("%s consumer %d for %s", f.what, f.slot+1, f.lasts)
+	}
+	return fmt.Sprintf("%s consumer %d", f.what, f.slot+1)
+}
+
+// breakThings spreads faults over the messages: each sort once, and then by their weights.
+func (p *plan) breakThings(random *rand.Rand, n int, onTables bool) {
+	sorts := []string{kill, deploy, freeze, cut, silence, database, broker}
+	if onTables {
+		sorts = sorts[:len(sorts)-1] // the broker is the database
+	}
+	weighted := []string{kill, kill, kill, deploy, deploy, deploy, freeze, freeze, cut, cut, silence, database, database}
+	if !onTables {
+		weighted = append(weighted, broker)
+	}
+	random.Shuffle(len(sorts), func(i, j int) { sorts[i], sorts[j] = sorts[j], sorts[i] })
+	between := len(p.ids) / (n + 1)
+	for i := range n {
+		f := fault{at: (i+1)*between - random.IntN(max(1, between/2)), slot: random.IntN(slots), toDatabase: onTables || random.IntN(2) == 0}
+		if i < len(sorts) {
+			f.what = sorts[i]
+		} else {
+			f.what = weighted[random.IntN(len(weighted))]
+		}
+		longest := 8 * time.Second
+		if p.Messages < 1000 {
+			longest = 3 * time.Second
+		}
+		f.lasts = (300*time.Millisecond + time.Duration(random.Int64N(int64(longest)))).Round(time.Millisecond)
+		p.faults = append(p.faults, f)
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// setting is what a consuming process is told, in the first line of its standard input: it holds passwords, and arguments
+// can be read by every user of the machine.
+type setting struct {
+	Broker  string // kafka, rabbitmq, postgres or mariadb
+	Address string // of the broker; that of tables is the database's
+	Driver  string // of the database: pgx or mysql
+	DSN     string // of the database
+	Topic   string
+	Seed    uint64
+	Debug   bool // log each retry
+}
+
+const (
+	handlerName = "work"
+	slots       = 2 // consumers
+)
+
+var delays = []time.Duration{time.Second, 3 * time.Second}
+
+func (s *setting) outputs() string { return s.Topic + ".done" }
+
+// onTables tells whether the broker is the database.
+func (s *setting) onTables() bool { return len(serversOf[s.Broker]) == 1 }
+
+// readers is the group in which the driver reads letters and outputs.
+func (s *setting) readers() string { return s.Topic + "-account" }
+
+// group is the consumer group of the live topic, and of whatever else belongs to this campaign alone.
+func (s *setting) group() string { return s.Topic }
+
+// deadLetters are the topics where letters go.
+func (s *setting) deadLetters() []string {
+	return []string{
+		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassPermanent}),
+		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassInvalid}),
+	}
+}
+
+// stageTopics are where messages wait, or with a store where they come back.
+func (s *setting) stageTopics() (topics []string) {
+	waits := delays
+	if s.onTables() {
+		waits = []time.Duration{0} // the delay store's
+	}
+	for _, delay := range waits {
+		topics = append(topics, middleware.StagePerHandler(middleware.StageSource{Topic: s.Topic, Handler: handlerName, Delay: delay}))
+	}
+	return topics
+}
+
+// topics are all that there are after a run, and to be removed.
+func (s *setting) topics() []string {
+	all := append([]string{s.Topic, s.outputs()}, s.stageTopics()...)
+	for _, letters := range s.deadLetters() {
+		all = append(all, letters, poison.ParkedTopic(letters), poison.QuarantineTopic(letters))
+	}
+	return all
+}
+
+// consumeMain is the main of a consuming process: it ends with SIGTERM, and with its parent, in order.
+func consumeMain() error {
+	signal.Ignore(os.Interrupt) // a terminal sends it to all, and the parent knows what to do
+	lines := bufio.NewReader(os.Stdin)
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read the setting: %w", err)
+	}
+	var s setting
+	if err := json.Unmarshal(line, &s); err != nil {
+		return fmt.Errorf("read the setting: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, lines)
+		stop()
+	}()
+	return consume(ctx, s, func(router *message.Router) {
+		select {
+		case <-router.Running():
+			fmt.Println("up")
+		case <-ctx.Done():
+		}
+	})
+}

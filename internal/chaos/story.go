@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	stories  = 12 // ids of which the story is told
+	sentence = 8  // lines of the logs in each
+)
+
+// explain tells the stories of the first ids that are not as they must be, and how to repeat the campaign.
+func (c *campaign) explain(r *report, e *evidence) {
+	if r.Good() {
+		return
+	}
+	c.tell("%d ids are not as they must be; e.left = %d", len(r.bad), e.left)
+	for i, id := range r.bad {
+		if i == stories {
+			c.tell("... and %d more", len(r.bad)-stories)
+			break
+		}
+		c.tell("%s: effects %d, outputs %v", id, e.effects[id], e.outputs[id])
+		for _, l := range e.letters[id] {
+			c.tell("    letter in %s: %s, %s after %d attempts, altered %t: %.300s", l.topic, l.reason, l.class, l.attempts, l.altered, l.description)
+		}
+		for _, line := range c.said(id) {
+			c.tell("    %s", line)
+		}
+	}
+	c.tell("again: go run ./internal/chaos -broker %s -seed %d -messages %d -faults %d", c.name, r.Seed, r.Messages, len(c.plan.faults))
+}
+
+// said are lines of the consumers' logs that name an id.
+func (c *campaign) said(id string) (lines []string) {
+	for _, name := range c.logs() {
+		file, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		for in := bufio.NewScanner(file); in.Scan() && len(lines) < sentence; {
+			if line := in.Text(); strings.Contains(line, id) {
+				lines = append(lines, fmt.Sprintf("%s: %.400s", filepath.Base(name), line))
+			}
+		}
+		_ = file.Close()
+	}
+	return lines
+}
