@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -26,7 +27,9 @@ type Config struct {
 	Attempts int
 	// Idempotency makes each message take effect once. Default: none.
 	Idempotency idempotency.Store
-	// Logger is told what happens to failing messages, never a payload. Default: none.
+	// Logger receives what happens to failing messages: an Error line per dead letter, an Info line per retry, each with its cause.
+	// Payloads are never logged. Default: the logger of the first router that is given to Attach or Plugin. A Channel that is used
+	// by Middleware alone meets no router, and then logs nothing without a Logger.
 	Logger watermill.LoggerAdapter
 
 	// Classify says how errors are judged.
@@ -61,11 +64,17 @@ type Channel struct {
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	stages  *middleware.Stages
+	logger  *logging.Late // nil with a Config.Logger
 }
 
 // New returns a Channel, or an error that names the field of config with which messages could be lost. With a store it
 // creates the store's table where there is none.
 func New(config Config) (*Channel, error) {
+	var late *logging.Late
+	if config.Logger == nil {
+		late = logging.NewLate()
+		config.Logger = late
+	}
 	if err := config.distribute(); err != nil {
 		return nil, err
 	}
@@ -92,7 +101,7 @@ func New(config Config) (*Channel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
-	ch := &Channel{queue: queue, outputs: outputs}
+	ch := &Channel{queue: queue, outputs: outputs, logger: late}
 	steps := []chain.Step{outputs.Step, queue.Step}
 	if config.Deliveries.Store != nil || config.Deliveries.Delivered != nil {
 		limit, err := delivery.NewLimit(config.Deliveries)
@@ -137,6 +146,7 @@ func New(config Config) (*Channel, error) {
 // remembers a message before the handler succeeded, and so swallows the second attempt. Its Timeout belongs inside, added
 // after Attach: outside, it ends the message's context before the outputs are published.
 func (ch *Channel) Attach(router *message.Router) {
+	ch.logTo(router)
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
 	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe)
@@ -148,12 +158,20 @@ func (ch *Channel) Attach(router *message.Router) {
 // middleware.Stages.Plugin says.
 // Attach adds it.
 func (ch *Channel) Plugin(router *message.Router) error {
+	ch.logTo(router)
 	for _, plugin := range ch.plugins {
 		if err := plugin(router); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// logTo takes the logger of router where the Config has none.
+func (ch *Channel) logTo(router *message.Router) {
+	if ch.logger != nil {
+		ch.logger.Bind(router.Logger())
+	}
 }
 
 // Middleware protects one handler, for those who do not Attach: handler.AddMiddleware(channel.Middleware). Outputs are
@@ -224,12 +242,15 @@ func (c *Config) distribute() error {
 	if c.Retry.Attempts == 0 {
 		c.Retry.Attempts = c.Attempts
 	}
+	if c.Retry.MaskText == nil {
+		c.Retry.MaskText = c.Queue.MaskText
+	}
 	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger, &c.Deliveries.Logger, &c.Purge.Logger, &c.Stages.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}
 	}
-	if logger := c.Logger; logger != nil && c.Classify.OnRulePanic == nil {
+	if logger := c.Logger; c.Classify.OnRulePanic == nil {
 		c.Classify.OnRulePanic = func(text string, stack []byte) {
 			logger.Error("A classification rule panicked; it has no say", fmt.Errorf("%s\n%s", text, stack), nil)
 		}

@@ -10,8 +10,10 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -36,8 +38,12 @@ type RetryConfig struct {
 	Reserve time.Duration
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger is told of every retry. Default: none.
+	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a spillway.Channel
+	// the router's.
 	Logger watermill.LoggerAdapter
+	// MaskText changes the text of an error before it is logged. Default: none, or in a spillway.Channel QueueConfig.MaskText. If it
+	// panics the text is withheld.
+	MaskText func(text string) string
 	// OnAttempt is told of every attempt, successes too, and those that ended further in before the handler: at a receiver that
 	// absorbs a duplicate, or whose store is away. It is not told of one whose message went away. A hook that panics is logged.
 	OnAttempt func(context.Context, Attempt)
@@ -240,10 +246,27 @@ func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
 }
 
 func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
-	r.config.Logger.Debug("The handler failed and is tried again", watermill.LogFields{
-		"attempt": a.Number, "class": a.Verdict.Class.String(), "wait": pause, "handler": message.HandlerNameFromCtx(c.Ctx),
-	})
+	if !logging.IsSilent(r.config.Logger) {
+		r.config.Logger.Info("The handler failed and is tried again", watermill.LogFields{
+			"attempt": a.Number, "class": a.Verdict.Class.String(), "wait": pause, "handler": message.HandlerNameFromCtx(c.Ctx),
+			"topic": bounded.Text(message.SubscribeTopicFromCtx(c.Ctx), 200), "message_uuid": bounded.Text(c.ID(), 200), "cause": r.cause(a.Err),
+		})
+	}
 	if r.config.OnRetry != nil {
 		contain.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.OnRetry(c.Ctx, a, pause) })
 	}
+}
+
+// maxMasked bounds what is masked of an error's text.
+const maxMasked = 64 << 10
+
+// cause returns the text of err as a log line may have it: bounded and masked.
+func (r *Retry) cause(err error) string {
+	text := bounded.Error(err, maxMasked)
+	if mask := r.config.MaskText; mask != nil {
+		masked := "[withheld: the mask panicked]"
+		_ = contain.Call("middleware.MaskText", func() error { masked = mask(text); return nil })
+		text = masked
+	}
+	return logging.Cause(text).Error()
 }

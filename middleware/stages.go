@@ -58,7 +58,8 @@ type StagesConfig struct {
 	MaxHold time.Duration
 	// Classifier judges errors that no retry further in has judged. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger is told of stages that fail, never of a payload. Default: none.
+	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that fails.
+	// Payloads are never logged. Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
 	// OnStage is told of each message that went to a stage. On a SQL source with a Store that is before the transaction commits,
 	// and the message comes again where it does not.

@@ -191,3 +191,32 @@ func (m *maker) InitializeTopicsFor(source string, topics ...string) error {
 	m.made = append(append(m.made, source), topics...)
 	return m.err
 }
+
+// Feature O5: a message that goes to a stage is an Info line with its cause, masked as in a letter.
+func TestStagedIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		queue, err := poison.NewQueue(poison.QueueConfig{Publisher: &letters{kept: map[string]poison.Letter{}}, MaskText: func(text string) string {
+			return strings.ReplaceAll(text, "4242", "****")
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStaging(t, middleware.StagesConfig{Queue: queue, Stages: middleware.Delays(time.Second)}, log)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			_ = failTimes(n, 0)(msg)
+			if len(n.of("1")) == 1 {
+				return errors.New("card 4242 refused")
+			}
+			return nil
+		})
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if log.count("card **** refused") != 1 || log.count("message_uuid:1") != 1 || log.count("4242") != 0 {
+			t.Errorf("%s", strings.Join(log.all(), "\n"))
+		}
+	})
+}

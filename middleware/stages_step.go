@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -109,9 +110,12 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 		s.config.Logger.Error("No stage took the message; it is given back", err, nil)
 		return c.PutBack(errors.Join(err, failure))
 	}
-	s.config.Logger.Debug("The handler failed; the message waits for its next attempt", watermill.LogFields{
-		"handler": h.name, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
-	})
+	if !logging.IsSilent(s.config.Logger) {
+		s.config.Logger.Info("The handler failed; the message waits for its next attempt", watermill.LogFields{
+			"handler": h.name, "topic": h.topic, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
+			"attempts": failure.Attempts, "message_uuid": bounded.Text(c.Msg.UUID, 200), "cause": s.config.Queue.Cause(failure.Err).Error(),
+		})
+	}
 	if s.config.OnStage != nil {
 		event := Staged{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, failure.Verdict, failure.Attempts}
 		contain.Hook(s.config.Logger, "middleware.OnStage", func() { s.config.OnStage(c.Ctx, event) })

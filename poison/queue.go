@@ -40,7 +40,7 @@ type QueueConfig struct {
 	// id that it leaves empty are filled in from the router.
 	Origin func(*message.Message) Origin
 	// MaskText changes the texts that errors and panics bring along (description, history, stack) before anybody sees
-	// the letter. Where it panics the text is withheld. The error that goes back to the router when no sink took the
+	// the letter, or reads a line of the log. Where it panics the text is withheld. The error that goes back to the router when no sink took the
 	// letter, and so the router's log, is the handler's own.
 	MaskText func(text string) string
 	// MaskMetadata changes the producer's metadata in the letter, value by value. A redrive brings back what it left.
@@ -50,7 +50,9 @@ type QueueConfig struct {
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.
 	Node string
-	// Logger is told of every letter, never of a payload. Default: none.
+	// Logger receives one Error line per dead letter: its cause, masked by MaskText and cut at 1 KiB, its class and reason, the
+	// message's id, topic and handler, and where the letter is. Payloads are never logged. Default: none, or in a
+	// spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
 	// Hooks are called on what happens.
 	Hooks Hooks

@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // interrupted settles a handler that did not return: a panic that nobody recovered further in, or runtime.Goexit, where
@@ -87,18 +88,26 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 	q.maskMetadata(l.Original.Metadata)
 
 	if failure.Verdict.Class == classify.ClassDiscard {
-		q.info("Message discarded, as its error says", l)
+		if !logging.IsSilent(q.config.Logger) {
+			fields := q.fields(l)
+			fields["cause"] = q.cause(failure, l).Error()
+			q.config.Logger.Info("Message discarded, as its error says", fields)
+		}
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
 	}
 	if err := q.publish(ctx, &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber); err != nil {
-		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, q.fields(l))
+		fields := q.fields(l)
+		fields["cause"] = q.cause(failure, l).Error()
+		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, fields)
 		if hook := q.config.Hooks.OnUnplaced; hook != nil {
 			contain.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })
 		}
 		return errors.Join(failure, err)
 	}
-	q.info("Message set aside", l)
+	if !logging.IsSilent(q.config.Logger) { // the fields are a good part of what a letter costs
+		q.config.Logger.Error("Message set aside", q.cause(failure, l), q.fields(l))
+	}
 	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
 	return nil
 }
@@ -180,11 +189,22 @@ func (q *Queue) hook(name string, hook func(context.Context, Letter), ctx contex
 	}
 }
 
-// info spares the fields where nobody reads them: they are a good part of what a letter costs.
-func (q *Queue) info(text string, l Letter) {
-	if _, nobody := q.config.Logger.(watermill.NopLogger); !nobody {
-		q.config.Logger.Info(text, q.fields(l))
+// cause returns the error of the handler as a log line may have it: bounded and masked.
+func (q *Queue) cause(failure *classify.Failure, l Letter) error {
+	if failure.Verdict.Description == "" { // then the letter has the text of the error, masked
+		return logging.Cause(l.Failure.Description)
 	}
+	return q.Cause(failure.Err)
+}
+
+// Cause returns err as a log line may have it: the head of its text, masked by QueueConfig.MaskText. It is for package
+// middleware.
+func (q *Queue) Cause(err error) error {
+	text := textOf(err)
+	if q.config.MaskText != nil {
+		text = q.masked("MaskText", text, q.config.MaskText)
+	}
+	return logging.Cause(text)
 }
 
 // fields are what a log line tells of a letter: never its payload, and no text of unknown length.

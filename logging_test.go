@@ -1,0 +1,179 @@
+package spillway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// logged runs a message through a channel and a handler on a router with logger, until a letter or a success.
+func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter, handle message.NoPublishHandlerFunc) {
+	t.Helper()
+	done := make(chan struct{}, 1)
+	letters := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	config.Publisher = letters
+	config.Queue.Hooks.OnDeadLetter = func(context.Context, poison.Letter) { done <- struct{}{} }
+	config.Queue.Hooks.OnDiscard = config.Queue.Hooks.OnDeadLetter
+	config.Retry.Backoff = middleware.Backoff{Initial: time.Millisecond}
+	dlc, err := spillway.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dlc.Attach(router)
+	orders := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	router.AddConsumerHandler("billing", "orders", orders, func(msg *message.Message) error {
+		err := handle(msg)
+		if err == nil {
+			done <- struct{}{}
+		}
+		return err
+	})
+	ran := make(chan error, 1)
+	go func() { ran <- router.Run(context.Background()) }()
+	<-router.Running()
+	if err := orders.Publish("orders", message.NewMessage("m-1", []byte("the payload"))); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if err := errors.Join(router.Close(), <-ran, letters.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Feature O5, promise P1: a dead letter is one Error line with its cause, its class and reason and where it is; a retry is an Info
+// line with its cause; without a Logger they go to the router's. Causes are masked and bounded, and no payload is logged.
+func TestErrorsAreLogged(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for name, c := range map[string]struct {
+		config  spillway.Config
+		handle  message.NoPublishHandlerFunc
+		retries int
+		level   watermill.LogLevel
+		text    string // of the line
+		cause   string
+		fields  watermill.LogFields
+	}{
+		"panic": {
+			handle: func(*message.Message) error { panic("card 4242 is secret") },
+			level:  watermill.ErrorLogLevel, text: "Message set aside", cause: "panic: card **** is secret",
+			fields: watermill.LogFields{"class": "permanent", "reason": "panic"},
+		},
+		"unknown": {
+			handle: func(msg *message.Message) error { msg.UUID = "changed"; return errors.New("card 4242 refused" + long) },
+			config: spillway.Config{Attempts: 3}, retries: 2,
+			level: watermill.ErrorLogLevel, text: "Message set aside", cause: "card **** refused",
+			fields: watermill.LogFields{"class": "unknown", "reason": "unknown_max_retries"},
+		},
+		"described": {
+			handle: func(*message.Message) error {
+				return classify.Permanent(errors.New("card 4242 refused"), classify.Description("call the bank"), classify.Reason("card_refused"))
+			},
+			level: watermill.ErrorLogLevel, text: "Message set aside", cause: "card **** refused",
+			fields: watermill.LogFields{"class": "permanent", "reason": "card_refused"},
+		},
+		"discarded": {
+			handle: func(*message.Message) error { return classify.Discard(errors.New("card 4242 is a copy")) },
+			level:  watermill.InfoLogLevel, text: "Message discarded, as its error says", cause: "card **** is a copy",
+			fields: watermill.LogFields{"class": "discard"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logger := watermill.NewCaptureLogger()
+			c.config.Queue.MaskText = func(text string) string { return strings.ReplaceAll(text, "4242", "****") }
+			logged(t, c.config, logger, c.handle)
+			want := watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing"}
+			if c.level == watermill.ErrorLogLevel {
+				want["dead_letter"] = "orders.dlq"
+			}
+			errorLines, retries := 0, 0
+			for level, lines := range logger.Captured() {
+				for _, line := range lines {
+					all := fmt.Sprint(line.Msg, line.Err, line.Fields)
+					if strings.Contains(all, "4242") || strings.Contains(all, "payload") || len(all) > 2<<10 {
+						t.Errorf("level %d: %.300s", level, all)
+					}
+					if level == watermill.ErrorLogLevel {
+						errorLines++
+					}
+					cause := fmt.Sprint(line.Err, line.Fields["cause"])
+					if line.Msg == "The handler failed and is tried again" && level == watermill.InfoLogLevel {
+						retries++
+						has(t, line.Fields, watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
+						if !strings.Contains(cause, c.cause) {
+							t.Errorf("a retry has the cause %.100q", cause)
+						}
+					}
+					if line.Msg != c.text {
+						continue
+					}
+					has(t, line.Fields, want)
+					has(t, line.Fields, c.fields)
+					if level != c.level || !strings.Contains(cause, c.cause) {
+						t.Errorf("level %d, cause %.100q", level, cause)
+					}
+				}
+			}
+			if wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]; errorLines != wantLines || retries != c.retries {
+				t.Errorf("%d Error lines, %d retries: %v", errorLines, retries, logger.Captured())
+			}
+		})
+	}
+}
+
+func has(t *testing.T, fields, want watermill.LogFields) {
+	t.Helper()
+	for key, value := range want {
+		if fields[key] != value {
+			t.Errorf("%s is %v, want %v", key, fields[key], value)
+		}
+	}
+}
+
+// Feature O5: a Logger of the Config's own is used in place of the router's.
+func TestLoggerOfItsOwn(t *testing.T) {
+	own, routers := watermill.NewCaptureLogger(), watermill.NewCaptureLogger()
+	logged(t, spillway.Config{Logger: own}, routers, func(*message.Message) error { return poison.Reject("refused", "") })
+	if len(own.Captured()[watermill.ErrorLogLevel]) != 1 || len(routers.Captured()[watermill.ErrorLogLevel]) != 0 {
+		t.Errorf("own %v, the router's %v", own.Captured(), routers.Captured())
+	}
+}
+
+// Feature O5: routers attach the same channel at once.
+func TestAttachAtOnce(t *testing.T) {
+	dlc, err := spillway.New(spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			router, err := message.NewRouter(message.RouterConfig{}, watermill.NewCaptureLogger())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			dlc.Attach(router)
+			if err := dlc.Queue().Place(message.NewMessage("m", nil), errors.New("failed")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
