@@ -94,8 +94,15 @@ type source interface {
 	register(topic, group string) wsql.Query
 	// registered counts the rows of the group, and does not wait for a lock.
 	registered(topic, group string) wsql.Query
-	// position returns how far the group is. With forUpdate for lock it waits for the group's row, and locks it.
-	position(ctx context.Context, db *sql.DB, topic, group, lock string) (position, error)
+	// position returns how far the group is, and whether that can be. With forUpdate for lock it waits for the group's row,
+	// and locks it.
+	position(ctx context.Context, db *sql.DB, topic, group, lock string) (position, trust, error)
+	// evidence says what shows that a position is not of this table, or "".
+	evidence(ctx context.Context, db *sql.DB, topic string, at position, trust trust) (string, error)
+	// restart sets the group back to the start, so that it gets all that the table holds.
+	restart(topic, group string) []wsql.Query
+	// acknowledge moves the position behind a row.
+	acknowledge(topic, group string, row wsql.Row) wsql.Query
 	// next selects what comes behind a position, n messages at the most.
 	next(topic string, from position, n int) wsql.Query
 	// between reads the rows between two numbers, and does not wait for a lock. Only where there are gaps.

@@ -26,8 +26,12 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 	query := wsql.Query{}
 	var from position
 	if s.source != nil {
-		if from, err = s.source.position(ctx, t.db, s.topic, s.config.ConsumerGroup, forUpdate); err != nil {
+		var trust trust
+		if from, trust, err = s.source.position(ctx, t.db, s.topic, s.config.ConsumerGroup, forUpdate); err != nil {
 			return nil, 0, fmt.Errorf("wmsql: lock the position: %w", err)
+		}
+		if restarted, err := s.standsAhead(ctx, t, from, trust); restarted || err != nil {
+			return nil, time.Nanosecond, err
 		}
 		query = s.source.next(s.topic, from, s.config.Batch)
 	} else {
@@ -57,9 +61,12 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 // nothing looks, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL use
 // up a transaction id and write, which a consumer with nothing to do should not, many times a second.
 func (s *subscription) nothing(ctx context.Context) (bool, error) {
-	from, err := s.source.position(ctx, s.config.DB, s.topic, s.config.ConsumerGroup, "")
+	from, trust, err := s.source.position(ctx, s.config.DB, s.topic, s.config.ConsumerGroup, "")
 	if err != nil {
 		return false, fmt.Errorf("wmsql: read the position: %w", err)
+	}
+	if suspected, err := s.suspected(ctx, from, trust); suspected || err != nil {
+		return false, err
 	}
 	query := s.source.next(s.topic, from, 1)
 	rows, err := s.config.DB.QueryContext(ctx, query.Query, query.Args...)

@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"regexp"
+	"strconv"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
@@ -71,14 +74,86 @@ func (s mysqlSource) registered(topic, group string) wsql.Query {
 	return wsql.Query{Query: `SELECT COUNT(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = ?`, Args: []any{group}}
 }
 
-func (s mysqlSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, err error) {
+// position is sure where the row that was acknowledged is there, and doubted where another row has its number.
+func (s mysqlSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
 	var offset sql.NullInt64
-	err = db.QueryRowContext(ctx, `SELECT offset_acked FROM `+s.offsets.MessagesOffsetsTable(topic)+` WHERE consumer_group = ?`+lock, group).Scan(&offset)
+	var consumed int64
+	var id []byte
+	err = db.QueryRowContext(ctx, "SELECT p.offset_acked, p.offset_consumed, (SELECT m.uuid FROM "+s.schema.MessagesTable(topic)+
+		" m WHERE m.`offset` = p.offset_acked) FROM "+s.offsets.MessagesOffsetsTable(topic)+" p WHERE p.consumer_group = ?"+lock, group).
+		Scan(&offset, &consumed, &id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return at, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
+		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
 	}
 	at.offset = offset.Int64
-	return at, err
+	return at, recognize(at.offset, consumed, id), err
+}
+
+// evidence is another row under the number of the position, or a number that the table has yet to give out. SHOW CREATE
+// TABLE tells the number as it is; information_schema of MySQL 8 tells what it was up to a day ago.
+func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic string, at position, trust trust) (string, error) {
+	if trust == doubted {
+		return fmt.Sprintf("the message at position %d is not the one that was acknowledged there: the table was emptied (TRUNCATE), or made anew", at.offset), nil
+	}
+	if at.offset == 0 {
+		return "", nil
+	}
+	var table, create string
+	if err := db.QueryRowContext(ctx, `SHOW CREATE TABLE `+s.schema.MessagesTable(topic)).Scan(&table, &create); err != nil {
+		return "", err
+	}
+	next := int64(1)
+	if found := nextNumber.FindStringSubmatch(create); found != nil {
+		n, err := strconv.ParseInt(found[1], 10, 64)
+		if err != nil {
+			return "", nil // a BIGINT can give out no number that is higher
+		}
+		next = n
+	}
+	if at.offset < next {
+		return "", nil
+	}
+	return fmt.Sprintf("it is at %d, and the next message of the table gets the number %d: the table was emptied (TRUNCATE), or made anew", at.offset, next), nil
+}
+
+// nextNumber finds the table's option behind the columns. It is not shown where the next number is 1.
+var nextNumber = regexp.MustCompile(`\n\) [^'\n]*\bAUTO_INCREMENT=(\d+)`)
+
+func (s mysqlSource) restart(topic, group string) []wsql.Query {
+	return []wsql.Query{{
+		Query: `UPDATE ` + s.offsets.MessagesOffsetsTable(topic) + ` SET offset_acked = 0, offset_consumed = 0 WHERE consumer_group = ?`,
+		Args:  []any{group},
+	}}
+}
+
+// acknowledge writes into offset_consumed, which nobody reads, by what the row can be recognized.
+func (s mysqlSource) acknowledge(topic, group string, row wsql.Row) wsql.Query {
+	query := s.offsets.AckMessageQuery(topic, row, group)
+	query.Args[0] = fingerprint(row.Offset, row.UUID)
+	return query
+}
+
+// fingerprint is a negative number, which watermill-sql's subscriber never writes, of a row's number and id.
+func fingerprint(offset int64, id []byte) int64 {
+	ascii := make([]byte, 0, maxID) // what else there is may read differently on connections with another character set
+	for _, c := range id {
+		if c < 0x80 && c != '?' {
+			ascii = append(ascii, c)
+		}
+	}
+	return -1 - (offset&(1<<30-1)<<32 | int64(crc32.ChecksumIEEE(ascii)))
+}
+
+// recognize compares the row at an acknowledged number with the fingerprint. One that belongs to another number was left
+// there by whoever moved the position by hand.
+func recognize(offset, consumed int64, id []byte) trust {
+	switch {
+	case id == nil || consumed >= 0 || (-1-consumed)>>32 != offset&(1<<30-1):
+		return unknown
+	case consumed != fingerprint(offset, id):
+		return doubted
+	}
+	return sure
 }
 
 func (s mysqlSource) next(topic string, from position, n int) wsql.Query {

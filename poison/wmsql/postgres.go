@@ -78,15 +78,47 @@ func (s postgresSource) registered(topic, group string) wsql.Query {
 	return wsql.Query{Query: `SELECT count(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = $1`, Args: []any{group}}
 }
 
-func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, err error) {
+// position is doubted where its transaction is one that has not begun. What waited for the lock sees a position that is
+// newer than its snapshot, so a doubt is not yet evidence.
+func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
 	var offset sql.NullInt64
-	err = db.QueryRowContext(ctx, `SELECT offset_acked, last_processed_transaction_id FROM `+s.offsets.MessagesOffsetsTable(topic)+
-		` WHERE consumer_group = $1`+lock, group).Scan(&offset, &at.transaction)
+	var ahead bool
+	err = db.QueryRowContext(ctx, `SELECT offset_acked, last_processed_transaction_id, last_processed_transaction_id >= pg_snapshot_xmax(pg_current_snapshot())
+FROM `+s.offsets.MessagesOffsetsTable(topic)+` WHERE consumer_group = $1`+lock, group).Scan(&offset, &at.transaction, &ahead)
 	if errors.Is(err, sql.ErrNoRows) {
-		return at, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
+		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
 	}
 	at.offset = offset.Int64
-	return at, err
+	if ahead {
+		trust = doubted
+	}
+	return at, trust, err
+}
+
+// evidence is a transaction id, of the position or of a message, that this server has yet to give out. What is visible has
+// a lower one, so that there is no false alarm.
+func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic string, at position, _ trust) (string, error) {
+	var next, newest int64
+	err := db.QueryRowContext(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+	COALESCE((SELECT transaction_id FROM `+s.schema.MessagesTable(topic)+` ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), '0')::text::bigint`).Scan(&next, &newest)
+	if err != nil || max(at.transaction, newest) < next {
+		return "", err
+	}
+	return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next transaction is %d: "+
+		"the tables come from another server (a dump was restored, or replicated)", at.transaction, newest, next), nil
+}
+
+// restart gives messages with ids of the future the id of this transaction: they would be waited for. No group that goes on
+// where it is can have handled them.
+func (s postgresSource) restart(topic, group string) []wsql.Query {
+	return []wsql.Query{
+		{Query: `UPDATE ` + s.schema.MessagesTable(topic) + ` SET transaction_id = pg_current_xact_id() WHERE transaction_id >= pg_snapshot_xmax(pg_current_snapshot())`},
+		{Query: `UPDATE ` + s.offsets.MessagesOffsetsTable(topic) + ` SET offset_acked = 0, last_processed_transaction_id = '0' WHERE consumer_group = $1`, Args: []any{group}},
+	}
+}
+
+func (s postgresSource) acknowledge(topic, group string, row wsql.Row) wsql.Query {
+	return s.offsets.AckMessageQuery(topic, row, group)
 }
 
 // next compares rows, which the index of the table answers at any backlog. A message is visible only when all

@@ -69,7 +69,7 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 	if err != nil {
 		return fmt.Errorf("wmsql: register consumer group %q of %q: %w", s.config.ConsumerGroup, topic, err)
 	}
-	return nil
+	return s.verifyFirst(ctx, topic)
 }
 
 // register looks first: on MySQL an INSERT IGNORE of a row that is there waits for whoever has it locked, which a consumer

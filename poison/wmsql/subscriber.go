@@ -35,6 +35,12 @@ type SubscriberConfig struct {
 	// InitializeSchema creates the tables of a topic, where there are none, when it is subscribed to.
 	InitializeSchema bool
 
+	// RestartIfAhead delivers everything that the table holds if the group's position is not of this table: PostgreSQL's
+	// transaction ids began again (a dump was restored, or replicated, into another server), or MySQL's numbers did
+	// (TRUNCATE). Without it Subscribe returns an error that wraps ErrPositionAhead, and a running subscription logs one and
+	// stands still, because new messages would be passed over. Set it for one start; messages that were handled come again.
+	RestartIfAhead bool
+
 	// Batch is how many messages are consumed in one transaction at the most. With 1 nothing is ever rolled back because of
 	// another message. Default: 10.
 	Batch int

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/contain"
@@ -28,6 +29,9 @@ type subscription struct {
 	cuts   count
 	losses count // without anybody's failure, as far as can be told
 	gap    gap
+
+	verified   time.Time // when the position was last compared with the table
+	suspicious bool      // it was found not to be of the table, without a lock
 
 	session session
 }
@@ -64,7 +68,7 @@ func (c *count) of(at position) int {
 
 func newSubscription(s *Subscriber, topic string) *subscription {
 	return &subscription{
-		Subscriber: s, topic: topic, out: make(chan *message.Message),
+		Subscriber: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead && s.source != nil,
 		logger: s.config.Logger.With(watermill.LogFields{"topic": topic, "consumer_group": s.config.ConsumerGroup}),
 	}
 }
@@ -210,7 +214,12 @@ func (s *subscription) acknowledge(t *transaction, last *entry) error {
 	if err := t.intact(); err != nil {
 		return fmt.Errorf("wmsql: acknowledge: %w", err)
 	}
-	query := s.config.Offsets.AckMessageQuery(s.topic, last.row, s.config.ConsumerGroup)
+	query := wsql.Query{}
+	if s.source != nil {
+		query = s.source.acknowledge(s.topic, s.config.ConsumerGroup, last.row)
+	} else {
+		query = s.config.Offsets.AckMessageQuery(s.topic, last.row, s.config.ConsumerGroup)
+	}
 	if _, err := t.db.ExecContext(context.Background(), query.Query, query.Args...); err != nil {
 		return fmt.Errorf("wmsql: acknowledge: %w", err)
 	}

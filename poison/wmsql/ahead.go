@@ -1,0 +1,103 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// ErrPositionAhead is wrapped by the error of Subscribe, and by the error that a running subscription logs, if the position
+// of the consumer group cannot be a position in the table: new messages would be passed over. See
+// SubscriberConfig.RestartIfAhead.
+var ErrPositionAhead = errors.New("the position of the consumer group is not of this table")
+
+// trust is what reading a position shows of it. It costs no statement of its own.
+type trust int
+
+const (
+	unknown trust = iota // nothing speaks against it
+	sure                 // the row that was acknowledged last is there
+	doubted              // it seems to be of another table
+)
+
+// verifyInterval is how often an idle subscription looks for what reading the position does not show.
+const verifyInterval = time.Second
+
+// verify returns an error that wraps ErrPositionAhead if the database shows that the position is not of this table.
+func (s *Subscriber) verify(ctx context.Context, db *sql.DB, topic string, at position, trust trust) error {
+	evidence, err := s.source.evidence(ctx, db, topic, at, trust)
+	if err != nil {
+		return fmt.Errorf("wmsql: compare the position of consumer group %q with the table of %q: %w", s.config.ConsumerGroup, topic, err)
+	}
+	if evidence == "" {
+		return nil
+	}
+	return fmt.Errorf("wmsql: consumer group %q of %q: %w: %s; set SubscriberConfig.RestartIfAhead to deliver everything that the table holds, "+
+		"or set the group's row in the table of positions to where it should go on", s.config.ConsumerGroup, topic, ErrPositionAhead, evidence)
+}
+
+// verifyFirst is for Subscribe. With RestartIfAhead the first transaction acts on it, under the lock of the position.
+func (s *Subscriber) verifyFirst(ctx context.Context, topic string) error {
+	if s.source == nil || s.config.RestartIfAhead {
+		return nil
+	}
+	at, trust, err := s.source.position(ctx, s.config.DB, topic, s.config.ConsumerGroup, "")
+	if err != nil {
+		return fmt.Errorf("wmsql: read the position: %w", err)
+	}
+	if trust == sure {
+		return nil
+	}
+	return s.verify(ctx, s.config.DB, topic, at, trust)
+}
+
+// suspected reports whether an idle subscription has to look at its position again, under the lock. It asks the database
+// at most once in verifyInterval, unless reading the position gave a reason.
+func (s *subscription) suspected(ctx context.Context, at position, trust trust) (bool, error) {
+	switch {
+	case trust == sure:
+		return false, nil
+	case trust == doubted:
+	case time.Since(s.verified) < verifyInterval:
+		return false, nil
+	}
+	s.verified = time.Now()
+	err := s.verify(ctx, s.config.DB, s.topic, at, trust)
+	if errors.Is(err, ErrPositionAhead) {
+		s.suspicious = true
+		return true, nil
+	}
+	return false, err
+}
+
+// standsAhead looks again, with the position locked, and sets the group back to the start if the user wants that. Otherwise
+// the subscription stands still: whatever it acknowledged would hide what it passed over.
+func (s *subscription) standsAhead(ctx context.Context, t *transaction, at position, trust trust) (restarted bool, err error) {
+	if trust != doubted && !s.suspicious {
+		return false, nil
+	}
+	ahead := s.verify(ctx, t.db, s.topic, at, trust)
+	if !errors.Is(ahead, ErrPositionAhead) {
+		s.suspicious = false
+		return false, ahead
+	}
+	if !s.config.RestartIfAhead {
+		return false, ahead
+	}
+	for _, query := range s.source.restart(s.topic, s.config.ConsumerGroup) {
+		if _, err := t.db.ExecContext(ctx, query.Query, query.Args...); err != nil {
+			return false, fmt.Errorf("wmsql: set the position back to the start: %w", err)
+		}
+	}
+	if err := t.commit(); err != nil {
+		return false, err
+	}
+	s.suspicious = false
+	s.gap, s.nacks, s.cuts, s.losses = gap{}, count{}, count{}, count{} // they are of other messages
+	s.logger.Error("The position was set back to the start: everything that the table holds is delivered", ahead, watermill.LogFields{})
+	return true, nil
+}
