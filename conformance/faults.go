@@ -83,15 +83,13 @@ func (b *bench) sendAgain(id string) {
 	})
 }
 
-// soon is when another instance must have got messages. A handler that holds it up does so for twice as long.
-const soon = 10 * time.Second
-
-// trickle sends messages until one has come to the process, and returns their ids.
+// trickle sends messages until one has come to the process, and returns their ids. What could hold them up, a handler or a
+// wait, does not end before that.
 func (b *bench) trickle(to *process) (ids []string) {
 	b.Helper()
 	for begun := time.Now(); to.events.all("received") == 0; time.Sleep(100 * time.Millisecond) {
-		if time.Since(begun) > soon {
-			b.Fatalf("nothing came to the other instance within %s", soon)
+		if time.Since(begun) > patience {
+			b.Fatalf("nothing came to the other instance within %s", patience)
 		}
 		ids = append(ids, fmt.Sprintf("good-%d", len(ids)))
 		b.send(ids[len(ids)-1])

@@ -14,7 +14,7 @@ func (b *bench) joinedInBackoff() {
 	if err := os.WriteFile(down, nil, 0o600); err != nil {
 		b.Fatal(err)
 	}
-	patient := func(s *setting) { s.Down, s.Wait = down, 15*time.Second }
+	patient := func(s *setting) { s.Down, s.Wait = down, 30*time.Second } // longer than a busy machine takes to join
 	first := b.consumer(patient)
 	b.send("waiting")
 	first.until("failed", 1)

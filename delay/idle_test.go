@@ -87,11 +87,14 @@ func TestIdle(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * poll)
-		watched.take()
 		begun := time.Now()
-		time.Sleep(10 * poll)
-		asked := watched.take()
-		if most := int(time.Since(begun)/poll) + 1; len(asked) > most || len(asked) < 1 {
+		watched.take()
+		var asked []string
+		for len(asked) == 0 { // a busy machine asks late
+			time.Sleep(10 * poll)
+			asked = watched.take()
+		}
+		if most := int(time.Since(begun)/poll) + 1; len(asked) > most {
 			t.Errorf("%s: %d statements in %s", what, len(asked), time.Since(begun))
 		}
 		for _, query := range asked {

@@ -68,7 +68,7 @@ func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
 	}()
 	select {
 	case err = <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(deadline):
 		t.Error("the claim waits on when its context has ended")
 		_ = held.Release()
 		err = <-ended

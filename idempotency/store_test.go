@@ -309,12 +309,8 @@ func TestSQLiteOtherProcess(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	began := time.Now()
 	if _, err := here.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	if waited := time.Since(began); waited > 4*time.Second { // the driver's busy time-out is 2 s
-		t.Fatal("waited ", waited)
+		t.Fatal(err) // it ended while the other process holds on
 	}
 	if err := c.Release(); err != nil {
 		t.Fatal(err)

@@ -117,9 +117,8 @@ func TestStore_mysqlTakeDoesNotWait(t *testing.T) {
 	if _, err := tx.Exec(`UPDATE spillway_dead_letters SET seen = 2 WHERE seq = 1`); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	taken, err := store.Take(t.Context(), redrive.Filter{}, time.Hour, 2)
-	if err != nil || len(taken) != 2 || taken[0].Seq != 2 || taken[1].Seq != 3 || time.Since(began) > 5*time.Second {
+	taken, err := store.Take(t.Context(), redrive.Filter{}, time.Hour, 2) // while the transaction is open: a wait ends in an error
+	if err != nil || len(taken) != 2 || taken[0].Seq != 2 || taken[1].Seq != 3 {
 		t.Errorf("%+v, %v", taken, err)
 	}
 }

@@ -166,7 +166,7 @@ func TestExchange(t *testing.T) {
 	}
 	b.must(func(c *amqp091.Channel) error { return c.ExchangeDelete(topic, false, false) })
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed", "404") // and not "no confirm within 10 s"
-	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE") // declared again, nothing bound
+	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE")      // declared again, nothing bound
 	if err := p.InitializeTopics(topic); err != nil {
 		t.Fatal(err)
 	}

@@ -308,7 +308,7 @@ func TestSubscriptionEndsInBackoff(t *testing.T) {
 		failed.Add(1)
 		return nil, errors.New("failed")
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a deadline, which is no failure either
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience) // a deadline, which is no failure either
 	defer cancel()
 	messages, err := sub.Subscribe(ctx, c.topic)
 	if err != nil {

@@ -219,6 +219,18 @@ func (c *cluster) next(messages <-chan *message.Message) *message.Message {
 	}
 }
 
+// ends calls f, which must return although nothing else happens.
+func (c *cluster) ends(what string, f func()) {
+	c.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		c.Fatalf("not within %s: %s", patience, what)
+	}
+}
+
 // none fails when a message comes within d.
 func (c *cluster) none(messages <-chan *message.Message, d time.Duration) {
 	c.Helper()

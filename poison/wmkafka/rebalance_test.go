@@ -63,8 +63,8 @@ func TestRebalanceInBackoff(t *testing.T) {
 	}
 }
 
-// Promise P3: a handler that is busy for 20 s and does not look at its context holds nobody up: the rebalance is over and
-// the message delivered elsewhere within seconds. What the handler says at last goes nowhere.
+// Promise P3: a handler that is busy and does not look at its context holds nobody up: the rebalance ends, and the message
+// is delivered elsewhere, before the handler returns. What the handler says at last goes nowhere.
 func TestRebalanceUnderBusyHandler(t *testing.T) {
 	for name, settle := range map[string]func(*message.Message) bool{"then acks": (*message.Message).Ack, "then nacks": (*message.Message).Nack} {
 		t.Run(name, func(t *testing.T) {
@@ -72,14 +72,8 @@ func TestRebalanceUnderBusyHandler(t *testing.T) {
 			c.produce(numbered(1)...)
 			first := c.subscribe(c.subscriber(SubscriberConfig{}))
 			busy := c.next(first)
-			start := time.Now()
 			second := c.subscribe(c.subscriber(SubscriberConfig{}))
-			c.eventually("both are members", func() bool { return c.members() == 2 })
-			took := time.Since(start)
-			t.Logf("the rebalance took %s", took)
-			if took > 6*time.Second {
-				t.Errorf("the rebalance took %s", took)
-			}
+			c.eventually("both are members while the handler is busy", func() bool { return c.members() == 2 })
 			if !errors.Is(busy.Context().Err(), context.Canceled) {
 				t.Error("the context of the message outlived its session")
 			}
@@ -213,22 +207,18 @@ func TestRebalanceInNackBackoff(t *testing.T) {
 	c.produce(numbered(1)...)
 	sub := c.subscriber(SubscriberConfig{NackBackoff: time.Hour})
 	c.next(c.subscribe(sub)).Nack()
-	start := time.Now()
 	other := c.subscriber(SubscriberConfig{NackBackoff: time.Hour})
 	messages := c.subscribe(other)
-	c.eventually("both are members", func() bool { return c.members() == 2 })
-	if took := time.Since(start); took > 6*time.Second {
-		t.Errorf("the rebalance took %s", took)
-	}
-	start = time.Now()
-	if err := sub.Close(); err != nil {
-		t.Error(err)
-	}
+	c.eventually("both are members within the hour", func() bool { return c.members() == 2 })
+	c.ends("Close within the hour", func() {
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	c.next(messages).Nack()
-	if err := other.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(start); took > 8*time.Second {
-		t.Errorf("Close, the rebalance after it and Close took %s", took)
-	}
+	c.ends("Close within the hour", func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

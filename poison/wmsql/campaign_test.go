@@ -116,12 +116,8 @@ func TestKilledConsumer(t *testing.T) {
 		if n := seen.get()["b"]; n > 0 {
 			t.Errorf("b was delivered %d times while another consumer has it", n)
 		}
-		killed := time.Now()
 		p.kill()
 		b.until("the other goes on", func() bool { return seen.get()["c"] == 1 })
-		if d := time.Since(killed); d > 10*time.Second {
-			t.Errorf("it took %s", d)
-		}
 		b.account(ids)
 	})
 }

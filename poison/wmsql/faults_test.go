@@ -118,7 +118,7 @@ func TestHalfOpen(t *testing.T) {
 				}()
 				select {
 				case <-closed:
-				case <-time.After(5 * time.Second):
+				case <-time.After(patience):
 					t.Error("Close waits for a server that does not answer")
 				}
 				proxy.heal()

@@ -14,8 +14,8 @@ import (
 )
 
 // load publishes from several sides at once while messages are taken, and returns how often each was delivered, from the
-// first that is taken until nothing has come for a while.
-func (b *bench) load(sub message.Subscriber, publishers, each int) map[string]int {
+// first that is taken until nothing has come for a while. If fewer than enough have come, that is a longer while.
+func (b *bench) load(sub message.Subscriber, publishers, each, enough int) map[string]int {
 	b.Helper()
 	messages, err := sub.Subscribe(b.Context(), b.topic)
 	if err != nil {
@@ -35,12 +35,16 @@ func (b *bench) load(sub message.Subscriber, publishers, each int) map[string]in
 	go func() { all.Wait(); close(published) }()
 	seen := map[string]int{}
 	for {
+		quiet := 2 * time.Second
+		if len(seen) < enough {
+			quiet = patience
+		}
 		select {
 		case msg := <-messages:
 			seen[msg.UUID]++
 			msg.Ack()
 			continue
-		case <-time.After(2 * time.Second):
+		case <-time.After(quiet):
 		}
 		select {
 		case <-published:
@@ -67,7 +71,7 @@ func TestStockLosesRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := b.load(stock, 8, 500)
+		seen := b.load(stock, 8, 500, 0)
 		if err := stock.Close(); err != nil {
 			t.Error(err)
 		}
@@ -82,7 +86,7 @@ func TestStockLosesRows(t *testing.T) {
 func TestConcurrentPublishers(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		const publishers, each = 8, 1000
-		seen := b.load(b.subscriber(), publishers, each)
+		seen := b.load(b.subscriber(), publishers, each, publishers*each)
 		if len(seen) != publishers*each {
 			t.Errorf("%d of %d messages were lost", publishers*each-len(seen), publishers*each)
 		}

@@ -86,7 +86,7 @@ func TestJoinWhileHandling(t *testing.T) {
 			t.Fatal(err)
 		}
 		msg := <-messages
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if _, err := b.subscriber().Subscribe(ctx, b.topic); err != nil {
 			t.Error(err)

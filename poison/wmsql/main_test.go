@@ -195,6 +195,18 @@ func (b *bench) until(what string, condition func() bool) {
 	}
 }
 
+// ends calls f, which must return although nothing else happens.
+func (b *bench) ends(what string, f func()) {
+	b.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		b.Fatalf("not within %s: %s", patience, what)
+	}
+}
+
 // take reads n messages from a topic, in a group of its own.
 func (b *bench) take(topic string, n int) []*message.Message {
 	b.Helper()
