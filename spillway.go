@@ -252,7 +252,7 @@ func (c *Config) distribute() error {
 	}
 	if logger := c.Logger; c.Classify.OnRulePanic == nil {
 		c.Classify.OnRulePanic = func(text string, stack []byte) {
-			logger.Error("A classification rule panicked; it has no say", fmt.Errorf("%s\n%s", text, stack), nil)
+			logger.Error("A classification rule failed; it has no say", fmt.Errorf("%s\n%s", text, stack), nil)
 		}
 	}
 	return nil

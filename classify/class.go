@@ -1,6 +1,10 @@
 package classify
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Class says what can be done about an error. The zero value is ClassUnknown.
 type Class uint8
@@ -100,6 +104,17 @@ func (v Verdict) sayable() Verdict {
 		v.Class = ClassUnknown
 	}
 	return v
+}
+
+// unsayable returns an error if no mark and no rule can give the class of v.
+func (v Verdict) unsayable() error {
+	if v.Class == ClassAborted {
+		return errors.New("it gives the class aborted, which no error has by itself: a message's own context decides it; give transient, to try again")
+	}
+	if v.Class > ClassAborted {
+		return fmt.Errorf("it gives the class %d, which does not exist", uint8(v.Class))
+	}
+	return nil
 }
 
 // fill takes from other what v does not say.

@@ -11,18 +11,23 @@ type Config struct {
 	Rules []Rule
 	// Default is the class of an error nobody knows: ClassUnknown, or one that an application prefers; not ClassDiscard.
 	Default Class
-	// OnRulePanic is told of a rule, or of a method of the error itself, that panicked. The text is for a log.
+	// OnRulePanic is called for a rule, or a method of the error itself, that panicked, and for a rule that gave a class that no
+	// rule can give: then there is no stack. The text is for a log.
 	OnRulePanic func(text string, stack []byte)
 }
 
 // Classifier judges errors. It is safe for concurrent use, and a nil Classifier judges like the zero Config.
 type Classifier struct{ config Config }
 
-// New returns a Classifier, or an error that names the rule which is nil or the default that cannot be one.
+// New returns a Classifier, or an error that names the rule which is nil, or gives a class that no rule can give, or the default
+// that cannot be one.
 func New(config Config) (*Classifier, error) {
 	for i, rule := range config.Rules {
 		if rule == nil {
 			return nil, fmt.Errorf("classify: Rules[%d] is nil", i)
+		}
+		if err := rule.probe(); err != nil {
+			return nil, fmt.Errorf("classify: Rules[%d]: %w", i, err)
 		}
 	}
 	if config.Default >= ClassAborted {
@@ -66,8 +71,11 @@ func (c *Classifier) Classify(err error) Verdict {
 
 // askRules returns the first rule's answer. In an error without end it asks none: errors.Is would never return.
 func (j *judgement) askRules(err error) Verdict {
-	for _, rule := range j.config.Rules {
+	for i, rule := range j.config.Rules {
 		if v, ok := j.ask(answerer(rule), err); ok {
+			if err := v.unsayable(); err != nil {
+				j.tell(fmt.Sprintf("classify: Rules[%d]: %v; the error counts as unknown to the rules", i, err), nil)
+			}
 			return v.sayable()
 		}
 	}

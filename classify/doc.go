@@ -53,11 +53,14 @@
 //	SQLSTATE           classes 08 40 53 55 57 58 and 25006: transient; 21 22 23 42 44 54: permanent; 23503: unknown
 //	MySQL, MariaDB     deadlock, lock wait, shutdown, read-only, too many...: transient; duplicate, syntax, data: permanent
 //	SQLite             busy, locked, full, input/output...: transient; constraint, mismatch, too big, read-only: permanent
+//	cenkalti/backoff   Permanent: permanent; RetryAfter: transient, with its wait
+//	breakers, limits   an open breaker or a full limit of sony/gobreaker, failsafe-go, Watermill's CircuitBreaker: transient
 //	encoding/json      syntax and type errors of the input: invalid; misuse and failed encoding: permanent
 //	panics             permanent, with ReasonPanic
 //
 // The sources are the documentation of Go's standard library, PostgreSQL's Appendix A, MySQL's Server Error Message
 // Reference, MariaDB's list of error codes and sqlite.org/rescode.html. No driver is imported: an error with a method
 // SQLState() string, as those of pgx and lib/pq are, and the error types of go-sql-driver/mysql and modernc.org/sqlite
-// are known by their shape. Whatever is not in the table is unknown, and so is retried before it is set aside.
+// are known by their shape, those of cenkalti/backoff by their type's name and package, and sentinels of breakers by their text,
+// since they have nothing else. Whatever is not in the table is unknown, and so is retried before it is set aside.
 package classify

@@ -38,6 +38,9 @@ func askKnowledge(err error) (Verdict, bool) {
 	if v, ok := askDatabase(err); ok {
 		return v, ok
 	}
+	if v, ok := askRetry(err); ok {
+		return v, ok
+	}
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		return transient, true
 	}

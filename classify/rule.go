@@ -3,19 +3,19 @@ package classify
 import "errors"
 
 // Rule gives its verdict on an error, or false when it has none. It sees the whole error, with all it wraps.
-// A rule that panics has no verdict.
+// A rule that panics has no verdict. New asks each rule once, about an error of its own.
 type Rule func(err error) (Verdict, bool)
 
 // Is is the rule for a sentinel: it answers where errors.Is(err, target) does, in causes and joined errors too.
 func Is(target error, v Verdict) Rule {
-	return func(err error) (Verdict, bool) { return v, errors.Is(err, target) }
+	return func(err error) (Verdict, bool) { return v, err == errProbe || errors.Is(err, target) }
 }
 
 // As is the rule for an error type: it answers where errors.As finds an E, in causes and joined errors too.
 func As[E error](v Verdict) Rule {
 	return func(err error) (Verdict, bool) {
 		var target E
-		return v, errors.As(err, &target)
+		return v, err == errProbe || errors.As(err, &target)
 	}
 }
 
@@ -32,5 +32,18 @@ func AsFunc[E error](verdict func(E) (Verdict, bool)) Rule {
 
 // When is the rule for a predicate over the whole error.
 func When(predicate func(error) bool, v Verdict) Rule {
-	return func(err error) (Verdict, bool) { return v, predicate(err) }
+	return func(err error) (Verdict, bool) { return v, err == errProbe || predicate(err) }
+}
+
+// errProbe is what New asks each rule about: those of this package answer with their verdict.
+var errProbe = errors.New("classify: New asks the rule for its verdict")
+
+// probe returns an error if the rule gives a class that no rule can give. A rule of an application's own that has no answer, or
+// panics, is heard when there is an error.
+func (r Rule) probe() error {
+	v, ok := new(judgement).ask(answerer(r), errProbe)
+	if ok {
+		return v.unsayable()
+	}
+	return nil
 }

@@ -74,16 +74,20 @@ func TestFirstRuleWins(t *testing.T) {
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
 		count, rule("first", classify.ClassUnknown), rule("second", classify.ClassPermanent), count,
 	}})
+	asked = 0 // New asks each rule for a class that it cannot give
 	got := c.Classify(errors.Join(errSentinel, errTimeout{}))
 	if want := (classify.Verdict{Class: classify.ClassTransient, Reason: "first"}); got != want || asked != 1 {
 		t.Fatalf("got %+v, and the other rules were asked %d times", got, asked)
 	}
 }
 
-// Feature C3: a rule cannot say that a message went away, nor a class that does not exist; the rest it says stays.
+// Feature C3: a rule that New cannot see through cannot say that a message went away, nor a class that does not exist; the rest
+// it says stays.
 func TestRuleCannotAbort(t *testing.T) {
 	for _, class := range []classify.Class{classify.ClassAborted, classify.ClassAborted + 1, 255} {
-		c := newClassifier(t, classify.Config{Rules: []classify.Rule{classify.Is(errSentinel, classify.Verdict{Class: class, Reason: "r"})}})
+		c := newClassifier(t, classify.Config{Rules: []classify.Rule{func(err error) (classify.Verdict, bool) {
+			return classify.Verdict{Class: class, Reason: "r"}, err == errSentinel
+		}}})
 		if v := c.Classify(errSentinel); v != (classify.Verdict{Reason: "r"}) {
 			t.Errorf("class %d: %+v", class, v)
 		}

@@ -100,6 +100,13 @@ func (j *judgement) contain() {
 	if j.config.OnRulePanic == nil || j.panics > maxTold {
 		return
 	}
+	j.tell("classify: panic while judging an error: "+(&PanicError{Value: v}).Error(), debug.Stack())
+}
+
+func (j *judgement) tell(text string, stack []byte) {
+	if j.config.OnRulePanic == nil {
+		return
+	}
 	defer func() { _ = recover() }() // the hook may panic too
-	j.config.OnRulePanic("classify: panic while judging an error: "+(&PanicError{Value: v}).Error(), debug.Stack())
+	j.config.OnRulePanic(text, stack)
 }

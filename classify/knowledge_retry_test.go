@@ -1,0 +1,92 @@
+package classify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	watermillmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/cenkalti/backoff/v4"
+	backoffv5 "github.com/cenkalti/backoff/v5"
+	"github.com/sony/gobreaker"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Feature C4: what cenkalti/backoff calls permanent is permanent, whatever it wraps, and marks and rules outrank it.
+func TestKnowledgeBackoff(t *testing.T) {
+	for name, err := range map[string]error{
+		"v4":            backoff.Permanent(errors.New("no such customer")),
+		"v5":            backoffv5.Permanent(errors.New("no such customer")),
+		"v4, transient": backoff.Permanent(context.DeadlineExceeded),
+		"v5, transient": backoffv5.Permanent(context.DeadlineExceeded),
+	} {
+		check(t, name, err, classify.ClassPermanent)
+		if v := judge(classify.Transient(err)); v.Class != classify.ClassTransient {
+			t.Errorf("%s, marked transient: %v", name, v)
+		}
+	}
+	if v := judge(fmt.Errorf("call: %w", backoffv5.RetryAfter(3))); v.Class != classify.ClassTransient || v.RetryAfter != 3*time.Second {
+		t.Errorf("retry after: %+v", v)
+	}
+	if v := judge((*backoff.PermanentError)(nil)); v.Class != classify.ClassUnknown {
+		t.Errorf("nil: %+v", v)
+	}
+}
+
+type permanentError struct{ error }
+
+// Feature C4: errors of other packages with such names or texts are not theirs.
+func TestKnowledgeBackoffOnly(t *testing.T) {
+	check(t, "name", &permanentError{errors.New("mine")}, classify.ClassUnknown)
+	check(t, "text", errors.New("the circuit breaker is open"), classify.ClassUnknown)
+}
+
+// Feature C4: an open breaker passes with time: gobreaker's, failsafe-go's, and that of Watermill's CircuitBreaker.
+func TestKnowledgeBreakers(t *testing.T) {
+	check(t, "gobreaker", gobreaker.ErrOpenState, classify.ClassTransient)
+	check(t, "gobreaker, half open", gobreaker.ErrTooManyRequests, classify.ClassTransient)
+	for _, text := range []string{"circuit breaker open", "bulkhead full", "rate limit exceeded", "timeout exceeded"} {
+		check(t, "failsafe-go", errors.New(text), classify.ClassTransient)
+	}
+	breaker := watermillmiddleware.NewCircuitBreaker(gobreaker.Settings{ReadyToTrip: func(gobreaker.Counts) bool { return true }})
+	h := breaker.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
+	_, _ = h(message.NewMessage("1", nil))
+	_, err := h(message.NewMessage("2", nil))
+	check(t, "Watermill's CircuitBreaker", err, classify.ClassTransient)
+}
+
+// Feature C2: a rule that gives ClassAborted is refused: no error has that class by itself.
+func TestAbortedRuleIsRefused(t *testing.T) {
+	boom, aborted := errors.New("boom"), classify.Verdict{Class: classify.ClassAborted}
+	for name, rule := range map[string]classify.Rule{
+		"Is":   classify.Is(boom, aborted),
+		"As":   classify.As[*backoff.PermanentError](aborted),
+		"When": classify.When(func(err error) bool { return err.Error() == "boom" }, aborted),
+		"own":  func(error) (classify.Verdict, bool) { return aborted, true },
+		"none": classify.Is(boom, classify.Verdict{Class: 200}),
+	} {
+		if _, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(boom, classify.Verdict{}), rule}}); err == nil {
+			t.Errorf("%s: no error", name)
+		} else {
+			t.Log(err)
+		}
+	}
+	fine := []classify.Rule{
+		classify.Is(boom, classify.Verdict{Class: classify.ClassDiscard}),
+		classify.When(func(error) bool { panic("asked of what is no error of mine") }, classify.Verdict{}),
+		classify.AsFunc(func(err *backoff.PermanentError) (classify.Verdict, bool) { return aborted, true }),
+	}
+	told := ""
+	c, err := classify.New(classify.Config{Rules: fine, OnRulePanic: func(text string, _ []byte) { told += text }})
+	if err != nil || told != "" {
+		t.Fatal(err, told)
+	}
+	if v := c.Classify(&backoff.PermanentError{Err: errors.New("x")}); v.Class != classify.ClassPermanent || told == "" {
+		t.Errorf("judged %+v, told %q", v, told)
+	}
+	t.Log(told)
+}
