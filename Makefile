@@ -2,6 +2,8 @@
 GO         ?= go
 FUZZTIME   ?= 10m
 CHAOS      ?= 10
+MESSAGES   ?= 20000
+SEED       ?= 0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 SERVICES    = internal/services/services.sh
 
@@ -12,11 +14,11 @@ SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... 
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
 TABLES  = ./poison/wmsql ./idempotency ./idempotency/pgxstore ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
-BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) ./conformance),$(SERVED))
+BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) ./conformance ./internal/chaos),$(SERVED))
 SERVE   = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-brief chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +80,10 @@ served: start
 	@.ci/need-cc
 	@$(MAKE) --no-print-directory --output-sync=target -j2 served-brokers served-tables
 	$(SERVE) -p 1 $(BOTH)
+	@$(MAKE) --no-print-directory chaos-brief
+
+chaos-brief: start # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
+	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -v -count=1 -timeout 15m ./internal/chaos
 
 served-brokers:
 	$(SERVE) -p 1 $(BROKERS)
@@ -129,7 +135,10 @@ bench: ## Go benchmarks, then the figures as JSON lines
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...
 	@$(GO) run ./internal/figures
 
-chaos: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 10)
+chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flow on each broker, and account for every id; SEED repeats
+	$(GO) run ./internal/chaos -messages $(MESSAGES) -seed $(SEED)
+
+chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 10)
 	SPILLWAY_CHAOS=$(CHAOS) $(GO) test -race -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./poison/wmsql
 
 fuzz: ## fuzz every target for FUZZTIME (default 10m) each

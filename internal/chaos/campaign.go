@@ -174,8 +174,15 @@ func (c *campaign) settle(ctx context.Context) (left int, err error) {
 		case now != last:
 			last, since, quiet = now, time.Now(), 0
 		case time.Since(since) > patience:
-			c.tell("nothing happens any more: %d messages wait; %v", left, errors.Join(failed, err))
-			return left, c.stop()
+			if err := errors.Join(failed, err); err != nil {
+				return left, fmt.Errorf("what waits cannot be seen: %w", err)
+			}
+			if err := c.stop(); err != nil { // what a consumer holds, a broker may not count
+				return left, err
+			}
+			left, err = c.site.waiting(ctx)
+			c.tell("nothing happens any more: %d messages wait", left)
+			return left, err
 		case failed == nil && err == nil && left == 0:
 			quiet++
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -32,18 +33,31 @@ func (c *campaign) gather(ctx context.Context, left int) (e *evidence, err error
 	if e.effects, err = c.site.effects(ctx); err != nil {
 		return nil, err
 	}
-	for _, topic := range c.site.deadLetters() {
-		if err := c.site.read(ctx, topic, func(msg *message.Message) { e.add(topic, msg) }); err != nil {
-			return nil, err
-		}
+	// Beside one another: on Kafka most of the time goes into joining a group and leaving it.
+	var mu sync.Mutex
+	var reading sync.WaitGroup
+	failed := make(chan error, 3)
+	read := func(topic string, take func(*message.Message)) {
+		reading.Go(func() {
+			failed <- c.site.read(ctx, topic, func(msg *message.Message) {
+				mu.Lock()
+				defer mu.Unlock()
+				take(msg)
+			})
+		})
 	}
-	return e, c.site.read(ctx, c.site.outputs(), func(msg *message.Message) {
+	for _, topic := range c.site.deadLetters() {
+		read(topic, func(msg *message.Message) { e.add(topic, msg) })
+	}
+	read(c.site.outputs(), func(msg *message.Message) {
 		id := string(msg.Payload)
 		if e.outputs[id] == nil {
 			e.outputs[id] = map[string]int{}
 		}
 		e.outputs[id][msg.UUID]++
 	})
+	reading.Wait()
+	return e, errors.Join(<-failed, <-failed, <-failed)
 }
 
 func (e *evidence) add(topic string, msg *message.Message) {
@@ -63,7 +77,7 @@ func (e *evidence) add(topic string, msg *message.Message) {
 
 // read gives all messages of a topic to take, in a group of the driver's own.
 func (s *site) read(ctx context.Context, topic string, take func(*message.Message)) (err error) {
-	sub, err := s.subscriber(s.readers(), 1)
+	sub, err := s.subscriber(s.reader(topic), 1)
 	if err != nil {
 		return err
 	}

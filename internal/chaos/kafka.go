@@ -49,8 +49,9 @@ func onKafka(s *site) {
 					failed = errors.Join(failed, err)
 				}
 			}
-			for _, group := range append(s.topics(), s.readers()) {
-				_ = admin.DeleteConsumerGroup(group) // Kafka forgets it in a week
+			for _, topic := range s.topics() { // the groups of stages, and of the live topic, have their names
+				_ = admin.DeleteConsumerGroup(topic) // Kafka forgets it in a week
+				_ = admin.DeleteConsumerGroup(s.reader(topic))
 			}
 			return failed
 		})

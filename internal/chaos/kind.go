@@ -60,6 +60,3 @@ func kindOf(id string) kind {
 	}
 	return kind{name: "unknown"}
 }
-
-// outputs tells whether messages of the kind must have produced an output.
-func (k kind) outputs() bool { return k.reason == "" && k.effects > 0 }

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/internal/services"
 )
@@ -40,6 +44,7 @@ func main() {
 	if flag.NArg() > 0 {
 		fail(fmt.Errorf("unknown argument %q: give flags only, -help lists them", flag.Arg(0)))
 	}
+	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // it would tell of each connection that was meant to end
 	if *seed == 0 {
 		*seed = 1 + rand.Uint64N(1<<32)
 	}

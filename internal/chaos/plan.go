@@ -24,7 +24,9 @@ const (
 	usualRate     = 150     // messages a second
 	shortestFlow  = 14 * time.Second
 	leastFaults   = 7
-	perFault      = 400 // messages
+	perFault      = 400  // messages
+	brief         = 1000 // messages of a campaign in which all is over soon
+	outage        = 7 * time.Second
 )
 
 // newPlan plans n messages and the faults among them: as many as asked for, or by default one in 400 messages, and 7 at least.
@@ -66,8 +68,8 @@ func (p *plan) order(random *rand.Rand) {
 	random.Shuffle(len(p.ids), func(i, j int) { p.ids[i], p.ids[j] = p.ids[j], p.ids[i] })
 	// A deadly message costs some ends of a process, one after another: let them be among the faults, not behind them.
 	for i, id := range p.ids {
-		if kindOf(id).name == deadly && i > len(p.ids)*2/3 {
-			j := random.IntN(len(p.ids) * 2 / 3)
+		if kindOf(id).name == deadly && i > len(p.ids)/2 {
+			j := random.IntN(len(p.ids) / 2)
 			p.ids[i], p.ids[j] = p.ids[j], p.ids[i]
 		}
 	}
@@ -138,11 +140,17 @@ func (p *plan) breakThings(random *rand.Rand, n int, onTables bool) {
 		} else {
 			f.what = weighted[random.IntN(len(weighted))]
 		}
-		longest := 8 * time.Second
-		if p.Messages < 1000 {
-			longest = 3 * time.Second
+		least, most := 300*time.Millisecond, 8*time.Second
+		if f.what == database || f.what == broker {
+			least, most = time.Second, 14*time.Second
 		}
-		f.lasts = (300*time.Millisecond + time.Duration(random.Int64N(int64(longest)))).Round(time.Millisecond)
+		if p.Messages < brief {
+			most = 3 * time.Second
+		}
+		if f.what == database && i < len(sorts) { // once longer than all attempts and stages together take
+			least, most = outage, max(most, outage+time.Second)
+		}
+		f.lasts = (least + time.Duration(random.Int64N(int64(most-least)))).Round(time.Millisecond)
 		p.faults = append(p.faults, f)
 	}
 }

@@ -42,8 +42,8 @@ func (s *setting) outputs() string { return s.Topic + ".done" }
 // onTables tells whether the broker is the database.
 func (s *setting) onTables() bool { return len(serversOf[s.Broker]) == 1 }
 
-// readers is the group in which the driver reads letters and outputs.
-func (s *setting) readers() string { return s.Topic + "-account" }
+// reader is the group in which the driver reads a topic of letters or outputs.
+func (s *setting) reader(topic string) string { return topic + "-account" }
 
 // group is the consumer group of the live topic, and of whatever else belongs to this campaign alone.
 func (s *setting) group() string { return s.Topic }

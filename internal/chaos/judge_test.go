@@ -1,0 +1,112 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+)
+
+// The same seed is the same campaign, and another one is not.
+func TestPlan(t *testing.T) {
+	one, err := newPlan(7, 20_000, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := newPlan(7, 20_000, 0, false)
+	if !reflect.DeepEqual(one, again) {
+		t.Error("the same seed gave another plan")
+	}
+	if other, _ := newPlan(8, 20_000, 0, false); reflect.DeepEqual(one.ids, other.ids) || reflect.DeepEqual(one.faults, other.faults) {
+		t.Error("another seed gave the same plan")
+	}
+	sum, happens := 0, map[string]int{}
+	for _, n := range one.counts {
+		sum += n
+	}
+	for _, f := range one.faults {
+		happens[f.what]++
+		if f.at < 0 || f.at > len(one.ids) || f.lasts <= 0 {
+			t.Errorf("%+v is nowhere in the flow", f)
+		}
+	}
+	if sum != 20_000 || len(one.ids) != sum+one.counts[doubled] || one.counts[deadly] == 0 || one.counts[healthy] < sum/2 {
+		t.Errorf("%d messages are planned as %v", len(one.ids), one.counts)
+	}
+	for _, sort := range []string{kill, deploy, freeze, cut, silence, database, broker} {
+		if happens[sort] == 0 {
+			t.Errorf("nothing of the sort %q happens: %v", sort, happens)
+		}
+	}
+	for _, wrong := range [][2]int{{1, 0}, {1 << 30, 0}, {300, -1}, {300, 200}} {
+		if _, err := newPlan(1, wrong[0], wrong[1], true); err == nil {
+			t.Errorf("%d messages with %d faults are planned", wrong[0], wrong[1])
+		}
+	}
+}
+
+// Whatever is wrong with a single message shows, and shows as what it is.
+func TestJudge(t *testing.T) {
+	p, err := newPlan(1, 100, 10, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const good, bad, deadlyID = "healthy-000003", "permanent-000001", "deadly-000000"
+	for name, c := range map[string]struct {
+		change func(e *evidence)
+		want   report
+	}{
+		"nothing":              {func(*evidence) {}, report{}},
+		"a lost message":       {func(e *evidence) { delete(e.effects, good); delete(e.outputs, good) }, report{Lost: 1}},
+		"a stuck message":      {func(e *evidence) { delete(e.effects, good); e.left = 1 }, report{Stuck: 1}},
+		"something that waits": {func(e *evidence) { e.left = 1 }, report{Stuck: 1}},
+		"a lost letter":        {func(e *evidence) { delete(e.letters, bad) }, report{Lost: 1}},
+		"a doubled effect":     {func(e *evidence) { e.effects[good] = 2 }, report{Doubled: 1}},
+		"a healthy letter": {func(e *evidence) {
+			delete(e.effects, good)
+			e.letters[good] = []letter{{reason: "why"}}
+		}, report{HealthyDeadLettered: 1, ByCause: map[string]int{"why": 1}}},
+		"an effect and a letter":  {func(e *evidence) { e.letters[good] = []letter{{reason: "why"}} }, report{HealthyDeadLettered: 1, ByCause: map[string]int{"why": 1}}},
+		"another reason":          {func(e *evidence) { e.letters[deadlyID] = []letter{{reason: "why"}} }, report{WrongLetters: 1}},
+		"an altered letter":       {func(e *evidence) { e.letters[bad][0].altered = true }, report{WrongLetters: 1}},
+		"an effect of what fails": {func(e *evidence) { e.effects[bad] = 1 }, report{Undue: 1}},
+		"an unknown effect":       {func(e *evidence) { e.effects["?"] = 1 }, report{Undue: 1}},
+		"an unknown letter":       {func(e *evidence) { e.letters[""] = []letter{{}} }, report{Undue: 1}},
+		"a missing output":        {func(e *evidence) { delete(e.outputs, good) }, report{OutputsMissing: 1}},
+		"two ids of one output":   {func(e *evidence) { e.outputs[good]["two"] = 1 }, report{OutputsChanged: 1}},
+		"what may be": {func(e *evidence) {
+			e.outputs[good]["one"] = 3
+			e.letters[bad] = append(e.letters[bad], e.letters[bad]...)
+		}, report{Repeated: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := p.perfect()
+			c.change(e)
+			r := p.judge(e)
+			want := c.want
+			want.Seed, want.Messages, want.Kinds, want.Letters, want.bad = r.Seed, r.Messages, r.Kinds, r.Letters, r.bad
+			if want.ByCause == nil {
+				want.ByCause = map[string]int{}
+			}
+			if !reflect.DeepEqual(*r, want) {
+				t.Errorf("got %+v\nwant %+v", *r, want)
+			}
+			if r.Good() != (name == "nothing" || name == "what may be") {
+				t.Errorf("good: %t", r.Good())
+			}
+		})
+	}
+}
+
+// perfect is what must be there.
+func (p *plan) perfect() *evidence {
+	e := &evidence{effects: map[string]int{}, letters: map[string][]letter{}, outputs: map[string]map[string]int{}}
+	for _, id := range p.ids {
+		k := kindOf(id)
+		if k.reason != "" {
+			e.letters[id] = []letter{{reason: k.reason}}
+			continue
+		}
+		e.effects[id] = 1
+		e.outputs[id] = map[string]int{"one": 1}
+	}
+	return e
+}
