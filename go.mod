@@ -19,7 +19,6 @@ require (
 	github.com/rs/zerolog v1.28.0
 	github.com/sony/gobreaker v1.0.0
 	go.uber.org/goleak v1.3.0
-	golang.org/x/time v0.15.0
 	modernc.org/sqlite v1.54.0
 	pgregory.net/rapid v1.3.0
 )

@@ -27,7 +27,7 @@ var floors = map[string]int{
 // broker clients are not among them: they belong in leaves, so that users of one adapter never compile another.
 var mayKnow = []string{
 	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message",
-	"github.com/cenkalti/backoff/v4", "golang.org/x/time/rate",
+	"github.com/cenkalti/backoff/v4",
 }
 
 // leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. Nobody in the

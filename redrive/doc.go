@@ -34,8 +34,10 @@
 // # From a topic
 //
 // Handler does the same on a router: each message of a dead-letter topic is brought back, or published unchanged to
-// <topic>.parked, or, over the limit, to <topic>.quarantine. It is acked only then. Drain is the same once, without a
-// router, and ends at what was there when it started.
+// <topic>.parked, or, over the limit, to <topic>.quarantine. It is acked only then. Both topics exist before the first
+// letter: the handler's start creates them where the broker allows, or is an error. A letter rests for MinWait, 10 s by
+// default, after its latest failure, so that one which fails at once does not spend its redrives within a millisecond.
+// Drain is the same once, without a router and without that rest, and ends at what was there when it started.
 //
 // # At the first stage
 //

@@ -390,7 +390,7 @@ func TestHandler_rateIsExact(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := &outbox{}
 			h, err := redrive.NewHandler(redrive.HandlerConfig{
-				Publisher: out, Park: &outbox{}, Allow: []string{"orders"}, Rate: 50, Concurrency: concurrency,
+				Publisher: out, Park: &outbox{}, Allow: []string{"orders"}, Rate: 50, Concurrency: concurrency, MinWait: -1,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -13,13 +13,19 @@ import (
 
 // Plugin adds to the router a handler for each dead-letter topic, named spillway_redrive_<topic>, that brings its
 // letters back. The handlers are known as Spillway's own: a chain of the whole router lets their messages pass, so that
-// what fails here is parked by the Handler and never becomes the dead letter of a dead letter. The router closes sub. An
-// error comes out of Router.Run.
+// what fails here is parked by the Handler and never becomes the dead letter of a dead letter. The places for what is not
+// brought back are made sure of first, as Initialize does. The router closes sub. An error comes out of Router.Run.
 func (h *Handler) Plugin(sub message.Subscriber, topics ...string) message.RouterPlugin {
-	return consume("spillway_redrive_", sub, topics, func(topic string, msg *message.Message) error {
+	add := consume("spillway_redrive_", sub, topics, func(topic string, msg *message.Message) error {
 		_, err := h.handle(msg.Context(), msg, topic)
 		return err
 	})
+	return func(router *message.Router) error {
+		if err := add(router); err != nil {
+			return err
+		}
+		return h.Initialize(topics...)
+	}
 }
 
 // Collect adds to the router a handler for each dead-letter topic, named spillway_store_<topic>, that moves its messages

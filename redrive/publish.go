@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -15,22 +16,19 @@ import (
 
 const publishBackoff = 50 * time.Millisecond // after the first refusal; it doubles up to a second
 
-// wait waits for the rate limiter, no longer than ctx lasts.
+// wait waits for the rate, no longer than ctx lasts.
 func (r *rules) wait(ctx context.Context) error {
-	if r.limiter == nil {
+	if r.pacer == nil {
 		return ctx.Err()
 	}
-	err := r.limiter.Wait(ctx)
-	if err != nil && ctx.Err() == nil { // it knows already that the turn would come too late
-		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-	}
-	return err
+	return r.pacer.wait(ctx)
 }
 
 // redrive publishes the letter as the message that it was. Each attempt gets a message of its own, because a publisher
 // may change it. What was refused for its size goes without the history, which the message did not have when it fitted.
+// The first attempt's turn has been waited for; each further attempt takes a turn of its own.
 func (r *rules) redrive(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string) error {
-	return r.publish(ctx, publisher, l, topic, func(refusal error) *message.Message {
+	return r.publish(ctx, publisher, l, topic, r.wait, func(refusal error) *message.Message {
 		if refusal != nil && poison.IsTooLarge(refusal) {
 			l.Failure.History = nil
 		}
@@ -38,15 +36,21 @@ func (r *rules) redrive(ctx context.Context, publisher message.Publisher, l pois
 	})
 }
 
-// publish tries as often as is configured, while ctx lasts. The context of what is published is an empty one: a pub/sub
-// that hands contexts on would otherwise give the consumer one that ends with our work, or that says "one of our own".
-func (r *rules) publish(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string, build func(refusal error) *message.Message) error {
+// publish tries as often as is configured, while ctx lasts, and calls turn before each attempt but the first, unless it is
+// nil. The context of what is published is a new one: a pub/sub that hands contexts on would otherwise give the consumer one
+// that ends with our work, or that says "one of our own". It says only that the metadata can be believed.
+func (r *rules) publish(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string,
+	turn func(context.Context) error, build func(refusal error) *message.Message,
+) error {
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	var err error
 	for attempt := 1; ; attempt++ {
+		if attempt > 1 && turn != nil && turn(ctx) != nil {
+			return err
+		}
 		msg := build(err)
-		msg.SetContext(context.Background())
+		msg.SetContext(chain.Returning(context.Background()))
 		err = contain.Call("publisher", func() error { return publisher.Publish(topic, msg) })
 		if err == nil {
 			return nil

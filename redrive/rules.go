@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill"
-	"golang.org/x/time/rate"
 
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/poison"
@@ -36,8 +35,8 @@ type rules struct {
 	logger      watermill.LoggerAdapter
 	hooks       Hooks
 
-	id      string // of this campaign
-	limiter *rate.Limiter
+	id    string // of this campaign
+	pacer *pacer
 }
 
 func (r *rules) setDefaults() {
@@ -78,7 +77,7 @@ func (r *rules) validate() error {
 			r.owner, r.concurrency, r.maxRedrives, r.attempts)
 	}
 	if r.rate > 0 {
-		r.limiter = rate.NewLimiter(rate.Limit(r.rate), 1)
+		r.pacer = newPacer(r.rate)
 	}
 	return nil
 }

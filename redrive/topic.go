@@ -45,7 +45,8 @@ func (c *DrainTopicConfig) validate() error {
 	return nil
 }
 
-// Drain brings back what is in a dead-letter topic, once and without a router, as a Handler would. It ends after the
+// Drain brings back what is in a dead-letter topic, once and without a router, as a Handler would, but for MinWait. It fails
+// before it takes anything where <topic>.parked or <topic>.quarantine can be neither found nor created. It ends after the
 // backlog that was there when it started, or when no message came for IdleAfter, or when a letter comes that it redrove
 // itself and that failed again meanwhile: that one is nacked and left for the next drain. When a message can neither be
 // brought back nor parked it is nacked and Drain ends with the error; when ctx ends, with the error of ctx and what is
@@ -57,6 +58,9 @@ func Drain(ctx context.Context, config DrainTopicConfig) (Report, error) {
 	h, err := newHandler(config.HandlerConfig, "DrainTopicConfig")
 	if err != nil {
 		return Report{}, err
+	}
+	if err := h.Initialize(config.Topic); err != nil {
+		return Report{ID: h.id}, err
 	}
 	d := &topicDrain{handler: h, config: config, most: config.Max, report: Report{ID: h.id}}
 	if config.Backlog != nil {

@@ -1,0 +1,120 @@
+package redrive_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// strict is an outbox that takes nothing for a topic which it was not asked to make, as Kafka and AMQP do.
+type strict struct {
+	outbox
+	topics  []string
+	sources []string
+	cannot  error
+}
+
+func (s *strict) InitializeTopicsFor(source string, topics ...string) error {
+	if s.cannot != nil {
+		return fmt.Errorf("topic %q is missing: %w", topics[0], s.cannot)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources = append(s.sources, source)
+	s.topics = append(s.topics, topics...)
+	return nil
+}
+
+func (s *strict) Publish(topic string, messages ...*message.Message) error {
+	s.mu.Lock()
+	known := slices.Contains(s.topics, topic)
+	s.mu.Unlock()
+	if !known {
+		return fmt.Errorf("there is no topic %q", topic)
+	}
+	return s.outbox.Publish(topic, messages...)
+}
+
+// Feature D16, promise P4: what a handler parks and quarantines has a place before its first letter comes, whichever way
+// the handler is used; a place that cannot be made is an error at start-up.
+func TestParkIsInitialized(t *testing.T) {
+	over, unchosen := letter("over", "a", redrivenTimes(3)), message.NewMessage("plain", nil)
+	both := func(t *testing.T, park *strict, topic string) {
+		t.Helper()
+		eventually(t, "both are placed", func() bool { return len(park.all()) == 2 })
+		if want := []string{topic + ".parked", topic + ".quarantine"}; !slices.Equal(park.topics, want) || !slices.Equal(park.sources, []string{topic}) {
+			t.Errorf("made %v for %v", park.topics, park.sources)
+		}
+	}
+	t.Run("plugin", func(t *testing.T) {
+		pubsub, park := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), &strict{}
+		h := newHandler(t, redrive.HandlerConfig{Publisher: &outbox{}, Park: park})
+		runRouter(t, func(r *message.Router) { r.AddPlugin(h.Plugin(pubsub, "orders.dlq")) })
+		if len(park.topics) != 2 {
+			t.Errorf("at the start there are %v", park.topics)
+		}
+		publish(t, pubsub, "orders.dlq", over.Copy(), unchosen.Copy())
+		both(t, park, "orders.dlq")
+	})
+	t.Run("handle alone", func(t *testing.T) {
+		park := &strict{}
+		h := newHandler(t, redrive.HandlerConfig{Publisher: &outbox{}, Park: park})
+		for _, msg := range []*message.Message{over, unchosen} {
+			if err := h.Handle(msg.Copy()); err != nil {
+				t.Error(err)
+			}
+		}
+		both(t, park, "unknown")
+	})
+	t.Run("drain", func(t *testing.T) {
+		park := &strict{}
+		if report, err := redrive.Drain(t.Context(), topicConfig(t, &outbox{}, park, over, unchosen)); err != nil || report.Taken != 2 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		both(t, park, "orders.dlq")
+	})
+	t.Run("cannot", func(t *testing.T) {
+		park := &strict{cannot: errDown}
+		h := newHandler(t, redrive.HandlerConfig{Publisher: &outbox{}, Park: park})
+		pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		router.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
+		_, draining := redrive.Drain(t.Context(), topicConfig(t, &outbox{}, park, over))
+		ctx, cancel := context.WithTimeout(t.Context(), deadline) // a router that starts runs on
+		defer cancel()
+		for _, err := range []error{router.Run(ctx), draining} {
+			if err == nil || !strings.Contains(err.Error(), "orders.dlq.parked") || !strings.Contains(err.Error(), errDown.Error()) {
+				t.Error(err)
+			}
+		}
+		_ = pubsub.Close()
+	})
+}
+
+// Promise P4: a letter that does not fit with the reason of its quarantine goes there without it.
+func TestHandler_quarantinesWhatIsTooLarge(t *testing.T) {
+	park := &outbox{before: func(_ string, msg *message.Message) error {
+		if msg.Metadata.Get(poison.KeyFailureReason) == classify.ReasonMaxRedrives {
+			return poison.ErrTooLarge
+		}
+		return nil
+	}}
+	h := newHandler(t, redrive.HandlerConfig{Publisher: &outbox{}, Park: park})
+	msg := letter("1", "a", redrivenTimes(3))
+	if err := h.Handle(msg); err != nil || len(park.all()) != 1 || !park.all()[0].msg.Equals(msg) {
+		t.Errorf("%v: %v", park.all(), err)
+	}
+}

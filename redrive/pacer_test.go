@@ -1,0 +1,152 @@
+package redrive_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Feature V2: the rate is exact to 1 % also where a publisher that is called by one at a time now and then takes longer than
+// the time between two letters. After a time without letters none are made up for.
+func TestHandler_rateOfSlowPublisher(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	synctest.Test(t, func(t *testing.T) {
+		out := &outbox{before: func(string, *message.Message) error {
+			time.Sleep(time.Duration(random.IntN(1200)) * time.Microsecond) // 0.6 ms on average
+			if random.IntN(500) == 0 {
+				time.Sleep(15 * time.Millisecond)
+			}
+			return nil
+		}}
+		h := newHandler(t, redrive.HandlerConfig{Publisher: out, Park: &outbox{}, Rate: 1000})
+		for range 2 {
+			start := time.Now()
+			for i := range 10_001 {
+				if err := h.Handle(letter(fmt.Sprint(i), "a")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(start); math.Abs(took.Seconds()-10) > 0.1 {
+				t.Errorf("10,001 letters at 1,000 a second took %s", took)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// Feature V2: the rate bounds what the publisher is called for, also for letters that it refuses and is offered again, and
+// of letters that may not wait longer, or whose context ends in the wait, none uses up a turn.
+func TestHandler_rateBoundsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		live := &outbox{before: func(string, *message.Message) error {
+			if calls++; calls%3 != 0 {
+				return errDown
+			}
+			return nil
+		}}
+		h := newHandler(t, redrive.HandlerConfig{Publisher: live, Park: &outbox{}, Rate: 5})
+		start := time.Now()
+		for i := range 17 {
+			if err := h.Handle(letter(fmt.Sprint(i), "a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); calls != 51 || took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("%d calls at 5 a second took %s", calls, took)
+		}
+
+		for _, limited := range []func() (context.Context, context.CancelFunc){
+			func() (context.Context, context.CancelFunc) {
+				return context.WithTimeout(t.Context(), time.Millisecond)
+			},
+			func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Millisecond, cancel)
+				return ctx, cancel
+			},
+		} {
+			ctx, cancel := limited()
+			msg := letter("late", "a")
+			msg.SetContext(ctx)
+			if err := h.Handle(msg); err == nil || calls != 51 {
+				t.Errorf("%v after %d calls", err, calls)
+			}
+			cancel()
+		}
+		calls = 2
+		if err := h.Handle(letter("next", "a")); err != nil || time.Since(start) > 10300*time.Millisecond {
+			t.Errorf("the next one came after %s: %v", time.Since(start), err)
+		}
+	})
+}
+
+// Feature V1, promise P6: a letter rests for MinWait after its failure, and after its redrive, so that one which fails at
+// once again has its redrives over a time in which its cause can pass. A time from the future counts as now.
+func TestHandler_minWait(t *testing.T) {
+	for name, row := range map[string]struct {
+		configured       time.Duration
+		failed, redriven time.Duration // ago
+		want             time.Duration
+	}{
+		"just failed":        {failed: 0, redriven: time.Hour, want: redrive.DefaultMinWait},
+		"failed a while ago": {failed: 4 * time.Second, redriven: time.Hour, want: redrive.DefaultMinWait - 4*time.Second},
+		"failed long ago":    {failed: time.Hour, redriven: 2 * time.Hour},
+		"redriven after":     {failed: time.Hour, redriven: time.Second, want: redrive.DefaultMinWait - time.Second},
+		"in the future":      {failed: -24 * time.Hour, want: redrive.DefaultMinWait},
+		"configured":         {configured: time.Hour, failed: time.Minute, redriven: time.Hour, want: 59 * time.Minute},
+		"none":               {configured: -1, failed: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				live := &outbox{}
+				h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: live, Park: &outbox{}, Allow: []string{"orders"}, MinWait: row.configured})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				msg := letter("1", "a", func(l *poison.Letter) {
+					l.Failure.LastFailedAt, l.Redrive.At = start.Add(-row.failed), start.Add(-row.redriven)
+				})
+				if err := h.Handle(msg); err != nil || len(live.all()) != 1 {
+					t.Fatalf("%d published, %v", len(live.all()), err)
+				}
+				if waited := time.Since(start); waited != row.want {
+					t.Errorf("waited %s, want %s", waited, row.want)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // going away ends the wait, and what is over its count does not wait
+		live, park := &outbox{}, &outbox{}
+		h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: live, Park: park, Allow: []string{"orders"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := func(l *poison.Letter) { l.Failure.LastFailedAt = time.Now() }
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		msg := letter("1", "a", now)
+		msg.SetContext(ctx)
+		start := time.Now()
+		if err := h.Handle(msg); !errors.Is(err, context.Canceled) || len(live.all())+len(park.all()) != 0 || time.Since(start) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+		start = time.Now()
+		if err := h.Handle(letter("2", "a", now, redrivenTimes(3))); err != nil || len(park.all()) != 1 || time.Since(start) != 0 {
+			t.Errorf("quarantined after %s, %v", time.Since(start), err)
+		}
+	})
+}
