@@ -24,11 +24,13 @@ type dialect struct {
 	insert string
 	// toBack puts the letter of a seq, which this transaction has to itself, behind all others.
 	toBack string
-	// choose comes behind a query of letters to take, where that must run by itself. Empty where it need not.
-	choose string
-	// among is the condition on a column to be among the rows of a query, %s, or the values that choose found. This
-	// transaction then has them to itself.
-	among string
+	// now is the database's clock, in microseconds since 1970.
+	now string
+	// byKey comes behind the name of the table where a statement must find letters by their key, and lock no others.
+	byKey string
+	// lock comes behind a query of letters to take: it locks them and passes over those that others have locked. Empty where
+	// one transaction writes at a time.
+	lock string
 	// several comes first in a transaction that writes more than one letter. Empty where there is no need.
 	several string
 	// limit asks for the size of the greatest letter, and tooLarge tells whether the error of one was a refusal for its size.
@@ -39,6 +41,11 @@ type dialect struct {
 	write func(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error
 	// patience runs a read, again and again while others are in the way.
 	patience func(ctx context.Context, read func() error) error
+}
+
+// say returns the statement as the database understands it. Statements write its clock as now().
+func (d *dialect) say(statement string) string {
+	return d.query(strings.ReplaceAll(statement, "now()", d.now))
 }
 
 // detect asks db what it is. version() comes first: PostgreSQL logs the questions that it does not understand.

@@ -19,8 +19,9 @@ var mysqlDialect = dialect{
 	text:     asBytes, // so that no character set of the connection touches it
 	insert:   newLetter + mysqlAgain,
 	toBack:   mysqlToBack,
-	choose:   ` FOR UPDATE SKIP LOCKED`,
-	among:    `IN (%s)`, // a subquery of UPDATE may not have a LIMIT
+	now:      `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
+	byKey:    ` FORCE INDEX (PRIMARY)`, // of a small table the server would rather read, and so lock, all rows
+	lock:     ` FOR UPDATE SKIP LOCKED`,
 	limit:    mysqlLimit,
 	tooLarge: mysqlTooLarge,
 	write:    mysql.Write,

@@ -15,9 +15,8 @@ var postgresDialect = dialect{
 	// The number that the letter would have as a new one is behind all others that were given out.
 	insert: insertLetter(`excluded.seq`),
 	toBack: `UPDATE spillway_dead_letters SET seq = DEFAULT WHERE seq = ?`,
-	// As an array the query runs once; as a subquery the planner may run it for each row, each time with other rows. Rows
-	// that are locked are being taken, or written, by somebody else.
-	among: `= ANY (ARRAY(%s FOR UPDATE SKIP LOCKED))`,
+	now:    `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`,
+	lock:   ` FOR UPDATE SKIP LOCKED`,
 	// Two that write the same letters in different orders would wait for each other. So each waits for the other to end
 	// first: a deadlock costs a second, and a crowd of them never ends. The first number is "spil" in ASCII.
 	several:  `SELECT pg_advisory_xact_lock(1936746860, 'spillway_dead_letters'::regclass::oid::int)`,

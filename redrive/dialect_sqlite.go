@@ -15,7 +15,7 @@ var sqliteDialect = dialect{
 	text:     asText, // whatever the bytes are: SQLite does not look at them
 	insert:   insertLetter(sqliteBehind),
 	toBack:   `UPDATE spillway_dead_letters SET seq = ` + sqliteBehind + ` WHERE seq = ?`,
-	among:    `IN (%s)`,
+	now:      `(CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)`,
 	write:    writeSQLite,
 	patience: sqlite.WhileBusy,
 }

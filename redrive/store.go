@@ -83,7 +83,7 @@ func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx) erro
 }
 
 func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (sql.Result, error) {
-	return tx.ExecContext(ctx, s.dialect.query(statement), args...)
+	return tx.ExecContext(ctx, s.dialect.say(statement), args...)
 }
 
 var errWithin = errors.New("the message's own transaction holds the database, and would be waited for in vain: " +
@@ -99,7 +99,7 @@ func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) err
 	defer cancel()
 	return s.dialect.patience(ctx, func() error {
 		reset()
-		rows, err := s.db.QueryContext(ctx, s.dialect.query(query), args...)
+		rows, err := s.db.QueryContext(ctx, s.dialect.say(query), args...)
 		if err != nil {
 			return err
 		}

@@ -38,8 +38,8 @@ type DrainConfig struct {
 	MaxRedrives int
 	// By is who does it, for the record.
 	By string
-	// Lease is for how long letters are reserved. It is renewed where that is needed; after a crash it is how long the
-	// letters that were in hand stay out of reach. Default: 1 min.
+	// Lease is for how long letters are reserved, by the database's clock. The drain renews it three times a lease, also while
+	// a publisher takes long. After a crash the letters in hand stay out of reach for that long. Default: 1 min.
 	Lease time.Duration
 	// PublishAttempts is how often a letter is offered to the publisher. Default: 3.
 	PublishAttempts int
@@ -95,8 +95,14 @@ func (c *DrainConfig) validate() error {
 // confirm what it takes. Letters that arrive meanwhile are left for the next drain. A letter is marked after it was
 // published; one that live refuses waits again, and after three such letters in a row the drain ends with the error.
 //
-// When ctx ends, Drain returns what was done so far with the error of ctx, and gives the rest back. Each letter is
-// considered once. Several drains may run at the same time, in several processes, and share the letters.
+// When ctx ends, Drain releases at once the letters that it has not begun. It returns the report and the error of ctx when
+// the publisher has returned from the letters in hand: Publish has no context, and a drain that left a publisher behind
+// could not say what became of its letters. So give the publisher's client a time-out. The wait for the rate, and between
+// tries, ends with ctx; a mark takes 30 s at most.
+//
+// Each letter is considered once. Several drains may run at the same time, in several processes, and share the letters. A
+// drain ends when it finds no letter that waits. Letters that another transaction keeps locked are tried again; if nothing
+// moves for 30 s, the drain ends with an error that counts them.
 func (s *Store) Drain(ctx context.Context, live message.Publisher, config DrainConfig) (Report, error) {
 	if contain.IsNil(live) {
 		return Report{}, errors.New("redrive: the live publisher of Drain is nil: letters have no way back")
@@ -104,7 +110,7 @@ func (s *Store) Drain(ctx context.Context, live message.Publisher, config DrainC
 	if err := config.validate(); err != nil {
 		return Report{}, err
 	}
-	d := &drain{rules: config.rules(), store: s, live: live, config: config}
+	d := &drain{rules: config.rules(), store: s, live: live, config: config, considered: make(map[int64]struct{})}
 	d.rules.setDefaults()
 	if err := d.rules.validate(); err != nil {
 		return Report{}, err

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -18,6 +20,8 @@ const (
 	maxBatch = 50 // letters in hand at a time: with payloads of megabytes each they all are in memory
 	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
 	maxRefusals = 3
+	// firstPause is the wait before letters are looked for again that others have locked. It doubles up to a second.
+	firstPause = 5 * time.Millisecond
 )
 
 // drain is one run over a store.
@@ -32,28 +36,16 @@ type drain struct {
 	report   Report
 	refusals int   // in a row
 	err      error // what ended the drain
+	// considered are the letters that this drain is through with and that its filter chooses still, or again: those whose
+	// lease was lost, and all of them where Filter.Statuses has the new status.
+	considered map[int64]struct{}
 }
 
 func (d *drain) run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	d.cancel = cancel
-	for filter := d.config.Filter; ctx.Err() == nil; {
-		n := d.batch()
-		if n <= 0 {
-			break
-		}
-		taken, err := d.store.Take(ctx, filter, d.config.Lease, n)
-		if err != nil {
-			d.stop(err)
-			break
-		}
-		if len(taken) == 0 {
-			break
-		}
-		filter.After = taken[len(taken)-1].Seq // whatever becomes of these, they are not taken twice
-		d.work(ctx, taken)
-	}
+	d.passes(ctx)
 	if err := parent.Err(); err != nil && !errors.Is(d.err, err) {
 		d.err = errors.Join(err, d.err)
 	}
@@ -61,6 +53,61 @@ func (d *drain) run(parent context.Context) error {
 		return fmt.Errorf("redrive: drain %s ended early: %w", d.id, d.err)
 	}
 	return nil
+}
+
+// passes goes over the letters until a pass finds none. One pass is not enough: letters that another transaction was
+// writing were passed over.
+func (d *drain) passes(ctx context.Context) {
+	pause, idleSince := firstPause, time.Now()
+	for ctx.Err() == nil {
+		before := d.report.Taken
+		found, err := d.pass(ctx)
+		switch {
+		case err != nil:
+			d.stop(err)
+			return
+		case found == 0:
+			return
+		case d.report.Taken > before:
+			pause, idleSince = firstPause, time.Now()
+		case time.Since(idleSince) > maxWrite:
+			d.stop(fmt.Errorf("%d letters have been locked by other transactions for %s: end those, and drain again", found, maxWrite))
+			return
+		default:
+			wait.For(ctx, pause)
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// pass goes over the letters once, in the order of Seq, and returns how many it found that were not considered before.
+func (d *drain) pass(ctx context.Context) (found int, err error) {
+	filter := d.config.Filter
+	for n := d.batch(); n > 0 && ctx.Err() == nil; n = d.batch() {
+		chosen, err := d.store.choose(ctx, filter, n)
+		if err != nil || len(chosen) == 0 {
+			return found, err
+		}
+		filter.After = chosen[len(chosen)-1]
+		chosen = slices.DeleteFunc(chosen, d.isConsidered)
+		if len(chosen) == 0 {
+			continue
+		}
+		found += len(chosen)
+		taken, err := d.store.lease(ctx, filter, chosen, watermill.NewUUID(), d.config.Lease)
+		if err != nil {
+			return found, err
+		}
+		if len(taken) > 0 {
+			d.work(ctx, newBatch(taken), len(taken))
+		}
+	}
+	return 0, nil // Max letters are taken, or the drain has ended
+}
+
+func (d *drain) isConsidered(seq int64) bool {
+	_, is := d.considered[seq]
+	return is
 }
 
 // batch is how many letters to take next. At a slow rate it is few, or their leases would end before their turn.
@@ -75,33 +122,50 @@ func (d *drain) batch() int {
 	return n
 }
 
-// work brings a batch back and releases what was not begun.
-func (d *drain) work(ctx context.Context, batch []Taken) {
-	d.report.Taken += len(batch)
-	var begun atomic.Int64
+// work brings a batch of n letters back. Those that were not begun are released when ctx ends, also while a publisher is
+// stuck with others.
+func (d *drain) work(ctx context.Context, b *batch, n int) {
+	d.report.Taken += n
+	endRenewing := d.renewing(b)
+	defer endRenewing()
+	released := make(chan struct{})
+	running := context.AfterFunc(ctx, func() { defer close(released); d.giveBack(b) })
 	var workers sync.WaitGroup
-	for range min(d.concurrency, len(batch)) {
+	for range min(d.concurrency, n) {
 		workers.Go(func() {
 			for ctx.Err() == nil {
-				i := int(begun.Add(1)) - 1
-				if i >= len(batch) {
+				t, ok := b.begin()
+				if !ok {
 					return
 				}
-				d.one(ctx, batch[i])
+				d.one(ctx, b, t)
 			}
 		})
 	}
 	workers.Wait()
-	if n := int(begun.Load()); n < len(batch) {
-		d.release(batch[n:]...)
-		d.report.Taken -= len(batch) - n
+	if !running() {
+		<-released
 	}
+	d.giveBack(b)
+}
+
+// giveBack releases the letters that were not begun.
+func (d *drain) giveBack(b *batch) {
+	rest := b.rest()
+	if len(rest) == 0 {
+		return
+	}
+	d.release(rest...)
+	d.mu.Lock()
+	d.report.Taken -= len(rest)
+	d.mu.Unlock()
 }
 
 var errInterrupted = errors.New("the publisher called runtime.Goexit")
 
 // one settles a letter: marked, or released.
-func (d *drain) one(ctx context.Context, t Taken) {
+func (d *drain) one(ctx context.Context, b *batch, t Taken) {
+	defer b.done(t)
 	returned := false
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
@@ -109,11 +173,11 @@ func (d *drain) one(ctx context.Context, t Taken) {
 			d.stop(errInterrupted) // the rest of the batch was not considered, and must not pass for done
 		}
 	}()
-	d.settle(ctx, t)
+	d.settle(ctx, b, t)
 	returned = true
 }
 
-func (d *drain) settle(ctx context.Context, t Taken) {
+func (d *drain) settle(ctx context.Context, b *batch, t Taken) {
 	if d.spent(t.Letter) {
 		if d.mark(t, StatusQuarantined, classify.ReasonMaxRedrives, &d.report.Quarantined) {
 			d.onQuarantine(ctx, t.Letter)
@@ -133,11 +197,9 @@ func (d *drain) settle(ctx context.Context, t Taken) {
 		d.stop(err)
 		return
 	}
-	if time.Until(t.Until) < d.config.Lease/2 {
-		if err := d.underGrace(func(ctx context.Context) error { return d.store.extend(ctx, &t, d.config.Lease) }); err != nil {
-			d.unmarked(err)
-			return
-		}
+	if err := d.keep(b, t); err != nil {
+		d.unmarked(t, err)
+		return
 	}
 	if err := d.redrive(ctx, d.live, t.Letter, topic); err != nil {
 		if ctx.Err() != nil { // refused while everything ends: that is nobody's failure
@@ -162,21 +224,25 @@ func (d *drain) mark(t Taken, status Status, why string, count *int) bool {
 	if err == nil || status == StatusRedriven { // published it is, marked or not
 		d.mu.Lock()
 		*count++
+		if slices.Contains(d.config.Filter.Statuses, status) {
+			d.considered[t.Seq] = struct{}{}
+		}
 		d.mu.Unlock()
 	}
 	if err != nil {
-		d.unmarked(err)
+		d.unmarked(t, err)
 	}
 	return err == nil
 }
 
 // unmarked handles a letter that could not be marked. One that somebody else has now is theirs; any other error is of
 // the database, and to publish on without marking would be to publish everything twice.
-func (d *drain) unmarked(err error) {
+func (d *drain) unmarked(t Taken, err error) {
 	if errors.Is(err, ErrLeaseLost) {
 		d.logger.Info("A letter was taken over, or arrived again, while it was worked on", map[string]any{"error": err.Error()})
 		d.mu.Lock()
 		d.report.LeasesLost++
+		d.considered[t.Seq] = struct{}{}
 		d.mu.Unlock()
 		return
 	}
@@ -187,7 +253,7 @@ func (d *drain) unmarked(err error) {
 // next drain too. A refusal for size is the letter's own and says nothing of the publisher.
 func (d *drain) failed(t Taken, err error) {
 	if postponed := d.underGrace(func(ctx context.Context) error { return d.store.postpone(ctx, t) }); postponed != nil {
-		d.unmarked(postponed)
+		d.unmarked(t, postponed)
 	}
 	d.mu.Lock()
 	d.report.Failed++
