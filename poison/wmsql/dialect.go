@@ -107,6 +107,8 @@ type source interface {
 	next(topic string, from position, n int) wsql.Query
 	// between reads the rows between two numbers, and does not wait for a lock. Only where there are gaps.
 	between(topic string, first, behind int64) wsql.Query
+	// highest is the highest number in the table. Only where there are gaps.
+	highest(topic string) wsql.Query
 	// all counts the messages.
 	all(topic string) wsql.Query
 	// behind counts what comes behind the group's position.

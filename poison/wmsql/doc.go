@@ -74,6 +74,29 @@
 // enter its row: that row would be passed over. Compare SELECT count(*) of the table with what was handled, or the rows at
 // and below offset_acked with the keys, to see it.
 //
+// With auto_increment_increment above 1 there is a gap before every number: throughput stays, each message is later by up
+// to GapWait. Galera: the nodes give out numbers in turns, and a node sees another node's message when it has applied it.
+// GapWait is then the longest that a node may lag behind in this, and nothing tells whether one lags longer. So let all
+// publishers of a topic, and its subscribers, use one node at a time; then a cluster is as safe as one server. Several
+// writers at once are not supported, and no test covers a cluster. The same holds for two masters that replicate to each
+// other.
+//
+// # A position of another table
+//
+// PostgreSQL gives out transaction ids from the start again when a dump is restored, or replicated, into another server;
+// MySQL gives out numbers from the start again after TRUNCATE. What is published from then on is behind the position and
+// would be passed over. Subscribe returns ErrPositionAhead then, and a running subscription logs it and stands still.
+// RestartIfAhead goes on from the start. Deleted rows are no reason, nor is a position that was moved by hand. What shows
+// that a position is wrong:
+//
+//	PostgreSQL       it, or a message, has a transaction id that the server has yet to give out
+//	MySQL, MariaDB   the table has yet to give out its number, or the message with its number is another one; for
+//	                 that, offset_consumed holds a number below zero, made of the id of the message acknowledged last
+//
+// Nothing shows it on PostgreSQL when the server's ids have passed the position before a subscription looks, and on
+// MySQL when the message with the number of the position was deleted, or the position was written by watermill-sql's
+// subscriber, and the numbers have passed it by then. After a move set the position by hand, or drop its row.
+//
 // What a schema adapter cannot read (metadata such as {"n":1}) becomes a message with the payload's bytes, and the
 // metadata's as KeyMetadata, that poison.Queue sets aside; watermill-sql's subscriber would stand still. So handlers need
 // a queue around them.

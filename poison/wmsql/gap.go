@@ -9,8 +9,12 @@ import (
 // row can be seen, and the row of another publisher with the next number may be seen first. A position that moved past
 // it would lose the message. A number that nobody ever uses, of a publisher that rolled back, stays missing. So a gap is
 // waited for once, and for longer only while somebody has a row in it that is not committed.
+//
+// Whatever numbers are missing below the highest that can be seen have been given out by then, so one wait is for all of
+// them. With auto_increment_increment above 1 there is a gap before every number. The step is not learnt from the server's
+// setting, nor from rows: another session, or another node of a cluster, may have another one, or begin elsewhere.
 type gap struct {
-	seen  int64 // the highest number seen by then
+	seen  int64 // the highest number in the table by then
 	since time.Time
 }
 
@@ -19,7 +23,7 @@ func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []
 	expected := from.offset + 1
 	for i := range entries {
 		offset := entries[i].at.offset
-		if offset != expected && (!s.waitedFor(offset, entries[len(entries)-1].at.offset) || s.pending(ctx, t, expected, offset)) {
+		if offset != expected && (!s.waitedFor(ctx, t, offset) || s.pending(ctx, t, expected, offset)) {
 			if over, _ := t.fate(); i > 0 && over == nil {
 				return entries[:i], 0
 			}
@@ -42,11 +46,14 @@ func (s *subscription) pending(ctx context.Context, t *transaction, first, behin
 	return rows.Close() != nil || rows.Err() != nil || found
 }
 
-// waitedFor tells whether the gap before a number was seen long enough ago to be passed over.
-func (s *subscription) waitedFor(number, highest int64) bool {
+// waitedFor reports whether the gap before a number was seen long enough ago to be passed over.
+func (s *subscription) waitedFor(ctx context.Context, t *transaction, number int64) bool {
 	if number <= s.gap.seen {
 		return time.Since(s.gap.since) >= s.config.GapWait
 	}
-	s.gap = gap{seen: highest, since: time.Now()}
+	highest := number // if the answer is an error, those behind it wait again
+	query := s.source.highest(s.topic)
+	_ = t.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&highest)
+	s.gap = gap{seen: max(number, highest), since: time.Now()}
 	return false
 }

@@ -170,6 +170,10 @@ func (s mysqlSource) between(topic string, first, behind int64) wsql.Query {
 	}
 }
 
+func (s mysqlSource) highest(topic string) wsql.Query {
+	return wsql.Query{Query: "SELECT MAX(`offset`) FROM " + s.schema.MessagesTable(topic)}
+}
+
 func (s mysqlSource) all(topic string) wsql.Query {
 	return wsql.Query{Query: `SELECT count(*) FROM ` + s.schema.MessagesTable(topic)}
 }

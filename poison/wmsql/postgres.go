@@ -131,6 +131,8 @@ ORDER BY transaction_id, "offset" LIMIT $3::bigint`, Args: []any{from.transactio
 
 func (s postgresSource) between(string, int64, int64) wsql.Query { return wsql.Query{} }
 
+func (s postgresSource) highest(string) wsql.Query { return wsql.Query{} }
+
 func (s postgresSource) all(topic string) wsql.Query {
 	return wsql.Query{Query: `SELECT count(*) FROM ` + s.schema.MessagesTable(topic)}
 }
