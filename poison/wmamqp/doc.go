@@ -25,8 +25,10 @@
 // Watermill-amqp's publisher confirms nothing unless told to, and when told to still says nil for a queue that does not
 // exist. Publisher publishes with mandatory and confirms on a few channels, one message at a time each, and returns nil
 // when the message is in a queue. It declares dead-letter queues at start-up, durable, without expiry or bounds, quorum
-// queues unless QueueType says otherwise, and takes one that is there as it is. While the connection is gone Publish
-// fails at once, and watermill-amqp dials again.
+// queues unless QueueType says otherwise. A queue that is there with other arguments is taken as it is, but refused if it
+// confirms letters and loses them later: by x-message-ttl, x-expires, x-max-length and their like, or because it is not
+// durable. PublisherConfig.AllowLossyQueues accepts such queues. While the connection is gone Publish fails at once, and
+// watermill-amqp dials again.
 //
 // # Subscriber
 //
@@ -70,6 +72,13 @@
 //
 // # What is not promised
 //
+// Letters in a queue to which a policy gives a message-ttl, expires, max-length or delivery-limit: the broker shows
+// policies to no AMQP client. Look with
+//
+//	rabbitmqctl list_queues name policy operator_policy effective_policy_definition
+//
+// and keep such policies away from the names of dead-letter queues. The arguments of a queue that this user may not
+// declare cannot be seen either, nor all of those of a queue whose name has more than about 80 bytes; Logger is told.
 // Order: a message given back goes to its old place where it can, but another consumer may have the next one already; with
 // InFlight there is none.
 // Once only: a confirm or an ack can be lost with the connection, and then the message is there twice, with the same id.

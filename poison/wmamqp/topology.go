@@ -8,17 +8,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// InitializeTopics makes sure that there is a queue for each dead-letter topic, and that the exchange of its topic is
-// bound to it: a durable queue without expiry or bounds. A queue that is there with other arguments is taken as it is.
-// The error names the queue. An argument in AMQP.Queue.Arguments with which letters would expire or be dropped is
-// refused.
+// InitializeTopics makes sure that there is a queue for each topic, and that the exchange of its topic is bound to it: a
+// durable queue without expiry or bounds. A queue that is there with other arguments is taken as it is, if it keeps what
+// it confirms. It is refused if it has x-message-ttl, x-expires, x-max-age or x-delivery-limit, if it has x-max-length or
+// x-max-length-bytes without an x-overflow of reject-publish, and if it is not durable or deletes itself; so are such
+// arguments in AMQP.Queue.Arguments. The error names the queue, the argument and what to do. AllowLossyQueues accepts all.
+//
+// The broker shows no client what a policy adds to a queue, nor a user without the right to declare it its arguments.
 func (p *Publisher) InitializeTopics(topics ...string) error {
-	if err := keepsLetters(p.config.AMQP.Queue.Arguments); err != nil {
-		return err
+	if dropping := drops(p.config.AMQP.Queue.Arguments); dropping != "" && !p.config.AllowLossyQueues {
+		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: remove it, or set AllowLossyQueues", dropping)
 	}
 	conn, err := p.conn.open()
 	if err != nil {
@@ -46,19 +48,11 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 	if queue == "" || len(queue) > maxShort {
 		return fmt.Errorf("wmamqp: topic %.40q: a queue name of %d bytes: AMQP takes 1 to %d", topic, len(queue), maxShort)
 	}
-	declared := onChannel(conn, func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(queue, true, false, false, false, p.queueArguments(conn))
-		return err
-	})
-	if declared != nil { // it is there with other arguments, or may not be declared by this user
-		err := onChannel(conn, func(c *amqp091.Channel) error {
-			_, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
+	wanted := p.queueArguments(conn)
+	if refusal := declare(conn, queue, wanted); refusal != nil { // it is there with other arguments, or may not be declared by this user
+		if err := p.takeExisting(conn, queue, wanted, refusal); err != nil {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("wmamqp: queue %q can neither be declared nor found: declare it, durable and without expiry, or let this user do so: %w", queue, errors.Join(declared, err))
 		}
-		p.config.Logger.Info("The dead-letter queue is there with other arguments; it is taken as it is", watermill.LogFields{"queue": queue, "refusal": declared.Error()})
 	}
 	if exchange == "" {
 		return nil
@@ -95,20 +89,6 @@ func majorVersion(server amqp091.Table) int {
 	major, _, _ := strings.Cut(version, ".")
 	n, _ := strconv.Atoi(major)
 	return n
-}
-
-func keepsLetters(arguments amqp091.Table) error {
-	for _, name := range []string{amqp091.QueueMessageTTLArg, amqp091.QueueTTLArg, "x-delivery-limit"} {
-		if value, ok := arguments[name]; ok && text(value) != "-1" {
-			return fmt.Errorf("wmamqp: AMQP.Queue.Arguments has %s: dead letters would be dropped; remove it", name)
-		}
-	}
-	_, length := arguments[amqp091.QueueMaxLenArg]
-	_, bytes := arguments[amqp091.QueueMaxLenBytesArg]
-	if overflow := arguments[amqp091.QueueOverflowArg]; (length || bytes) && overflow != amqp091.QueueOverflowRejectPublish {
-		return fmt.Errorf("wmamqp: AMQP.Queue.Arguments bounds the queue: the oldest dead letters would be dropped; remove x-max-length, or add x-overflow=%s", amqp091.QueueOverflowRejectPublish)
-	}
-	return nil
 }
 
 // QuorumQueue returns queue arguments for a quorum queue: those given, and x-queue-type. On RabbitMQ 4 a quorum queue
