@@ -48,8 +48,14 @@ func (s *scope) leave(ctx context.Context) context.Context {
 	return chain.WithClaim(ctx, s.outer)
 }
 
+// WithTx returns ctx with a transaction that Tx returns, for the unit test of a handler. The test ends the transaction: it
+// looks at what the handler wrote, and rolls back. In a service the receiver does all this.
+func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
+	return chain.WithClaim(ctx, &scope{tx: tx})
+}
+
 // Tx returns the transaction in which the key of the message with this context is held, or nil where there is none:
-// outside a handler behind a Receiver. What is written through it commits with the key when the handler returns without
+// outside a handler behind a Receiver, except in a test (WithTx). What is written through it commits with the key when the handler returns without
 // an error. The error of a statement must be returned, not ignored: some end the transaction, and SQLite lets what is
 // written after that commit on its own, while PostgreSQL and MySQL then commit nothing at all. The receiver ends it; a
 // handler that does so itself and returns nil, by a deferred Rollback too, gets a permanent error (one that returns an error
