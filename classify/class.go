@@ -79,6 +79,9 @@ type Verdict struct {
 	Description string
 	// RetryAfter is the least time to wait before the next attempt.
 	RetryAfter time.Duration
+	// NotNow says that nothing failed: the message is to come again later, uncounted. It goes with ClassTransient, which
+	// the error is where it lasts for too long. See the function NotNow.
+	NotNow bool
 }
 
 // ReasonOrDefault returns Reason, or the reason that stands for the class of an error set aside without one.
@@ -120,7 +123,7 @@ func (v Verdict) unsayable() error {
 // fill takes from other what v does not say.
 func (v Verdict) fill(other Verdict) Verdict {
 	if v.Class == ClassUnknown {
-		v.Class = other.Class
+		v.Class, v.NotNow = other.Class, other.NotNow
 	}
 	if v.Reason == "" {
 		v.Reason = other.Reason

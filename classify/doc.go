@@ -11,9 +11,12 @@
 // message's own context by whoever holds the message, and never from an error: no mark, rule or default can give it,
 // and a context.Canceled in an error is something within the handler that was cancelled, which is transient.
 //
+// NotNow is for a handler that finds a lock held, a breaker open or a tenant paused. Its error is transient, and says in
+// addition that nothing failed: the message is held, or given back, and comes again uncounted, for a bounded time.
+//
 // # Who speaks
 //
-// A handler marks what it knows (Transient, Permanent, Invalid, Discard, With), and the mark survives any wrapping with
+// A handler marks what it knows (Transient, NotNow, Permanent, Invalid, Discard, With), and the mark survives any wrapping with
 // %w. What third parties return is told by rules (Is, As, AsFunc, When) in a Config, or is known already.
 //
 // # Precedence

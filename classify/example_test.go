@@ -131,3 +131,14 @@ func ExampleFailure() {
 	// transient after 3 attempt(s): attempt 3: context deadline exceeded
 	// 2m0s 3 true
 }
+
+// A handler that finds a lock held has not failed: its message comes again, and no attempt is counted.
+func ExampleNotNow() {
+	errLocked := errors.New("the account is locked by another booking")
+	err := fmt.Errorf("book: %w", classify.NotNow(errLocked, classify.RetryAfter(2*time.Second)))
+
+	var judge *classify.Classifier
+	verdict := judge.Classify(err)
+	fmt.Println(verdict.NotNow, verdict.Class, verdict.RetryAfter)
+	// Output: true transient 2s
+}

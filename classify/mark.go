@@ -17,6 +17,14 @@ func RetryAfter(d time.Duration) Option { return func(v *Verdict) { v.RetryAfter
 // Transient marks err as passing with time. A nil err stays nil, here and in every mark.
 func Transient(err error, opts ...Option) error { return mark(err, ClassTransient, opts) }
 
+// NotNow marks err as no failure: a lock is held, a breaker is open, a tenant is paused. The message is held and handled
+// again, or given back to come again; neither counts as an attempt. middleware.Retry does this, for the time that
+// RetryConfig.NotNowFor says; after that err is transient, and counts. RetryAfter sets the least wait. A rule can say the
+// same: Verdict{Class: ClassTransient, NotNow: true}.
+func NotNow(err error, opts ...Option) error {
+	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.NotNow = true }}, opts...))
+}
+
 // Permanent marks err as not passing with time: the message is set aside at once.
 func Permanent(err error, opts ...Option) error { return mark(err, ClassPermanent, opts) }
 

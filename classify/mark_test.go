@@ -108,3 +108,24 @@ func TestMarkCannotAbort(t *testing.T) {
 		}
 	}
 }
+
+// Feature C6: a "not now" is transient, survives wrapping, and goes with the class: a mark further out that names another
+// class takes it away.
+func TestNotNow(t *testing.T) {
+	var judge *classify.Classifier
+	err := fmt.Errorf("a: %w", classify.NotNow(errors.New("locked"), classify.Reason("locked"), classify.RetryAfter(time.Second)))
+	want := classify.Verdict{Class: classify.ClassTransient, Reason: "locked", RetryAfter: time.Second, NotNow: true}
+	for _, err := range []error{err, classify.With(err, classify.Description("")), errors.Join(err, errors.New("unknown"))} {
+		if got := judge.Classify(err); got != want {
+			t.Errorf("%+v", got)
+		}
+	}
+	for _, err := range []error{classify.Permanent(err), classify.Transient(err), errors.Join(err, classify.Permanent(errors.New("b")))} {
+		if got := judge.Classify(err); got.NotNow {
+			t.Errorf("%+v", got)
+		}
+	}
+	if classify.NotNow(nil) != nil {
+		t.Error("a nil error is marked")
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -36,6 +37,14 @@ type RetryConfig struct {
 	// Reserve is the time kept free before the deadline of the message's context, to set the message aside in.
 	// Default: 1 s.
 	Reserve time.Duration
+	// NotNowFor is how long a message may come again uncounted, whose handler says classify.NotNow. After that the error is a
+	// transient failure. The time counts from the first such error; it is remembered by this process alone, for 1,000
+	// messages, and begins anew after ten minutes without one. Default: 1 hour.
+	NotNowFor time.Duration
+	// NotNowHold is how long such a message is held at most, and handled again after waits that grow from 250 ms to 10 s, before it
+	// is given back. Keep it below the time after which the broker delivers a message again that was not acked. A broker that
+	// limits deliveries itself (x-delivery-limit) counts what is given back: there, make it longer. Default: 20 s.
+	NotNowHold time.Duration
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
 	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a spillway.Channel
@@ -74,6 +83,7 @@ type Retry struct {
 	config   RetryConfig
 	policies [classify.ClassAborted + 1]Policy
 	leaves   [classify.ClassAborted + 1]bool // to a stage, where there is one: nobody said how often to try here
+	later    postponed
 }
 
 // NewRetry returns a Retry, or an error that names the field of config that makes no sense.
@@ -111,6 +121,12 @@ func (c *RetryConfig) setDefaults() {
 		c.Attempts = 5
 	}
 	c.Backoff.setDefaults()
+	if c.NotNowFor == 0 {
+		c.NotNowFor = time.Hour
+	}
+	if c.NotNowHold == 0 {
+		c.NotNowHold = outage.DefaultMaxHold
+	}
 	if c.MaxWait == 0 {
 		c.MaxWait = 30 * time.Second
 	}
@@ -128,6 +144,9 @@ func (c *RetryConfig) validate() error {
 	}
 	if c.MaxElapsed < 0 || c.MaxWait < 0 || c.Reserve < 0 {
 		return fmt.Errorf("middleware: RetryConfig.MaxElapsed (%s), MaxWait (%s) and Reserve (%s) must not be negative", c.MaxElapsed, c.MaxWait, c.Reserve)
+	}
+	if c.NotNowFor < 0 || c.NotNowHold < 0 {
+		return fmt.Errorf("middleware: RetryConfig.NotNowFor (%s) and NotNowHold (%s) must not be negative", c.NotNowFor, c.NotNowHold)
 	}
 	for class, policy := range c.PerClass {
 		if class >= classify.ClassAborted {
@@ -181,6 +200,14 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		verdict := r.config.Classifier.Classify(err)
 		if c.Aborted() {
 			return nil, c.Abort(err)
+		}
+		if verdict.NotNow && !c.Acked() && !r.later.tooLong(c, r.config.NotNowFor) {
+			var out []*message.Message
+			if out, err = r.notNow(c, next, err, verdict); err == nil {
+				r.onAttempt(c, Attempt{Number: failure.Attempts + 1})
+				return out, nil
+			}
+			continue
 		}
 		failure.Add(err, verdict, time.Now())
 		r.onAttempt(c, Attempt{failure.Attempts, err, verdict})

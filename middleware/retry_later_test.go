@@ -1,0 +1,121 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+func aborted(err error) bool {
+	failure, ok := classify.AsFailure(err)
+	return ok && failure.Verdict.Class == classify.ClassAborted
+}
+
+// Feature C6: what a handler says that it cannot handle now is handled again, uncounted, or given back after NotNowHold; after
+// NotNowFor, over all deliveries, the error is a transient failure with the usual attempts.
+func TestNotNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var counted []middleware.Attempt
+		r, err := middleware.NewRetry(middleware.RetryConfig{
+			Backoff:   every(time.Second),
+			OnAttempt: func(_ context.Context, a middleware.Attempt) { counted = append(counted, a) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls, began := 0, time.Now()
+		h := r.Middleware(func(*message.Message) ([]*message.Message, error) {
+			calls++
+			return nil, classify.NotNow(errors.New("tenant is paused"))
+		})
+		deliveries := 0
+		for {
+			deliveries++
+			entered := time.Now()
+			_, err = h(newMessage("1"))
+			if !aborted(err) {
+				break
+			}
+			if held := time.Since(entered); held < 5*time.Second || held > 20*time.Second {
+				t.Fatalf("held for %s", held)
+			}
+			if len(counted) != 0 {
+				t.Fatalf("counted %v", counted)
+			}
+		}
+		failure, ok := classify.AsFailure(err)
+		if !ok || failure.Verdict.Class != classify.ClassTransient || failure.Attempts != 5 {
+			t.Errorf("at last %v", err)
+		}
+		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
+			t.Errorf("after %s", took)
+		}
+		if calls < 300 || calls > 900 || deliveries < 180 || deliveries > 400 {
+			t.Errorf("%d calls in %d deliveries", calls, deliveries)
+		}
+	})
+}
+
+// Feature C6, promise R2: a success and another error end it, each attempt gets the message as it arrived, and the waits heed
+// the error's retry-after, the deadline and the end of the message's context.
+func TestNotNowEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := middleware.NewRetry(middleware.RetryConfig{Backoff: every(time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := func(ctx context.Context, then error, opts ...classify.Option) (error, int, time.Duration) {
+			calls, began := 0, time.Now()
+			msg := newMessage(strconv.FormatInt(began.UnixNano(), 10))
+			arrived := msg.Copy()
+			msg.SetContext(ctx)
+			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				calls++
+				if !msg.Equals(arrived) {
+					t.Errorf("call %d got %v", calls, msg)
+				}
+				msg.Metadata.Set("spoiled", "1")
+				if calls < 3 {
+					return nil, classify.NotNow(errors.New("locked"), opts...)
+				}
+				return nil, then
+			})(msg)
+			return err, calls, time.Since(began)
+		}
+		if err, calls, took := run(t.Context(), nil); err != nil || calls != 3 || took != 750*time.Millisecond {
+			t.Errorf("%d calls, after %s: %v", calls, took, err)
+		}
+		boom := classify.Permanent(errors.New("boom"))
+		if err, calls, _ := run(t.Context(), boom); !errors.Is(err, boom) || aborted(err) || calls != 3 {
+			t.Errorf("%d calls: %v", calls, err)
+		}
+		if err, calls, took := run(t.Context(), nil, classify.RetryAfter(3*time.Second)); err != nil || calls != 3 || took != 6*time.Second {
+			t.Errorf("%d calls, after %s: %v", calls, took, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if err, calls, took := run(ctx, nil, classify.RetryAfter(time.Minute)); !aborted(err) || calls != 1 || took != 3*time.Second {
+			t.Errorf("%d calls, after %s: %v", calls, took, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, stop)
+		if err, calls, took := run(ctx, nil, classify.RetryAfter(5*time.Second)); !aborted(err) || calls != 1 || took != 2*time.Second {
+			t.Errorf("%d calls, after %s: %v", calls, took, err)
+		}
+		_, err = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			msg.Ack() // it cannot come again
+			return nil, classify.NotNow(errors.New("locked"))
+		})(newMessage("acked"))
+		if failure, ok := classify.AsFailure(err); !ok || failure.Attempts != 5 || aborted(err) {
+			t.Errorf("acked: %v", err)
+		}
+	})
+}
