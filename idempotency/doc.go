@@ -24,7 +24,9 @@
 //   - An attempt that fails, panics or ends in runtime.Goexit leaves nothing behind, neither writes nor key. So a
 //     message that was set aside as a dead letter can be applied when it comes back, and one that succeeded is absorbed.
 //   - Messages that the handler returns are returned at least once, and always with the same ids: a publish that failed
-//     after the commit is made up for by the next delivery. Ids are derived from consumer, key and index.
+//     after the commit is made up for by the next delivery. A message keeps the id that the handler set, also one that is
+//     new in each attempt: nothing is published before the commit, and the ids are recorded with it. A message without an
+//     id, or with that of an earlier output, gets one that is derived from consumer, key and index.
 //
 // # What is not promised
 //

@@ -55,7 +55,7 @@ func (c *cell) derivesIDs() {
 		for attempt := range 2 { // the row of the first is lost, as with a commit that never arrived
 			h := c.receiver(idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(
 				func(*message.Message) ([]*message.Message, error) {
-					return []*message.Message{newMessage("x"), newMessage("x")}, nil
+					return []*message.Message{newMessage(""), newMessage("")}, nil
 				})
 			out, err := h(newMessage(key.ID))
 			if err != nil || len(out) != 2 {

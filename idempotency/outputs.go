@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -13,7 +14,9 @@ import (
 )
 
 // prepare returns copies of the handler's outputs with the ids they are published and recorded under. They are copies
-// because an output may be the source message, or one that the handler returns again and again.
+// because an output may be the source message, or one that the handler returns again and again. An output keeps the id that
+// the handler set. One without an id, or with the id of an earlier output of the same message, gets a derived one: copies of
+// the source have its id, and a consumer that recognises messages by their ids would take all but one for duplicates.
 func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message, error) {
 	if len(out) == 0 {
 		return nil, nil
@@ -24,7 +27,7 @@ func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message
 			return nil, classify.Permanent(failed("record the outputs of", s.entry.Key, fmt.Errorf("output %d of %d is nil", i+1, len(out))))
 		}
 		id := m.UUID
-		if id == "" || !r.config.KeepOutputIDs {
+		if id == "" || hasID(prepared[:i], id) {
 			id = outputID(s.entry, i)
 		}
 		ctx := chain.CarryTransaction(s.leave(m.Context()), s.msg.Context())
@@ -32,6 +35,10 @@ func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message
 		maps.Copy(prepared[i].Metadata, m.Metadata)
 	}
 	return prepared, nil
+}
+
+func hasID(messages []*message.Message, id string) bool {
+	return slices.ContainsFunc(messages, func(m *message.Message) bool { return m.UUID == id })
 }
 
 // namespace sets our ids apart from those that others derive from the same key.

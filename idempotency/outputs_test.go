@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,9 +27,9 @@ func hostile() []*message.Message {
 
 // Feature I4, promise P7: a duplicate returns what the first delivery returned, byte for byte and with the same ids.
 func TestDuplicateReturnsOutputs(t *testing.T) {
-	for _, keep := range []bool{false, true} {
+	{
 		db := openWithEffects(t)
-		h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db), KeepOutputIDs: keep}).Middleware(
+		h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)}).Middleware(
 			func(*message.Message) ([]*message.Message, error) { return hostile(), nil })
 		first, err := h(newMessage("m1"))
 		if err != nil || len(first) != 4 {
@@ -47,7 +48,7 @@ func TestDuplicateReturnsOutputs(t *testing.T) {
 					!maps.Equal(got.Metadata, want.Metadata) || got.Metadata == nil {
 					t.Errorf("output %d: got %q %q, want %q %q", i, got.Metadata, got.Payload, want.Metadata, want.Payload)
 				}
-				if keep && want.UUID != "" && got.UUID != want.UUID {
+				if want.UUID != "" && got.UUID != want.UUID {
 					t.Errorf("output %d: id %q, want %q", i, got.UUID, want.UUID)
 				}
 			}
@@ -62,7 +63,7 @@ func TestDuplicateReturnsOutputs(t *testing.T) {
 	}
 }
 
-// Feature I4, promise P7: ids are the same when the handler runs again after a rollback, and differ by index, consumer
+// Feature I4, promise P7: derived ids are the same when the handler runs again after a rollback, and differ by index, consumer
 // and key, however these are cut.
 func TestDerivedIDs(t *testing.T) {
 	db := openWithEffects(t)
@@ -75,7 +76,7 @@ func TestDerivedIDs(t *testing.T) {
 				if fail {
 					return nil, errors.New("boom")
 				}
-				return []*message.Message{newMessage("x"), newMessage("x")}, nil
+				return []*message.Message{newMessage(""), newMessage("")}, nil
 			})
 		for range 2 {
 			_, _ = h(newMessage(key.ID))
@@ -117,6 +118,33 @@ func TestSourceAsOutput(t *testing.T) {
 	out[0].Metadata.Set("added", "later")
 	if len(msg.Metadata) != 0 || len(out[1].Metadata) != 0 {
 		t.Fatal("metadata is shared")
+	}
+}
+
+// Feature I4, promise P7: an output keeps the id that the handler set, and its duplicates have it too. An id that an earlier
+// output has is replaced: a consumer would take the two for one message.
+func TestOwnOutputIDs(t *testing.T) {
+	db := openWithEffects(t)
+	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)}).Middleware(
+		func(msg *message.Message) ([]*message.Message, error) {
+			return []*message.Message{newMessage("invoice-42"), newMessage("invoice-42"), msg, newMessage("")}, nil
+		})
+	var first []string
+	for range 2 {
+		out, err := h(newMessage("m1"))
+		if err != nil || len(out) != 4 {
+			t.Fatal(out, err)
+		}
+		ids := []string{out[0].UUID, out[1].UUID, out[2].UUID, out[3].UUID}
+		if ids[0] != "invoice-42" || ids[2] != "m1" || len(ids[1]) != 36 || len(ids[3]) != 36 || ids[1] == ids[3] {
+			t.Errorf("ids %q", ids)
+		}
+		if first == nil {
+			first = ids
+		}
+		if !slices.Equal(ids, first) {
+			t.Errorf("ids %q, then %q", first, ids)
+		}
 	}
 }
 

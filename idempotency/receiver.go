@@ -36,10 +36,6 @@ type ReceiverConfig struct {
 	// absorb it would lose it. A message that reaches a handler over two sources may differ in nothing but how its payload is
 	// written: JSONB of PostgreSQL writes JSON in a way of its own.
 	AnyPayload bool
-	// KeepOutputIDs leaves the handler's own ids on the messages it returns; one without gets a derived id even so. By
-	// default every id is derived from consumer, key and index, which keeps it the same if a commit is lost and the
-	// handler runs again. Whoever keeps theirs makes them so.
-	KeepOutputIDs bool
 	// MarkPublished forgets recorded outputs when they were seen published, so that a duplicate publishes nothing again. It
 	// costs a statement for each message with outputs, and works in a spillway.Channel alone: parts that are attached one by
 	// one do not hear of the publishing. Where the process ends between the publishing and the mark, a duplicate publishes them
