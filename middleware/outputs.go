@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -20,8 +22,12 @@ type OutputsConfig struct {
 	Queue *poison.Queue
 	// Attempts is how often an output is published at the most. Default: 5. An error that is permanent or invalid ends
 	// the attempts at once, and so does a deadline of the source that leaves no second for another. Outputs refused together are
-	// then published one by one, and each counts for itself.
+	// then published one by one, and each counts for itself. An attempt that fails because the broker is away does not count.
 	Attempts int
+	// MaxHold is how long a source is held at most while the broker of its outputs is away, before it is given back to come
+	// again: its handler has succeeded, and nothing is counted. Keep it below the time after which the source's broker delivers
+	// a message again that was not acked. Default: 20 s.
+	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is waited for up to 30 s.
 	Backoff Backoff
 	// Classifier judges the publisher's errors. Default: marks and built-in knowledge.
@@ -35,7 +41,8 @@ type OutputsConfig struct {
 // Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned,
 // where no middleware sees a refusal: the source is nacked and handled again, without end. Outputs ties each produced
 // message to its source, and its decorator around the handler's publisher tries again, and at last sets the source
-// aside with reason output_undeliverable, so that the messages behind it go on. It also takes off what a handler passed
+// aside with reason output_undeliverable, so that the messages behind it go on. While the broker of the outputs is away the
+// source is held, and given back at last. It also takes off what a handler passed
 // on of its source's origin and redrives: the story of the source is not that of its outputs.
 type Outputs struct {
 	config OutputsConfig
@@ -56,6 +63,9 @@ func NewOutputs(config OutputsConfig) (*Outputs, error) {
 	}
 	if config.Attempts < 1 {
 		return nil, fmt.Errorf("middleware: OutputsConfig.Attempts is %d: it must be at least 1", config.Attempts)
+	}
+	if config.MaxHold < 0 {
+		return nil, fmt.Errorf("middleware: OutputsConfig.MaxHold is %s: it must not be negative", config.MaxHold)
 	}
 	if err := config.Backoff.validate("OutputsConfig.Backoff"); err != nil {
 		return nil, err
@@ -105,7 +115,8 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs; the router asks whether it has one before it closes it
 		return nil, nil
 	}
-	return &outputPublisher{Publisher: pub, outputs: o}, nil
+	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold, Logger: o.config.Logger})
+	return &outputPublisher{Publisher: pub, outputs: o, guard: guard}, nil
 }
 
 // tie binds produced messages to the call they came from.

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -22,6 +23,7 @@ import (
 type outputPublisher struct {
 	message.Publisher
 	outputs *Outputs
+	guard   *outage.Guard
 	closed  atomic.Bool
 }
 
@@ -42,10 +44,18 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 	for _, msg := range messages { // decorators further in may change what they publish: each try gets it as it was made
 		outputs = append(outputs, chain.Keep(msg))
 	}
-	err := contain.Call("publisher", func() error { return p.Publisher.Publish(topic, messages...) })
-	if err != nil {
+	// The guard calls this more than once during an outage: after the first time the messages are published as they were made.
+	first := true
+	err := p.during(source, func() error {
+		if first {
+			first = false
+			return p.Publisher.Publish(topic, messages...)
+		}
+		return p.Publisher.Publish(topic, originals(outputs)...)
+	})
+	if err != nil && !givenBack(err) {
 		err = p.insist(source, topic, outputs, err)
-	} else {
+	} else if err == nil {
 		source.Published()
 	}
 	for _, output := range outputs {
@@ -104,8 +114,8 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		}
 		alone, err = true, nil
 		for ; next < len(outputs) && err == nil; next++ {
-			msg := outputs[next].Original()
-			if err = contain.Call("publisher", func() error { return p.Publisher.Publish(topic, msg) }); err == nil {
+			err = p.during(c, func() error { return p.Publisher.Publish(topic, outputs[next].Original()) })
+			if err == nil {
 				tries = 0
 				waits.Reset()
 			}
@@ -114,8 +124,40 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 			c.Published()
 			return nil
 		}
+		if givenBack(err) {
+			return err
+		}
 		next--
 	}
+}
+
+// during publishes, and holds the source while the broker is away. A publisher that was closed under its handler, as the
+// router does, is not away: insist settles that.
+func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
+	return p.guard.Do(c.WaitContext(), c, func() error {
+		err := contain.Call("publisher", publish)
+		if err != nil && p.closed.Load() {
+			return closedUnder{err}
+		}
+		return err
+	})
+}
+
+// closedUnder hides from the guard what a closed publisher says.
+type closedUnder struct{ error }
+
+// givenBack reports whether err gives the source back, uncounted.
+func givenBack(err error) bool {
+	failure, ok := classify.AsFailure(err)
+	return ok && failure.Verdict.Class == classify.ClassAborted
+}
+
+func originals(outputs []*chain.Call) []*message.Message {
+	messages := make([]*message.Message, len(outputs))
+	for i, output := range outputs {
+		messages[i] = output.Original()
+	}
+	return messages
 }
 
 func refused(outputs []*chain.Call, next int, alone bool) string {
