@@ -55,16 +55,6 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 	}
 }
 
-// unclaimed is the error of a claim that failed. A message whose key is held by a lease is put back.
-func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
-	err = failed("claim", key, err)
-	if !errors.Is(err, ErrHeld) {
-		return err
-	}
-	r.tell("OnPutBack", r.config.OnPutBack, c.Msg.Context(), key)
-	return r.putBack(c, err)
-}
-
 // putBack gives the message back, which counts for nothing. It is held for a while first, because some subscribers deliver
 // what is given back at once and without end.
 func (r *Receiver) putBack(c *chain.Call, err error) error {

@@ -27,6 +27,9 @@
 //     after the commit is made up for by the next delivery. A message keeps the id that the handler set, also one that is
 //     new in each attempt: nothing is published before the commit, and the ids are recorded with it. A message without an
 //     id, or with that of an earlier output, gets one that is derived from consumer, key and index.
+//   - An outage of the store sets nothing aside. Messages are held until the store answers, or given back after
+//     ReceiverConfig.MaxHold, and nothing is counted. So it is where the connection is lost under a handler or its commit, but at
+//     most ten times in a row for one message, which may be what ends the connection.
 //
 // # What is not promised
 //

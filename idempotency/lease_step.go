@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // requestTimeout bounds a request about a lease for which no message's context is good, since that may have ended.
@@ -17,8 +18,15 @@ const requestTimeout = 5 * time.Second
 // lease handles a message under a lease of its key.
 func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler, entry Entry) ([]*message.Message, error) {
 	key := entry.Key
-	began := time.Now()
-	lease, err := r.config.Store.Lease(wait, entry, r.config.Lease)
+	var began time.Time
+	var lease Lease
+	err := r.guard.Do(wait, c, func() (err error) {
+		began = time.Now()
+		if lease, err = r.config.Store.Lease(wait, entry, r.config.Lease); err != nil {
+			return failed("claim", key, err)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, r.unclaimed(c, key, err)
 	}
@@ -32,6 +40,10 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler
 		}
 	}()
 	if began, err = r.freshen(wait, lease, began); err != nil {
+		err = failed("claim", key, err)
+		if outage.Away(err) {
+			return nil, r.guard.GiveBack(c, err)
+		}
 		return nil, r.unclaimed(c, key, err)
 	}
 	out, kept, err := r.underLease(c, next, entry, lease, began)

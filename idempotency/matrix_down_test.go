@@ -3,7 +3,9 @@ package idempotency_test
 import (
 	"errors"
 	"path/filepath"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -12,18 +14,19 @@ import (
 
 // A server is cut off by a proxy in between, and a file by its driver.
 var downRows = []row{
-	{"P1-down-claim", "a store that is down at claim is an error, the message is tried again, and the handler is not called", (*cell).downAtClaim},
+	{"P1-down-claim", "a store that is down at claim gives the message back, uncounted, and the handler is not called", (*cell).downAtClaim},
 	{"P1-down-commit", "a store that goes down under the handler takes everything back", (*cell).downAtCommit},
 	{"P7-down-after", "a store that goes down after the commit lets no duplicate through", (*cell).downAfterCommit},
 	{"P7-commit-lost", "a connection cut before the database has the COMMIT: nothing is applied", func(c *cell) { c.cutAtCommit(false) }},
 	{"P7-answer-lost", "a connection cut between COMMIT and its answer: an error, and the next delivery finds the key", func(c *cell) { c.cutAtCommit(true) }},
+	{"P7-new-ids", "a handler that gives its outputs new ids in each attempt: those of the attempt that committed, whatever became of the answer", (*cell).newIDs},
 	{"P4-back", "a router whose store comes back applies what it was given meanwhile, once each", (*cell).comesBack},
 }
 
 // broken is a receiver over a line, and what has a delivery of m1 fail.
 func (c *cell) broken() (*idempotency.Receiver, line, func(message.HandlerFunc, ...string)) {
 	c.Helper()
-	return c.brokenWith(idempotency.ReceiverConfig{})
+	return c.brokenWith(idempotency.ReceiverConfig{MaxHold: time.Millisecond})
 }
 
 func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Receiver, line, func(message.HandlerFunc, ...string)) {
@@ -35,8 +38,8 @@ func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Recei
 	return r, l, func(h message.HandlerFunc, want ...string) {
 		c.Helper()
 		out, err := r.Middleware(h)(newMessage("m1"))
-		if out != nil || !again(err) {
-			c.Errorf("%v, judged %s", out, class(err))
+		if out != nil || !givenBack(err) {
+			c.Errorf("%v, not given back: %v", out, err)
 		}
 		c.explains(err, append(want, "see that the database is up")...)
 		if n := db.Stats().InUse; n != 0 {
@@ -76,17 +79,18 @@ func (c *cell) downAtCommit() {
 		c.rows(0, 0)
 		l.mend()
 	}
-	boom := classify.Transient(errors.New("boom"))
-	_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		_, _ = c.write(msg)
-		l.cut()
-		return nil, boom
-	})(newMessage("m1"))
-	if err != boom {
-		c.Errorf("the handler's error became %v", err)
+	for _, boom := range []error{classify.Transient(errors.New("boom")), classify.Permanent(errors.New("boom"))} {
+		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			_, _ = c.write(msg)
+			l.cut()
+			return nil, boom
+		})(newMessage("m1"))
+		if own := class(boom) == classify.ClassPermanent || c.says == "sqlite"; own && err != boom || !own && !givenBack(err) {
+			c.Errorf("the handler's error became %v", err)
+		}
+		c.rows(0, 0)
+		l.mend()
 	}
-	c.rows(0, 0)
-	l.mend()
 	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
@@ -127,6 +131,38 @@ func (c *cell) cutAtCommit(answer bool) {
 	c.rows(1, 1)
 }
 
+// Promise P7, feature I4: ids that differ between attempts. Nothing of an attempt is published before its commit, so only one
+// attempt's id is ever seen.
+func (c *cell) newIDs() {
+	for _, answer := range []bool{false, true} {
+		r, l, fails := c.broken()
+		c.exec(`DELETE FROM spillway_keys`)
+		l.cutAtCommit(answer)
+		var ids []string
+		h := func(msg *message.Message) ([]*message.Message, error) {
+			if _, err := c.write(msg); err != nil {
+				return nil, err
+			}
+			ids = append(ids, watermill.NewUUID())
+			return []*message.Message{message.NewMessage(ids[len(ids)-1], nil)}, nil
+		}
+		fails(h, "commit")
+		for range 2 {
+			out, err := r.Middleware(h)(newMessage("m1"))
+			if err != nil || len(out) != 1 {
+				c.Fatal(out, err)
+			}
+			attempts := 2 // the first came to nothing
+			if answer {
+				attempts = 1
+			}
+			if out[0].UUID != ids[attempts-1] {
+				c.Errorf("published %q, of attempts with %q", out[0].UUID, ids)
+			}
+		}
+	}
+}
+
 // Promises P1, P4, P7: on a router. The spool gives a message again and again, and the store comes back after a while.
 func (c *cell) comesBack() {
 	c.initialized(c.db)
@@ -135,7 +171,7 @@ func (c *cell) comesBack() {
 	out := &paper{t: c, path: filepath.Join(dir, "out")}
 	store := c.store(db)
 	attach := func(router *message.Router) {
-		router.AddMiddleware(c.receiver(idempotency.ReceiverConfig{Store: store}).Middleware)
+		router.AddMiddleware(c.receiver(idempotency.ReceiverConfig{Store: store, MaxHold: time.Millisecond}).Middleware)
 	}
 	from := newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), newMessage("m2"), newMessage("m3"), newMessage("m2"))
 	nacks, cuts := 0, map[string]bool{}

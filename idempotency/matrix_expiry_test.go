@@ -146,7 +146,7 @@ func (c *cell) recordCut(answer bool) {
 
 // Features I3, promises P1, P3, P7.
 func (c *cell) leaseDown() {
-	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{Lease: time.Second}))
+	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{Lease: time.Second, MaxHold: time.Millisecond}))
 	h := &outside{c: c}
 	h.then = func(*message.Message) error {
 		if h.calls.Load() == 1 {
@@ -159,14 +159,14 @@ func (c *cell) leaseDown() {
 		c.Errorf("the message failed: %v", err)
 	}
 	c.explains(err, "record")
-	if _, err := r.Middleware(h.handle)(newMessage("m1")); !again(err) {
+	if _, err := r.Middleware(h.handle)(newMessage("m1")); !givenBack(err) {
 		c.Errorf("while the store is away: %v", err)
 	}
 	h.called(1)
 	l.mend()
 	eventually(c.T, "the message is applied", func() bool { // the lease may last a little longer than its owner thought
 		_, err := r.Middleware(h.handle)(newMessage("m1"))
-		if err != nil && !errors.Is(err, idempotency.ErrHeld) && !again(err) {
+		if err != nil && !givenBack(err) {
 			c.Error(err)
 		}
 		return err == nil

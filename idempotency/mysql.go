@@ -71,6 +71,16 @@ func (s *MySQLStore) MarkPublished(ctx context.Context, entry Entry) error {
 	return keys.InMySQL.Published(ctx, s.db, entry.row())
 }
 
+// Ping returns an error where the database does not answer. A receiver asks when a connection was lost.
+func (s *MySQLStore) Ping(ctx context.Context) error {
+	if s == nil || s.db == nil {
+		return errors.New("mysql: the store has no database")
+	}
+	return s.db.PingContext(ctx)
+}
+
+func (s *MySQLStore) pool() *sql.DB { return s.db }
+
 // same tells whether a claim of the one store would wait for a claim of the other.
 func (s *MySQLStore) same(other Store) bool {
 	o, ok := other.(*MySQLStore)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/keys"
 	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/shadow"
 )
 
@@ -27,7 +28,11 @@ type mysqlClaim struct {
 	doubt    error        // a statement failed with this, and perhaps the server rolled everything back
 	gone     error        // it did, and nothing more is let through
 	ended    bool
+	lost     bool // the connection, when the claim was rolled back
 }
+
+// lostConnection is for the receiver, once the claim has ended.
+func (c *mysqlClaim) lostConnection() bool { return c.lost }
 
 func (c *mysqlClaim) Recorded() *Record { return (*Record)(c.recorded) }
 
@@ -126,6 +131,7 @@ func (c *mysqlClaim) Release() error {
 func (c *mysqlClaim) rollback() error {
 	ctx := context.Background()
 	if c.shadow != nil && c.shadow.Stop().Reading || c.spoiled != nil {
+		c.lost = outage.Away(c.spoiled)
 		c.throwAway()
 		return nil
 	}
@@ -140,6 +146,7 @@ func (c *mysqlClaim) rollback() error {
 		}
 	}
 	if _, err := c.conn.ExecContext(ctx, `ROLLBACK`); err != nil { // without its connection the transaction is over as well
+		c.lost = true
 		c.throwAway()
 		return nil
 	}

@@ -208,7 +208,7 @@ func TestMySQLConnectionLost(t *testing.T) {
 		{"in the handler", nil, true, nil},
 		{"before the commit", nil, false, nil},
 		{"before the commit, with outputs", []*message.Message{message.NewMessage("", nil)}, false, nil},
-		{"before the rollback", nil, false, errors.New("boom")},
+		{"before the rollback", nil, false, classify.Permanent(errors.New("boom"))}, // another one is given back: see P1-down-commit
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db := openMySQL(t)

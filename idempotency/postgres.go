@@ -77,6 +77,16 @@ func (s *PostgresStore) MarkPublished(ctx context.Context, entry Entry) error {
 	return keys.InPostgres.Published(ctx, s.db, entry.row())
 }
 
+// Ping returns an error where the database does not answer. A receiver asks when a connection was lost.
+func (s *PostgresStore) Ping(ctx context.Context) error {
+	if s == nil || s.db == nil {
+		return errors.New("postgres: the store has no database")
+	}
+	return s.db.PingContext(ctx)
+}
+
+func (s *PostgresStore) pool() *sql.DB { return s.db }
+
 // same tells whether a claim of the one store would wait for a claim of the other.
 func (s *PostgresStore) same(other Store) bool {
 	o, ok := other.(*PostgresStore)

@@ -27,7 +27,11 @@ type postgresClaim struct {
 	settings *keys.Settings // as they were before the handler may have changed them
 	late     *lateness      // or nil
 	ended    bool
+	lost     bool // the connection, when the claim was rolled back
 }
+
+// lostConnection is for the receiver, once the claim has ended.
+func (c *postgresClaim) lostConnection() bool { return c.lost }
 
 // errAborted says that the handler went on after a statement had failed. Nothing of the transaction is in the database.
 var errAborted = errors.New("a statement failed, so PostgreSQL commits nothing of the transaction, and the handler went on: " +
@@ -183,6 +187,7 @@ func (c *postgresClaim) rollback() error {
 	if reading {
 		c.throwAway()
 	} else if _, err := c.conn.ExecContext(context.Background(), `ROLLBACK`); err != nil {
+		c.lost = true
 		c.throwAway() // without its connection the transaction is over as well
 	} else {
 		c.end()

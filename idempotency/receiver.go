@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // ReceiverConfig says what a Receiver keeps, and where.
@@ -69,6 +71,11 @@ type ReceiverConfig struct {
 	// PutBackAfter is how long a message is held at the most, and half of it at the least, whose key somebody else holds by a
 	// lease, before it is given back to come again. Default: 1 s.
 	PutBackAfter time.Duration
+	// MaxHold is how long a message is held at most while the store is away, before it is given back to come again. Either way
+	// nothing is counted. Keep it below the time after which the broker delivers a message again that was not acked: 30 s of
+	// JetStream, 60 s of Redis Streams, 30 min of RabbitMQ, whose quorum queues count what is given back (x-delivery-limit).
+	// Default: 20 s, and no longer than a second before the deadline of the message's context.
+	MaxHold time.Duration
 	// Logger is told of duplicates and of what cannot be returned as an error. By default nobody is.
 	Logger watermill.LoggerAdapter
 	// OnApplied is called after a message's effects were committed. The hooks are called by many goroutines, after the
@@ -118,6 +125,9 @@ func (c *ReceiverConfig) validate() error {
 		return errors.New("idempotency: ReceiverConfig.Version is set, and Key is not: of a message's own id there is one version; " +
 			"set Key to what all versions of a thing have in common")
 	}
+	if c.MaxHold < 0 {
+		return fmt.Errorf("idempotency: ReceiverConfig.MaxHold is %s: it must not be negative", c.MaxHold)
+	}
 	if c.PutBackAfter < 0 {
 		return fmt.Errorf("idempotency: ReceiverConfig.PutBackAfter is %s: it must not be negative", c.PutBackAfter)
 	}
@@ -127,6 +137,8 @@ func (c *ReceiverConfig) validate() error {
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
 type Receiver struct {
 	config  ReceiverConfig
+	guard   *outage.Guard
+	pool    pool
 	late    lateStore              // where it is optimistic
 	handler atomic.Pointer[string] // the first that came, where Consumer is set
 	shared  atomic.Bool            // a second one came, and was told of
@@ -147,7 +159,11 @@ func NewReceiver(config ReceiverConfig) (*Receiver, error) {
 	if err := config.Store.Initialize(ctx); err != nil {
 		return nil, err
 	}
-	r := &Receiver{config: config}
+	r := &Receiver{config: config, pool: pool{logger: config.Logger}}
+	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Logger: config.Logger})
+	if store, ok := config.Store.(interface{ pool() *sql.DB }); ok {
+		r.pool.db = store.pool()
+	}
 	if config.Optimistic {
 		r.late = config.Store.(lateStore)
 	}

@@ -82,6 +82,16 @@ func (s *SQLiteStore) MarkPublished(ctx context.Context, entry Entry) error {
 	return sqlite.WhileBusy(ctx, func() error { return keys.InSQLite.Published(ctx, s.db, entry.row()) })
 }
 
+// Ping returns an error where the database does not answer. A receiver asks when a connection was lost.
+func (s *SQLiteStore) Ping(ctx context.Context) error {
+	if s == nil || s.db == nil {
+		return errors.New("sqlite: the store has no database")
+	}
+	return s.db.PingContext(ctx)
+}
+
+func (s *SQLiteStore) pool() *sql.DB { return s.db }
+
 // same tells whether a claim of the one store would wait for a claim of the other.
 func (s *SQLiteStore) same(other Store) bool {
 	o, ok := other.(*SQLiteStore)

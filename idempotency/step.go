@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // Step is the receiver as a part of a chain.
@@ -35,6 +36,8 @@ func (r *Receiver) Step(next chain.Handler) chain.Handler {
 		if err != nil {
 			return nil, r.unclaimed(c, entry.Key, err)
 		}
+		r.pool.began()
+		defer r.pool.ended()
 		return r.settle(c, next, entry, claim)
 	}
 }
@@ -47,13 +50,6 @@ func waitContext(c *chain.Call) context.Context {
 		return context.WithoutCancel(c.Msg.Context())
 	}
 	return c.Msg.Context()
-}
-
-func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
-	if r.late != nil {
-		return r.late.claimLate(ctx, entry, c.Msg.Acked())
-	}
-	return r.config.Store.Claim(ctx, entry)
 }
 
 // settle ends the claim whatever happens: an error, a panic and runtime.Goexit all leave through the deferred Release.
@@ -71,21 +67,30 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 	out, err = run(c, next, s)
 	if r.late != nil && !c.Nacked() {
 		if refused := claim.(lateClaim).settled(waitContext(c), err != nil); refused != nil {
-			return nil, r.unclaimed(c, key, refused)
+			if outage.Away(refused) { // the handler has begun
+				if released := claim.Release(); released != nil {
+					return nil, r.left(key, refused, released)
+				}
+				return nil, r.interrupted(c, failed("claim", key, refused))
+			}
+			return nil, r.unclaimed(c, key, failed("claim", key, refused))
 		}
 		if record := claim.Recorded(); record != nil {
 			return r.duplicate(c, entry, claim, record)
 		}
 	}
-	if err != nil || c.Nacked() { // who nacks wants the message again, and then it must not be absorbed
+	if c.Nacked() { // who nacks wants the message again, and then it must not be absorbed
 		return nil, r.inHandler(key, err)
+	}
+	if err != nil {
+		return nil, r.failed(c, key, claim, err)
 	}
 	out, err = r.prepare(s, out)
 	if err != nil {
 		return nil, err
 	}
 	if err := claim.Commit(encodeOutputs(out)); err != nil {
-		return nil, r.unfinished(key, err)
+		return nil, r.unfinished(c, key, err)
 	}
 	r.applied(c, entry, out)
 	return out, nil
@@ -102,6 +107,7 @@ func (r *Receiver) duplicate(c *chain.Call, entry Entry, claim Claim, record *Re
 
 // applied is what follows when a key is applied for good.
 func (r *Receiver) applied(c *chain.Call, entry Entry, out []*message.Message) {
+	r.guard.Settled(c)
 	r.watch(c, entry, out)
 	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), entry.Key)
 }
@@ -131,8 +137,9 @@ const undone = "the transaction was rolled back, by the database after a deadloc
 	"the handler went on and returned nil: nothing that it wrote was kept. Return the error of a failed statement, and " +
 	"leave the rollback to the receiver"
 
-// unfinished is the error of a commit that failed.
-func (r *Receiver) unfinished(key Key, err error) error {
+// unfinished is the error of a commit that failed. Where the connection was lost nobody knows whether it did: the message is
+// given back, and absorbed if its key is there.
+func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 	if errors.Is(err, errRolledBack) { // another attempt would write the same again
 		return classify.Permanent(failed("commit", key, err), classify.Description(endedByDatabase))
 	}
@@ -140,6 +147,9 @@ func (r *Receiver) unfinished(key Key, err error) error {
 		return classify.Permanent(failed("commit", key, err), classify.Description(undone))
 	}
 	if !errors.Is(err, sql.ErrTxDone) {
+		if outage.Away(err) {
+			return r.interrupted(c, failed("commit", key, err))
+		}
 		return failed("commit", key, err)
 	}
 	return classify.Permanent(failed("commit", key, err), classify.Description(endedByHandler))

@@ -1,0 +1,166 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/outage"
+)
+
+const (
+	// patience is how long a claim waits before the receiver looks whether the database is still there.
+	patience = 20 * time.Second
+	// maxPatience is how long a claim waits for a connection, or for another transaction that has its key, before the
+	// message is given back.
+	maxPatience = 5 * time.Minute
+	// nestedPatience is how long a claim waits inside of another claim of the same key, which may be what it waits for.
+	nestedPatience = 5 * time.Second
+	// pingTimeout bounds the question whether the database is there.
+	pingTimeout = 5 * time.Second
+)
+
+// claim claims the key of c's message. While the store is away the message is held.
+func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim Claim, err error) {
+	err = r.guard.Do(ctx, c, func() (err error) {
+		if claim, err = r.claimPatiently(ctx, c, entry); err != nil {
+			return failed("claim", entry.Key, err)
+		}
+		return nil
+	})
+	return claim, err
+}
+
+// errPatience says that a claim waited for long, with a database that answers.
+var errPatience = errors.New("the key was not free in time: another transaction holds it, or the pool has no connection to spare")
+
+var errNestedPools = errors.New("the message is inside of a claim of this key already, by a receiver with another *sql.DB, perhaps on the same database: " +
+	"the two wait for each other; give the handler one receiver")
+
+// claimPatiently looks at times whether the database is there, for a claim that waits: a driver may wait for ever for a
+// server that is gone without a word.
+func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
+	if r.late != nil {
+		return r.late.claimLate(ctx, entry, c.Msg.Acked())
+	}
+	if _, ok := r.config.Store.(*SQLiteStore); ok { // its claims wait in a row, which may be long
+		return r.config.Store.Claim(ctx, entry)
+	}
+	within := patience
+	nested := claimedBefore(ctx, entry.Key, c)
+	if nested {
+		within = nestedPatience
+	}
+	for waited := time.Duration(0); ; {
+		claim, err, inTime := r.claimWithin(ctx, entry, within)
+		if inTime {
+			return claim, err
+		}
+		if nested {
+			return nil, fmt.Errorf("%w: %w", errNestedPools, err)
+		}
+		waited += within
+		if r.pool.full() {
+			r.pool.tell(waited)
+		} else if gone := r.ping(ctx); gone != nil {
+			return nil, gone
+		}
+		if waited >= maxPatience {
+			return nil, fmt.Errorf("%w: waited %s", errPatience, waited)
+		}
+	}
+}
+
+// claimWithin reports whether the claim came to an end before its time was over.
+func (r *Receiver) claimWithin(ctx context.Context, entry Entry, d time.Duration) (claim Claim, err error, inTime bool) {
+	within, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	claim, err = r.config.Store.Claim(within, entry)
+	return claim, err, err == nil || within.Err() == nil || ctx.Err() != nil
+}
+
+// claimedBefore reports whether a transaction further out holds the same key for the same message, in another store.
+func claimedBefore(ctx context.Context, key Key, c *chain.Call) bool {
+	for s := scopeOf(ctx); s != nil; s = s.outer {
+		if s.msg == c.Msg && s.entry.Key == key && s.tx != nil && !s.ended.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// unclaimed is the error of a claim that failed.
+func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
+	if failure, ok := classify.AsFailure(err); ok && failure.Verdict.Class == classify.ClassAborted {
+		return err // it is given back
+	}
+	switch ended := waitContext(c).Err(); {
+	case errors.Is(err, ErrHeld):
+		r.tell("OnPutBack", r.config.OnPutBack, c.Msg.Context(), key)
+		return r.putBack(c, err)
+	case c.Acked():
+		return err
+	case outage.Contended(err), errors.Is(err, errPatience), errors.Is(ended, context.DeadlineExceeded):
+		return r.putBack(c, err)
+	case errors.Is(err, errNestedPools):
+		r.config.Logger.Error("idempotency: a claim waits for another claim of its own message", err, fields(key))
+		return r.guard.Interrupted(waitContext(c), c, err, nil)
+	case errors.Is(err, sql.ErrTxDone): // the transaction that was to be joined is over
+		return r.guard.Interrupted(waitContext(c), c, err, nil)
+	}
+	return err
+}
+
+// failed is the error of a handler. Where the connection of its transaction was lost, and the handler's error can come of
+// that, the error says nothing of the message.
+func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error {
+	err = r.inHandler(key, err)
+	if released := claim.Release(); released != nil {
+		return r.left(key, err, released)
+	}
+	cut, ok := claim.(interface{ lostConnection() bool })
+	if !ok || !cut.lostConnection() {
+		return err
+	}
+	if class := (*classify.Classifier)(nil).Classify(err).Class; class != classify.ClassTransient && class != classify.ClassUnknown {
+		return err
+	}
+	if c.Aborted() || endedByTime(err) && r.ping(waitContext(c)) == nil { // some drivers close a connection when a statement's time is over
+		return err
+	}
+	return r.interrupted(c, failed("apply", key, err))
+}
+
+// endedByTime reports whether a handler's error says that a context of its own ended.
+func endedByTime(err error) (ended bool) {
+	_ = contain.Call("the handler's error", func() error { ended = isEnd(err); return nil })
+	return ended
+}
+
+// interrupted gives a message back whose transaction lost its connection.
+func (r *Receiver) interrupted(c *chain.Call, err error) error {
+	ctx := waitContext(c)
+	return r.guard.Interrupted(ctx, c, err, func() error { return r.ping(ctx) })
+}
+
+// ping returns an error where the database does not answer. A store that cannot be asked is there.
+func (r *Receiver) ping(ctx context.Context) error {
+	store, ok := r.config.Store.(interface{ Ping(context.Context) error })
+	if !ok {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if err := store.Ping(within); err != nil {
+		if ctx.Err() == nil && within.Err() != nil && r.pool.full() { // it waited for a connection of a pool that is used up
+			return nil
+		}
+		return fmt.Errorf("the database does not answer: %w", err)
+	}
+	return nil
+}
