@@ -21,7 +21,7 @@ type plan struct {
 const (
 	leastMessages = 60      // fewer are no flow that anything could break
 	mostMessages  = 1 << 20 // each id is kept in memory
-	usualRate     = 150     // messages a second
+	usualRate     = 100     // messages a second
 	shortestFlow  = 14 * time.Second
 	leastFaults   = 7
 	perFault      = 400  // messages

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	stories  = 12 // ids of which the story is told
-	sentence = 8  // lines of the logs in each
+	stories  = 8 // ids of which the story is told
+	sentence = 3 // lines of the logs in each
 )
 
 // explain tells the stories of the first ids that are not as they must be, and how to repeat the campaign.
@@ -44,7 +44,7 @@ func (c *campaign) said(id string) (lines []string) {
 		}
 		for in := bufio.NewScanner(file); in.Scan() && len(lines) < sentence; {
 			if line := in.Text(); strings.Contains(line, id) {
-				lines = append(lines, fmt.Sprintf("%s: %.400s", filepath.Base(name), line))
+				lines = append(lines, fmt.Sprintf("%s: %.300s", filepath.Base(name), line))
 			}
 		}
 		_ = file.Close()
