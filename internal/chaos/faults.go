@@ -17,7 +17,7 @@ func (c *campaign) breakAll(ctx context.Context) error {
 	failed := make(chan error, len(c.plan.faults))
 	for _, f := range c.plan.faults {
 		for int(c.published.Load()) < f.at && ctx.Err() == nil {
-			wait(ctx, 20*time.Millisecond)
+			wait(ctx, 2*time.Millisecond)
 		}
 		if ctx.Err() != nil {
 			break

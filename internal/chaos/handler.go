@@ -40,7 +40,7 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 	time.Sleep(time.Duration(draw(h.seed, id, 4)) * time.Millisecond)
 	switch k := kindOf(id); k.name {
 	case slow:
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
 	case transient:
 		if err := h.atFirst(id); err != nil {
 			return nil, err
@@ -65,6 +65,11 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 	if _, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), h.site.bind(`INSERT INTO chaos_effects (id, process) VALUES (?, ?)`), id, os.Getpid()); err != nil {
 		return nil, err
 	}
+	// What breaks now finds an effect that is not committed.
+	if kindOf(id).name == slow {
+		time.Sleep(800 * time.Millisecond)
+	}
+	time.Sleep(time.Duration(draw(h.seed, id, 8)) * time.Millisecond)
 	return []*message.Message{output}, nil
 }
 

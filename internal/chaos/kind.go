@@ -36,7 +36,7 @@ const (
 
 var kinds = []kind{
 	{name: doubled, share: 0.05, least: 3, effects: 1},
-	{name: slow, share: 0.002, least: 1, effects: 1},
+	{name: slow, share: 0.002, least: 4, effects: 1},
 	{name: transient, share: 0.08, least: 3, effects: 1},
 	{name: staged, share: 0.015, least: 2, effects: 1},
 	{name: hopeless, share: 0.005, least: 1, reason: classify.ReasonTransientMaxRetries},

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -44,6 +45,7 @@ func newPlan(seed uint64, messages, faults int, onTables bool) (*plan, error) {
 	// One source for each thing that is drawn, so that a change of one leaves the others as they were.
 	p.order(rand.New(rand.NewPCG(seed, 1)))
 	p.breakThings(rand.New(rand.NewPCG(seed, 2)), faults, onTables)
+	p.aim()
 	p.pause = max(time.Second/usualRate, shortestFlow/time.Duration(len(p.ids)))
 	return p, nil
 }
@@ -72,6 +74,16 @@ func (p *plan) order(random *rand.Rand) {
 			j := random.IntN(len(p.ids) / 2)
 			p.ids[i], p.ids[j] = p.ids[j], p.ids[i]
 		}
+	}
+}
+
+// aim puts slow messages right before faults, which then find effects that are not committed.
+func (p *plan) aim() {
+	left := p.faults
+	for n := 0; n < p.counts[slow] && len(left) > 0; n++ {
+		i, j := slices.Index(p.ids, fmt.Sprintf("%s-%06d", slow, n)), max(0, left[0].at-2)
+		p.ids[i], p.ids[j] = p.ids[j], p.ids[i]
+		left = left[1:]
 	}
 }
 

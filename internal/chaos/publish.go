@@ -11,8 +11,10 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// publish publishes all in order, one after the other, and each until the broker has confirmed it: one whose confirmation
-// was lost is there twice then, with the same id.
+const burst = 25 // messages
+
+// publish publishes all in order, in bursts, and each until the broker has confirmed it: one whose confirmation was lost is
+// there twice then, with the same id. A fault begins within a burst, so that it meets consumers that are at something.
 func (c *campaign) publish(ctx context.Context) (err error) {
 	pub, err := c.site.publisher()
 	if err != nil {
@@ -20,7 +22,7 @@ func (c *campaign) publish(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, pub.Close()) }()
 	next := time.Now()
-	for _, id := range c.plan.ids {
+	for i, id := range c.plan.ids {
 		for less := 0; ; {
 			err := pub.Publish(c.site.Topic, c.message(id, less))
 			if err == nil {
@@ -36,7 +38,10 @@ func (c *campaign) publish(ctx context.Context) (err error) {
 			wait(ctx, 200*time.Millisecond)
 		}
 		c.published.Add(1)
-		next = next.Add(c.plan.pause)
+		if i%burst != burst-1 {
+			continue
+		}
+		next = next.Add(burst * c.plan.pause)
 		wait(ctx, time.Until(next))
 		if behind := time.Since(next); behind > time.Second { // do not make up for an outage in one rush
 			next = time.Now()
