@@ -240,7 +240,7 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.S
 		msg.Nack()
 	}()
 	round := msg.Copy()
-	round.SetContext(context.WithoutCancel(msg.Context()))
+	round.SetContext(chain.Returning(context.WithoutCancel(msg.Context())))
 	hold := time.Now().Add(w.holds)
 	round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano)) // what was no time would be put off each time
 	delete(round.Metadata, poison.KeyRetryHoldUntil)

@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
 // Letter is a dead letter: the message as it arrived and the whole story of its failure.
@@ -104,5 +105,7 @@ func (f *Failure) goOn(earlier Failure) {
 func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id}
 	l.Failure, l.redriven = Failure{History: l.Failure.History}, true
-	return l.encode(defaultLimits)
+	msg := l.encode(defaultLimits)
+	msg.SetContext(chain.Returning(msg.Context()))
+	return msg
 }

@@ -96,7 +96,7 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
 	}
-	if err := q.publish(ctx, &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber); err != nil {
+	if err := q.publish(chain.Returning(ctx), &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber); err != nil {
 		fields := q.fields(l)
 		fields["cause"] = q.cause(failure, l).Error()
 		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, fields)

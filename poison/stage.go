@@ -40,6 +40,6 @@ func (q *Queue) Staged(c *chain.Call, failure *classify.Failure, stage Stage) *m
 	l.stage = stage
 	l.Failure.Reason = failure.Verdict.Reason // what reads as exhausted by default is not yet
 	msg := l.encode(limits{total: q.limits.total, description: 256, history: q.limits.history})
-	msg.SetContext(context.WithoutCancel(c.Ctx))
+	msg.SetContext(chain.Returning(context.WithoutCancel(c.Ctx)))
 	return msg
 }

@@ -17,7 +17,7 @@ import (
 //
 // The headers in it are the producer's, so a poison.QueueConfig.MaskMetadata that hides one of several with the same name
 // must hide this too, where letters go to another place than Kafka. It is no part of a record on Kafka,
-// and the name is reserved: a producer's header of this name gives way to it.
+// and the name is reserved: a producer's header of this name that would read as one is left out.
 const KeyRecord = "x-kafka-record"
 
 // maxCarried bounds what is carried, in bytes before base64. What is more is not carried at all.
@@ -168,14 +168,26 @@ func appendBytes(to, value []byte) []byte {
 // carriedBy reads what anybody may have written: what is not exactly of the form above is metadata like any other.
 func carriedBy(msg *message.Message) (carried, bool) {
 	encoded, ok := msg.Metadata[KeyRecord]
-	if !ok || base64.RawStdEncoding.DecodedLen(len(encoded)) > maxCarried {
+	if !ok {
+		return carried{}, false
+	}
+	return decodeCarried(encoded)
+}
+
+func isCarried(encoded string) bool {
+	_, ok := decodeCarried(encoded)
+	return ok
+}
+
+func decodeCarried(encoded string) (c carried, ok bool) {
+	if base64.RawStdEncoding.DecodedLen(len(encoded)) > maxCarried {
 		return carried{}, false
 	}
 	raw, err := base64.RawStdEncoding.Strict().DecodeString(encoded)
 	if err != nil || len(raw) < carriedMinimum || raw[0] != carriedVersion || raw[1]&^(flagUnreadable|flagKey) != 0 {
 		return carried{}, false
 	}
-	c := carried{unreadable: raw[1]&flagUnreadable != 0}
+	c.unreadable = raw[1]&flagUnreadable != 0
 	rest := raw[carriedMinimum:]
 	if raw[1]&flagKey != 0 {
 		if c.key, rest, ok = cutBytes(rest); !ok || !beyondMetadata(c.key) {

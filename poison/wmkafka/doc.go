@@ -25,6 +25,9 @@
 // says in metadata which key it had, so that letters kept elsewhere than on Kafka come back with it. Headers are written
 // in the order of their names; several of one name keep their order.
 //
+// A key in metadata is believed only of what Spillway itself publishes, and of letters in topics for letters, which
+// Marshaler.LetterTopic knows. A handler that passes its input's metadata on gives its output no key by that.
+//
 // # The publisher
 //
 // Publish returns when all replicas in sync have the record, or with an error within 30 s. One refused for its size says so
@@ -57,7 +60,8 @@
 // # Ids
 //
 // Records that Watermill did not write have no id of Watermill's. For an idempotent receiver, whose default key that is,
-// they are invalid; give it another one, idempotency.ByMetadata or ByPayloadHash.
+// they are invalid; give it another one, idempotency.ByMetadata or ByPayloadHash. ByCoordinates recognises a record that is
+// delivered again, and nothing else: a message that is redriven twice is applied twice.
 //
 // # What is not promised
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -19,12 +20,18 @@ import (
 // several headers with one name, null values, any bytes. The zero value is ready for use, with this package's Subscriber
 // and Publisher and with those of watermill-kafka.
 //
-// A dead letter, and a message on its way back from being one, has the key that its record first had. Unmarshal returns
-// no error: what Inner cannot read becomes a message that a poison.Queue sets aside.
+// A dead letter, and a message on its way back from being one, has the key that its record first had. So has only what
+// Spillway itself publishes, and a dead letter whose topic takes such: in what a handler produces, and passes metadata on
+// with, our keys are the word of a producer, who would choose the record key. Unmarshal returns no error: what Inner cannot
+// read becomes a message that a poison.Queue sets aside.
 type Marshaler struct {
 	// Inner is another format, or one that gives keys, kafka.NewWithPartitioningMarshaler for one. Its keys are those of
 	// messages that have none to keep. Default: watermill-kafka's format, without keys.
 	Inner kafka.MarshalerUnmarshaler
+	// LetterTopic reports whether a topic takes dead letters, or messages that wait for a retry, and nothing else. A letter
+	// that other code than Spillway's publishes there, Watermill's PoisonQueue for one, keeps its key. Default: topics that
+	// end in .dlq, .invalid, .parked or .quarantine, and those of retry stages.
+	LetterTopic func(topic string) bool
 }
 
 var _ kafka.MarshalerUnmarshaler = Marshaler{}
@@ -35,21 +42,32 @@ func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.Producer
 		return nil, errors.New("wmkafka: there is no message to marshal: it is nil")
 	}
 	kept, isKept := carriedBy(msg)
-	returns := isReturning(msg)
+	returns := m.isReturning(topic, msg)
 	var record *sarama.ProducerMessage
 	if m.Inner == nil || kept.unreadable && returns { // what was never read is not written again in Inner's words
 		record = plainRecord(topic, msg, isKept)
 	} else {
 		var err error
 		if record, err = m.inner(topic, msg, isKept); err != nil {
-			return nil, err
+			if !returns {
+				return nil, err
+			}
+			record = plainRecord(topic, msg, isKept) // Inner would refuse the letter each time
 		}
 	}
-	kept.restoreHeaders(record)
+	if returns || ofRecord(msg) {
+		kept.restoreHeaders(record)
+	}
 	if returns {
 		restoreKey(record, msg, kept)
 	}
 	return record, nil
+}
+
+// ofRecord reports whether msg itself came from our subscriber, which then wrote its KeyRecord.
+func ofRecord(msg *message.Message) bool {
+	_, ours := msg.Context().Value(recordContextKey{}).(*recordContext)
+	return ours
 }
 
 // Unmarshal returns the message of a record. The error is always nil.
@@ -63,6 +81,9 @@ func (m Marshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, 
 	}
 	msg := read(m.Inner, record)
 	if poison.UnreadableError(msg) == nil {
+		if isCarried(msg.Metadata[KeyRecord]) {
+			delete(msg.Metadata, KeyRecord)
+		}
 		msg.Metadata = fromWire(msg.Metadata)
 		carry(msg, record, false)
 		tellKey(msg, record)
@@ -117,9 +138,11 @@ func plainMessage(record *sarama.ConsumerMessage) *message.Message {
 		if h == nil {
 			continue
 		}
-		if key := string(h.Key); key == kafka.UUIDHeaderKey {
+		switch key := string(h.Key); {
+		case key == kafka.UUIDHeaderKey:
 			msg.UUID = string(h.Value)
-		} else {
+		case key == KeyRecord && isCarried(string(h.Value)): // Marshal writes none: it is forged
+		default:
 			msg.Metadata[metadataKey(key)] = string(h.Value)
 		}
 	}
@@ -165,10 +188,34 @@ func fromWire(metadata message.Metadata) message.Metadata {
 	return metadata
 }
 
-// isReturning tells whether msg is a message that came from a topic and is kept or brought back: a dead letter, one that
-// waits for a retry, one that was redriven.
-func isReturning(msg *message.Message) bool {
-	return poison.IsLetter(msg) || has(msg, poison.KeyRetryStage) || has(msg, poison.KeyRedriveCount)
+// isReturning reports whether msg came from a topic and is kept or brought back: a dead letter, one that waits for a retry,
+// one that was redriven. Metadata alone can say so of any message. So it must be Spillway that publishes it, or its topic
+// must be one for letters.
+func (m Marshaler) isReturning(topic string, msg *message.Message) bool {
+	if !poison.IsLetter(msg) && !has(msg, poison.KeyRetryStage) && !has(msg, poison.KeyRedriveCount) {
+		return false
+	}
+	return chain.IsReturning(msg.Context()) || poison.IsLetter(msg) && m.takesLetters(topic)
+}
+
+func (m Marshaler) takesLetters(topic string) (takes bool) {
+	if m.LetterTopic == nil {
+		return letterTopic(topic)
+	}
+	if err := contain.Call("wmkafka: LetterTopic", func() error { takes = m.LetterTopic(topic); return nil }); err != nil {
+		return false
+	}
+	return takes
+}
+
+// letterTopic knows the default names of dead-letter topics and of stage topics.
+func letterTopic(topic string) bool {
+	for _, suffix := range []string{".dlq", ".invalid", ".parked", ".quarantine", ".retry"} {
+		if strings.HasSuffix(topic, suffix) {
+			return true
+		}
+	}
+	return strings.Contains(topic, ".retry.")
 }
 
 func has(msg *message.Message, key string) bool {

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -208,6 +209,7 @@ func TestMessageSurvivesProperty(t *testing.T) {
 // What the metadata says wins over what was carried along: of headers that were changed, removed or added meanwhile.
 func TestChangedMetadataWins(t *testing.T) {
 	msg := unmarshal(t, Marshaler{}, &sarama.ConsumerMessage{Headers: headers("kept", "1", "kept", "2", "changed", "1", "changed", "2", "removed", "1", "removed", "2")})
+	msg.SetContext(&recordContext{Context: t.Context(), record: &sarama.ConsumerMessage{}})
 	msg.Metadata["changed"] = "masked"
 	delete(msg.Metadata, "removed")
 	msg.Metadata["added"] = "x"
@@ -235,37 +237,90 @@ func TestHostileCarrier(t *testing.T) {
 	}
 }
 
-// The key is the original's for what comes from a topic and returns; what a handler produces has Inner's.
+// Decision 15: the key is the original's for what Spillway publishes of what comes from a topic and returns, and for a letter
+// in a topic of letters. What a handler produces has Inner's, whatever it passed on of its input's metadata: the producer of
+// that would choose whose record is overwritten in a compacted topic.
 func TestWhoseKey(t *testing.T) {
-	keyed := Marshaler{Inner: kafka.NewWithPartitioningMarshaler(func(string, *message.Message) (string, error) { return "inner", nil })}
+	inner := kafka.NewWithPartitioningMarshaler(func(string, *message.Message) (string, error) { return "inner", nil })
+	plain := Marshaler{LetterTopic: func(topic string) bool { return topic == "poison" || letterTopic(topic) }}
+	keyed := Marshaler{Inner: inner, LetterTopic: plain.LetterTopic}
 	letter, redriven, staged := poison.KeyFailureClass, poison.KeyRedriveCount, poison.KeyRetryStage
 	for name, row := range map[string]struct {
 		topic    string
+		ours     bool // Spillway publishes it
 		metadata message.Metadata
 		plain    string
 		inner    string
 	}{
-		"no story":                 {"orders", message.Metadata{}, "null", `"inner"`},
-		"forwarded origin":         {"orders", message.Metadata{poison.KeyOriginalKey: "key"}, "null", `"inner"`},
-		"letter":                   {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
-		"letter, binary":           {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey + "-b64": "AP8="}, `"\x00\xff"`, `"\x00\xff"`},
-		"letter, no key":           {"orders.dlq", message.Metadata{letter: "permanent"}, "null", `"inner"`},
-		"letter, bad base64":       {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey + "-b64": "?"}, "null", `"inner"`},
-		"letter, key of 1 MiB":     {"orders.dlq", message.Metadata{letter: "permanent", poison.KeyOriginalKey: strings.Repeat("x", 1<<20)}, "null", `"inner"`},
-		"in a stage":               {"orders.retry.5s", message.Metadata{staged: "5s", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
-		"redriven home":            {"orders", message.Metadata{redriven: "1", poison.KeyOriginalTopic: "orders", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
-		"redriven elsewhere":       {"other", message.Metadata{redriven: "1", poison.KeyOriginalTopic: "orders", poison.KeyOriginalKey: "key"}, `"key"`, `"inner"`},
-		"letter of Watermill's":    {"poison", message.Metadata{"reason_poisoned": "x", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
-		"carried key, no story":    {"orders", message.Metadata{KeyRecord: "AQIB"}, "null", `"inner"`},
-		"carried key, redriven":    {"orders", message.Metadata{KeyRecord: "AQIB", redriven: "1", poison.KeyOriginalTopic: "orders"}, `""`, `""`},
-		"metadata before carrying": {"orders", message.Metadata{KeyRecord: "AQIB", letter: "x", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"no story":                 {"orders", true, message.Metadata{}, "null", `"inner"`},
+		"forwarded origin":         {"orders", true, message.Metadata{poison.KeyOriginalKey: "key"}, "null", `"inner"`},
+		"letter":                   {"orders.dlq", false, message.Metadata{letter: "permanent", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"letter elsewhere":         {"orders-dead", true, message.Metadata{letter: "permanent", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"letter, binary":           {"orders.dlq", false, message.Metadata{letter: "permanent", poison.KeyOriginalKey + "-b64": "AP8="}, `"\x00\xff"`, `"\x00\xff"`},
+		"letter, no key":           {"orders.dlq", false, message.Metadata{letter: "permanent"}, "null", `"inner"`},
+		"letter, bad base64":       {"orders.dlq", false, message.Metadata{letter: "permanent", poison.KeyOriginalKey + "-b64": "?"}, "null", `"inner"`},
+		"letter, key of 1 MiB":     {"orders.dlq", false, message.Metadata{letter: "permanent", poison.KeyOriginalKey: strings.Repeat("x", 1<<20)}, "null", `"inner"`},
+		"in a stage":               {"orders.retry.5s", false, message.Metadata{letter: "transient", staged: "1", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"in a stage elsewhere":     {"later", true, message.Metadata{staged: "1", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"redriven home":            {"orders", true, message.Metadata{redriven: "1", poison.KeyOriginalTopic: "orders", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"redriven elsewhere":       {"other", true, message.Metadata{redriven: "1", poison.KeyOriginalTopic: "orders", poison.KeyOriginalKey: "key"}, `"key"`, `"inner"`},
+		"letter of Watermill's":    {"poison", false, message.Metadata{"reason_poisoned": "x", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+		"carried key, no story":    {"orders", true, message.Metadata{KeyRecord: "AQIB"}, "null", `"inner"`},
+		"carried key, redriven":    {"orders", true, message.Metadata{KeyRecord: "AQIB", redriven: "1", poison.KeyOriginalTopic: "orders"}, `""`, `""`},
+		"metadata before carrying": {"orders", true, message.Metadata{KeyRecord: "AQIB", letter: "x", poison.KeyOriginalKey: "key"}, `"key"`, `"key"`},
+
+		"output with a letter's keys":    {"invoices", false, message.Metadata{letter: "permanent", poison.KeyOriginalKey: "theirs"}, "null", `"inner"`},
+		"output that waits for a retry":  {"invoices", false, message.Metadata{staged: "1", poison.KeyOriginalKey: "theirs"}, "null", `"inner"`},
+		"output that comes back home":    {"invoices", false, message.Metadata{redriven: "1", poison.KeyOriginalTopic: "invoices", poison.KeyOriginalKey: "theirs"}, "null", `"inner"`},
+		"output with a carried key":      {"invoices", false, message.Metadata{letter: "permanent", KeyRecord: "AQIB"}, "null", `"inner"`},
+		"output of Watermill's letters":  {"invoices", false, message.Metadata{"reason_poisoned": "x", poison.KeyOriginalKey: "theirs"}, "null", `"inner"`},
+		"output with Spring Kafka's key": {"invoices", false, message.Metadata{"kafka_dlt-original-topic": "invoices", "kafka_dlt-exception-fqcn": "x", poison.KeyOriginalKey: "theirs"}, "null", `"inner"`},
 	} {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata = row.metadata
-		for m, want := range map[*Marshaler]string{{}: row.plain, &keyed: row.inner} {
-			if got := text(marshal(t, m, row.topic, msg)); !strings.HasPrefix(got, "key "+want+" ") {
+		if row.ours {
+			msg.SetContext(chain.Returning(t.Context()))
+		}
+		for m, want := range map[*Marshaler]string{&plain: row.plain, &keyed: row.inner} {
+			if got := text(marshal(t, *m, row.topic, msg)); !strings.HasPrefix(got, "key "+want+" ") {
 				t.Errorf("%s: %.200s, want %s", name, got, want)
 			}
+		}
+	}
+	panics := Marshaler{LetterTopic: func(string) bool { panic("letter topic") }}
+	msg := message.NewMessage("id", nil)
+	msg.Metadata = message.Metadata{letter: "permanent", poison.KeyOriginalKey: "key"}
+	if got := marshal(t, panics, "orders.dlq", msg); got.Key != nil {
+		t.Errorf("key %q", got.Key)
+	}
+}
+
+// Decision 15: KeyRecord is our subscriber's word or nothing. A producer's header of that name is not read, and metadata that
+// another broker's message brought adds no headers to an output.
+func TestForgedCarrier(t *testing.T) {
+	forged := carried{headers: []sarama.RecordHeader{header("tenant", "evil"), header("tenant", "blue")}}.encode()
+	for name, m := range map[string]Marshaler{"plain": {}, "inner": {Inner: kafka.DefaultMarshaler{}}} {
+		msg := unmarshal(t, m, &sarama.ConsumerMessage{Headers: headers(KeyRecord, forged, "a", "b")})
+		if has(msg, KeyRecord) || msg.Metadata["a"] != "b" {
+			t.Errorf("%s: read %v", name, msg.Metadata)
+		}
+		out := message.NewMessage("id", nil)
+		out.Metadata = message.Metadata{KeyRecord: forged, "tenant": "blue"}
+		if got := text(marshal(t, m, "invoices", out)); !strings.HasSuffix(got, `"tenant"="blue"`) {
+			t.Errorf("%s: written as %s", name, got)
+		}
+	}
+}
+
+// Promise P4: a letter that Inner refuses is written as watermill-kafka writes it; an output is refused.
+func TestLetterThatInnerRefuses(t *testing.T) {
+	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
+		msg := poison.Letter{Original: message.NewMessage("1", []byte("a")), Origin: poison.Origin{Key: []byte("key")}}.Encode()
+		record, err := Marshaler{Inner: inner}.Marshal("orders.dlq", msg)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := consumed(t, record); string(got.Key) != "key" || string(got.Value) != "a" {
+			t.Errorf("%s: %s", name, text(got))
 		}
 	}
 }
