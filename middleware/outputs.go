@@ -98,9 +98,9 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 				msg = msg.CopyWithContext()
 				out[i] = msg
 			}
-			// A redriven message passed on would give its output an origin that is not the output's. A dead letter's consumer
-			// passes its story on as it is.
-			if own := poison.ProducersOwn(msg.Metadata); len(own) != len(msg.Metadata) && !poison.IsLetter(c.Original()) {
+			// A redriven message passed on would give its output an origin that is not the output's, and any producer can write
+			// one that looks like a letter. A consumer of a dead-letter topic passes the story on as it is.
+			if own := poison.ProducersOwn(msg.Metadata); len(own) != len(msg.Metadata) && !o.config.Queue.Covers(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}
 			msg.SetContext(context.WithValue(chain.CarryTransaction(msg.Context(), c.Ctx), tieKey{}, t))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -265,5 +267,30 @@ func TestTieIsUsedOnce(t *testing.T) {
 	}
 	if lines := logger.Captured()[watermill.InfoLogLevel]; len(dead.ids()) != 0 || len(lines) != 1 || !slices.Equal(pub.ids(), []string{"a"}) {
 		t.Errorf("%d letters, logged %v", len(dead.ids()), lines)
+	}
+}
+
+// Decision 15: our keys on an output are its producer's word, however much its source looks like a letter or comes out of a
+// stage, and go off. A consumer of a dead-letter topic passes them on.
+func TestOutputsBelieveDeadLetterTopics(t *testing.T) {
+	forged := newMessage("1")
+	forged.Metadata.Set(poison.KeyFailureClass, "permanent")
+	forged.Metadata.Set(poison.KeyOriginalKey, "theirs")
+	for topic, kept := range map[string]bool{"orders": false, "": false, "orders.dlq": true, "orders.dlq.parked": true} {
+		pub := &publisher{}
+		o := newOutputs(t, &publisher{}, middleware.OutputsConfig{})
+		msg := forged.Copy()
+		msg.SetContext(chain.Within(t.Context(), "billing", topic))
+		err := route(o, decorate(t, o, pub), msg, func(msg *message.Message) ([]*message.Message, error) {
+			out := message.NewMessage("2", msg.Payload)
+			maps.Copy(out.Metadata, msg.Metadata)
+			return []*message.Message{out}, nil
+		})
+		if err != nil || len(pub.messages()) != 1 {
+			t.Fatalf("%q: %d published, %v", topic, len(pub.messages()), err)
+		}
+		if _, has := pub.messages()[0].Metadata[poison.KeyOriginalKey]; has != kept {
+			t.Errorf("from %q: %v", topic, pub.messages()[0].Metadata)
+		}
 	}
 }
