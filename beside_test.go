@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Feature D10: a channel with a store for deliveries registers its process while the router runs, and signs off before
@@ -54,5 +55,36 @@ func TestPurgeRuns(t *testing.T) {
 	}
 	if got := b.effects(); len(got) != 1 {
 		t.Errorf("effects %q", got)
+	}
+}
+
+// Feature D10: a channel tells messages without an id apart by the coordinates that its adapter knows, and by nothing else.
+func TestDeliveriesCoordinates(t *testing.T) {
+	b := newBench(t, true)
+	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}
+	dlc, err := spillway.New(spillway.Config{
+		Publisher: b.letters, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(b.db), Consumer: "billing"},
+		Queue: poison.QueueConfig{Origin: func(msg *message.Message) poison.Origin { return known[string(msg.Payload)] }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.db.Exec(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at) VALUES ('', 'gone', '', 0, 0, 0, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))`); err != nil {
+		t.Fatal(err)
+	}
+	stop := b.run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		var id string
+		if err := b.db.QueryRow(`SELECT id FROM spillway_deliveries`).Scan(&id); err != nil {
+			return nil, err
+		}
+		if want := map[string]string{"a": "orders/0/7", "b": "orders/0/8"}[string(msg.Payload)]; want != "" && id != want || want == "" && len(id) != 64 {
+			t.Errorf("%s has the mark %s", msg.Payload, id)
+		}
+		return nil, b.apply(msg)
+	})
+	defer stop()
+	for i, payload := range []string{"a", "b", "c"} {
+		b.publish(message.NewMessage("", []byte(payload)))
+		b.eventually("it is handled", func() bool { return len(b.effects()) == i+1 })
 	}
 }

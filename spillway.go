@@ -104,6 +104,9 @@ func New(config Config) (*Channel, error) {
 	ch := &Channel{queue: queue, outputs: outputs, logger: late}
 	steps := []chain.Step{outputs.Step, queue.Step}
 	if config.Deliveries.Store != nil || config.Deliveries.Delivered != nil {
+		if config.Deliveries.Coordinates == nil && config.Queue.Origin != nil {
+			config.Deliveries.Coordinates = coordinates(config.Queue.Origin)
+		}
 		limit, err := delivery.NewLimit(config.Deliveries)
 		if err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
@@ -256,6 +259,17 @@ func (c *Config) distribute() error {
 		}
 	}
 	return nil
+}
+
+// coordinates tells messages without an id apart by what the adapter knows of them.
+func coordinates(origin func(*message.Message) poison.Origin) func(*message.Message) string {
+	return func(msg *message.Message) string {
+		at := origin(msg)
+		if at.Offset == "" {
+			return ""
+		}
+		return at.Topic + "/" + at.Partition + "/" + at.Offset
+	}
 }
 
 func (c *Config) shareClassifier(classifier *classify.Classifier) {

@@ -24,20 +24,22 @@ func (p *process) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-p.settled:
+			p.pay(ctx)
+			continue
 		case <-ticker.C:
 		}
 		err := p.round(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		p.note(err)
 		if mode := p.mode(); err == nil || mode == marking { // an outage is no clean run
 			p.limit.turn(mode)
 		}
-		if err == nil {
-			p.pay(ctx)
+		if err == nil && p.pay(ctx) {
 			p.sweep(ctx)
 		}
+		p.note(ctx, err)
 	}
 }
 
@@ -57,6 +59,7 @@ func (p *process) round(ctx context.Context) error {
 	}
 	now := time.Now()
 	stale, forgotten := p.observer.look(now, rows)
+	p.limit.news.publish(rows)
 	for _, r := range stale {
 		lost := false
 		err = errors.Join(err, p.do(ctx, func(ctx context.Context) (err error) {
@@ -100,26 +103,30 @@ func (p *process) do(ctx context.Context, statement func(context.Context) error)
 	return statement(ctx)
 }
 
-// note logs the first failure of a row, and its end.
-func (p *process) note(err error) {
-	switch logger := p.limit.config.Logger; {
-	case err != nil && !p.failing:
-		logger.Error("delivery: the store cannot be reached; while that lasts unclean ends go unnoticed", err, nil)
-	case err == nil && p.failing:
-		logger.Info("delivery: the store can be reached again", nil)
+// note takes in how a round went.
+func (p *process) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
 	}
-	p.failing = err != nil
+	if l := p.limit; err != nil {
+		l.outage.began(l.config.Logger, err)
+	} else if !p.indebted {
+		l.outage.answered(l.config.Logger)
+	}
 }
 
-// pay removes the marks that are due.
-func (p *process) pay(ctx context.Context) {
+// pay removes the marks that are due, and reports whether it could.
+func (p *process) pay(ctx context.Context) bool {
 	config := &p.limit.config
-	for m, process := range p.limit.debts.due() {
-		if err := p.do(ctx, func(ctx context.Context) error { return config.Store.clear(ctx, config.Service, m, process) }); err != nil {
-			return // at the next beat
+	for m, w := range p.limit.debts.due() {
+		if err := p.do(ctx, func(ctx context.Context) error { return config.Store.clear(ctx, config.Service, m, w) }); err != nil {
+			p.indebted = true
+			return false // at the next beat
 		}
 		p.limit.debts.paid(m)
 	}
+	p.indebted = false
+	return true
 }
 
 // sweep removes, now and then, the marks that nobody else will: of messages that never came again.

@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -28,7 +30,12 @@ type order struct {
 	Address  string
 	Receiver bool     // stands inside of the limit
 	Deadly   []string // messages that end the process
+	Outputs  bool     // it is the publisher of their outputs that ends it
+	Die      bool     // as by SIGKILL, as soon as a letter has its place
+	Stubborn bool     // handlers do not return
+	Redrives string   // what the messages say of how often they were redriven
 	Exit     bool     // when everything is done
+	Signal   bool     // at SIGTERM
 }
 
 // command is this test binary as a consumer. It stops in order when its input ends.
@@ -72,6 +79,9 @@ func (o order) consume() error {
 	bind := newStore(nil, storeDialect(d)).query
 	letters := sinkFunc(func(msg *message.Message) error {
 		_, err := db.Exec(bind(`INSERT INTO letters (id, reason) VALUES (?, ?)`), msg.UUID, msg.Metadata["x-failure-reason"])
+		if err == nil && o.Die {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
 		return err
 	})
 	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: letters})
@@ -83,7 +93,11 @@ func (o order) consume() error {
 	if err != nil {
 		return err
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
+	closeTimeout := 20 * time.Second
+	if o.Stubborn {
+		closeTimeout = 200 * time.Millisecond
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: closeTimeout}, watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
@@ -106,25 +120,52 @@ func (o order) consume() error {
 		}
 	}
 	source := newSource(db, bind, logger)
-	router.AddConsumerHandler("billing", "orders", source, func(msg *message.Message) error {
-		if slices.Contains(o.Deadly, msg.UUID) {
+	source.redrives = o.Redrives
+	end := func(id string) {
+		if slices.Contains(o.Deadly, id) {
 			time.Sleep(10 * time.Millisecond) // so that others are in flight
 			os.Exit(deadlyExit)
 		}
+	}
+	handle := func(msg *message.Message) error {
+		if o.Stubborn {
+			fmt.Println("handling " + msg.UUID)
+			select {}
+		}
+		if !o.Outputs {
+			end(msg.UUID)
+		}
 		time.Sleep(3 * time.Millisecond)
 		return write(msg)
-	})
+	}
+	if o.Outputs {
+		publisher := sinkFunc(func(msg *message.Message) error { end(string(msg.Payload)); return nil })
+		router.AddHandler("billing", "orders", source, "invoices", publisher, func(msg *message.Message) ([]*message.Message, error) {
+			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, handle(msg)
+		})
+	} else {
+		router.AddConsumerHandler("billing", "orders", source, handle)
+	}
+	ctx := context.Background()
+	if o.Signal {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGTERM)
+		defer stop()
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- router.Run(context.Background()) }()
+	go func() { ended <- router.Run(ctx) }()
 	select {
 	case <-router.Running():
 	case err := <-ended:
 		return err
 	}
 	fmt.Println("running")
-	if o.Exit {
+	switch {
+	case o.Signal:
+		return <-ended
+	case o.Exit:
 		<-source.done
-	} else {
+	default:
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}
 	return errors.Join(router.Close(), <-ended)
@@ -149,10 +190,12 @@ type source struct {
 	db     *sql.DB
 	bind   func(string) string
 	logger watermill.LoggerAdapter
-	done   chan struct{} // closed when everything is acked
-	ctx    context.Context
-	stop   context.CancelFunc
-	all    sync.WaitGroup
+	// redrives is what the messages have as x-redrive-count.
+	redrives string
+	done     chan struct{} // closed when everything is acked
+	ctx      context.Context
+	stop     context.CancelFunc
+	all      sync.WaitGroup
 }
 
 func newSource(db *sql.DB, bind func(string) string, logger watermill.LoggerAdapter) *source {
@@ -220,6 +263,9 @@ func (s *source) waiting() (ids []string, err error) {
 func (s *source) deliver(out chan<- *message.Message, id string) {
 	for s.ctx.Err() == nil {
 		msg := message.NewMessage(id, nil)
+		if s.redrives != "" {
+			msg.Metadata[poison.KeyRedriveCount] = s.redrives
+		}
 		msg.SetContext(s.ctx)
 		select {
 		case out <- msg:

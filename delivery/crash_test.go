@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -52,6 +53,7 @@ func TestDeadlyMessages(t *testing.T) {
 	for i, d := range databases {
 		for name, o := range map[string]order{
 			"one": {Receiver: true, Deadly: []string{"20"}}, "two, without a receiver": {Deadly: []string{"03", "04"}},
+			"by its publisher": {Receiver: true, Deadly: []string{"20"}, Outputs: true},
 		} {
 			t.Run(d.name+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -86,11 +88,14 @@ func TestDeadlyMessages(t *testing.T) {
 					if slices.Contains(o.Deadly, id) {
 						want = ""
 					}
+					if o.Outputs && want == "" { // its handler succeeded
+						continue
+					}
 					if got := effects[id]; got != want && (o.Receiver || got == "" || want == "") {
 						t.Errorf("%s was applied %q times", id, got)
 					}
 				}
-				if left := pairs(t, db, `SELECT id, deliveries FROM spillway_deliveries`); len(left) > len(o.Deadly) {
+				if left := pairs(t, db, `SELECT id, count(*) FROM spillway_deliveries GROUP BY id`); len(left) > len(o.Deadly) && !o.Outputs { // a mark goes after the ack then
 					t.Errorf("marks are left: %v", left)
 				}
 				t.Logf("%d restarts", restarts)
@@ -141,6 +146,103 @@ func TestKilledAndStopped(t *testing.T) {
 			if left := pairs(t, db, `SELECT id, node FROM spillway_processes`); len(left) != 0 {
 				t.Errorf("left behind: %v", left)
 			}
+		}
+	})
+}
+
+// start starts a consumer and returns what it says, line by line.
+func (o order) start(t *testing.T) (cmd *exec.Cmd, said *bufio.Reader) {
+	t.Helper()
+	cmd = o.command()
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // so that nobody waits for ever for what it says
+	t.Cleanup(func() {
+		deadline.Stop()
+		_ = cmd.Process.Kill()
+	})
+	return cmd, bufio.NewReader(stdout)
+}
+
+func wantLine(t *testing.T, said *bufio.Reader, want string) {
+	t.Helper()
+	if line, err := said.ReadString('\n'); line != want+"\n" {
+		t.Fatalf("%q instead of %q: %v", line, want, err)
+	}
+}
+
+// Feature D10, promise P3: ends in order are no deaths, while deliveries are marked: SIGTERM, and a handler that does not heed
+// its context, and outlasts the router's CloseTimeout.
+func TestStubbornHandler(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		db := d.open(t, address)
+		prepare(t, d, db, []string{"a"})
+		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address, Signal: true, Stubborn: true}
+		cmd, said := o.start(t)
+		wantLine(t, said, "running")
+		wantLine(t, said, "handling a")
+		_ = cmd.Process.Kill() // from here on deliveries are marked; this one was not
+		_ = cmd.Wait()
+		for i := range 4 {
+			cmd, said := o.start(t)
+			wantLine(t, said, "running")
+			wantLine(t, said, "handling a")
+			if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
+				t.Errorf("the marks are %v", marks)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("end %d: %v", i, err)
+			}
+		}
+		o.Signal, o.Stubborn, o.Exit = false, false, true
+		if err := o.command().Run(); err != nil {
+			t.Fatal(err)
+		}
+		if letters, effects := pairs(t, db, `SELECT id, reason FROM letters`), pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); len(letters) != 0 || effects["a"] != "1" {
+			t.Errorf("letters %v, effects %v", letters, effects)
+		}
+	})
+}
+
+// Features D10, V3: a letter of a deadly message that was mended and redriven is handled, though the process that refused it was
+// killed as soon as its letter had its place.
+func TestRedrivenAfterKill(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		db := d.open(t, address)
+		prepare(t, d, db, []string{"a"})
+		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address, Deadly: []string{"a"}, Exit: true}
+		for range 4 {
+			if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
+				t.Fatal(exit)
+			}
+		}
+		o.Die = true
+		if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.Success() {
+			t.Fatal(exit)
+		}
+		if letters := pairs(t, db, `SELECT id, reason FROM letters`); letters["a"] != "max_delivery_count_exceeded" {
+			t.Fatalf("letters %v", letters)
+		}
+		if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
+			t.Errorf("the marks are %v", marks)
+		}
+		if _, err := db.Exec(`UPDATE todo SET done = 0`); err != nil {
+			t.Fatal(err)
+		}
+		o.Deadly, o.Die, o.Redrives = nil, false, "1"
+		if err := o.command().Run(); err != nil {
+			t.Fatal(err)
+		}
+		if effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); effects["a"] != "1" {
+			t.Errorf("effects %v", effects)
 		}
 	})
 }

@@ -2,20 +2,21 @@ package delivery
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // debts are marks that are to be removed later.
 type debts struct {
-	mu     sync.Mutex
-	owed   map[mark]string // of deliveries that returned, by the process that wrote them; "" is any
-	kept   []refused
-	resume time.Time // when marks may be written again after one failed
-	full   atomic.Bool
+	mu   sync.Mutex
+	owed map[mark]written // of deliveries that returned
+	kept []refused
+	full atomic.Bool
 }
 
 // refused is a message that was refused, and keeps its mark until it is acked.
@@ -29,41 +30,25 @@ type refused struct {
 // that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it after keepMarks.
 const most = 1024
 
-func (d *debts) usable() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !time.Now().Before(d.resume)
-}
-
-// pause stops the writing of marks for a while, and tells whether it was not stopped yet.
-func (d *debts) pause() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
-	first := !now.Before(d.resume)
-	d.resume = now.Add(pause)
-	return first
-}
-
 // owe tells whether there was room for one more.
-func (d *debts) owe(m mark, process string) (room bool) {
+func (d *debts) owe(m mark, w written) (room bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.owed == nil {
-		d.owed = make(map[mark]string)
+		d.owed = make(map[mark]written)
 	}
 	if _, there := d.owed[m]; !there && len(d.owed) >= most {
 		return false
 	}
-	d.owed[m] = process
+	d.owed[m] = w
 	return true
 }
 
-func (d *debts) owes(m mark) (process string, owes bool) {
+func (d *debts) owes(m mark) (w written, owes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	process, owes = d.owed[m]
-	return process, owes
+	w, owes = d.owed[m]
+	return w, owes
 }
 
 func (d *debts) paid(m mark) {
@@ -85,7 +70,7 @@ func (d *debts) keep(r refused) (room bool) {
 
 // due returns the marks to remove now. Those of refused messages that were acked are owed from now on; one that was
 // nacked, or went away, comes again and keeps its mark.
-func (d *debts) due() map[mark]string {
+func (d *debts) due() map[mark]written {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	undecided := d.kept[:0]
@@ -93,9 +78,9 @@ func (d *debts) due() map[mark]string {
 		switch {
 		case closed(r.msg.Acked()):
 			if d.owed == nil {
-				d.owed = make(map[mark]string)
+				d.owed = make(map[mark]written)
 			}
-			d.owed[r.mark] = ""
+			d.owed[r.mark] = all
 		case closed(r.msg.Nacked()), r.ctx.Err() != nil:
 		default:
 			undecided = append(undecided, r)
@@ -103,11 +88,7 @@ func (d *debts) due() map[mark]string {
 	}
 	clear(d.kept[len(undecided):])
 	d.kept = undecided
-	due := make(map[mark]string, len(d.owed))
-	for m, process := range d.owed {
-		due[m] = process
-	}
-	return due
+	return maps.Clone(d.owed)
 }
 
 func closed(ch <-chan struct{}) bool {
@@ -118,3 +99,16 @@ func closed(ch <-chan struct{}) bool {
 		return false
 	}
 }
+
+// owe remembers a mark that is to be removed, and logs the first one for which there was no room. More of them would say
+// nothing new.
+func (l *Limit) owe(m mark, w written) { l.kept(l.debts.owe(m, w), m) }
+
+func (l *Limit) kept(room bool, m mark) {
+	if !room && l.debts.full.CompareAndSwap(false, true) {
+		l.config.Logger.Error("delivery: a mark that is to be removed is forgotten, and perhaps others are: it counts until its message "+
+			"is handled again, or until old marks are removed", errTooMany, m.fields())
+	}
+}
+
+var errTooMany = errors.New("delivery: " + strconv.Itoa(most) + " marks wait to be removed")

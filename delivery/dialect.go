@@ -20,10 +20,8 @@ type dialect struct {
 	text func(string) any
 	// now is the database's clock, in milliseconds since 1970.
 	now string
-	// enter, again and sweep are those statements that no two databases have in common.
-	enter, again, sweep string
-	// count runs again and returns the count.
-	count func(ctx context.Context, db *sql.DB, statement string, args []any) (int, error)
+	// enter and sweep are those statements that no two databases have in common.
+	enter, sweep string
 	// write runs a statement that writes, and read one that does not, again and again while others are in the way.
 	write func(ctx context.Context, db *sql.DB, statement func() error) error
 	read  func(ctx context.Context, statement func() error) error
@@ -34,7 +32,7 @@ type dialect struct {
 // statements are what a store says to its database.
 type statements struct {
 	register, beat, others, lose, forget, signOff string
-	enter, earlier, again, clear, clearOwn, sweep string
+	enter, marks, clear, clearOwn, leave, sweep   string
 }
 
 func (d *dialect) statements() statements {
@@ -49,10 +47,10 @@ WHERE service = ? AND id <> ?`),
 		signOff: say(`DELETE FROM spillway_processes WHERE id = ?`),
 
 		enter:    say(d.enter),
-		earlier:  say(`SELECT deliveries FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ?`),
-		again:    say(d.again),
-		clear:    say(`DELETE FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ?`),
-		clearOwn: say(`DELETE FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ? AND process = ?`),
+		marks:    say(`SELECT delivery, process FROM spillway_deliveries` + ofMessage + ` ORDER BY delivery`),
+		clear:    say(`DELETE FROM spillway_deliveries` + ofMessage + ` AND delivery <= ?`),
+		clearOwn: say(`DELETE FROM spillway_deliveries` + ofMessage + ` AND process = ?`),
+		leave:    say(`DELETE FROM spillway_deliveries WHERE process = ?`),
 		sweep:    say(d.sweep),
 	}
 }
@@ -65,21 +63,22 @@ const (
 var (
 	processColumns  = []string{"service", "id", "node", "beat_ms", "started_at", "beats", "lost_at"}
 	processKey      = []string{"id"}
-	deliveryColumns = []string{"service", "consumer", "id", "deliveries", "process", "marked_at"}
-	deliveryKey     = []string{"service", "consumer", "id"}
+	deliveryColumns = []string{"service", "consumer", "id", "redrives", "delivery", "process", "marked_at"}
+	deliveryKey     = []string{"service", "consumer", "id", "redrives", "delivery"}
 )
 
-// newMark has the arguments of sqlStore.key and a process.
-const newMark = ` INTO spillway_deliveries (service, consumer, id, process, deliveries, marked_at) VALUES (?, ?, ?, ?, 1, now())`
+const (
+	// ofMessage has the arguments of sqlStore.key.
+	ofMessage = ` WHERE service = ? AND consumer = ? AND id = ? AND redrives = ?`
+	// newMark has them too, and a written.
+	newMark = ` INTO spillway_deliveries (service, consumer, id, redrives, delivery, process, marked_at) VALUES (?, ?, ?, ?, ?, ?, now())`
+)
 
 // The statements that PostgreSQL and SQLite have in common.
 const (
-	enterMark = `INSERT` + newMark + ` ON CONFLICT DO NOTHING`
-	countMark = `INSERT` + newMark + ` ON CONFLICT (service, consumer, id) DO UPDATE SET
-	deliveries = spillway_deliveries.deliveries + 1, process = excluded.process, marked_at = excluded.marked_at
-RETURNING deliveries`
-	sweepMarks = `DELETE FROM spillway_deliveries WHERE (service, consumer, id) IN (
-	SELECT service, consumer, id FROM spillway_deliveries WHERE marked_at < now() - ? LIMIT 500)`
+	enterMark  = `INSERT` + newMark + ` ON CONFLICT DO NOTHING`
+	sweepMarks = `DELETE FROM spillway_deliveries WHERE (service, consumer, id, redrives, delivery) IN (
+	SELECT service, consumer, id, redrives, delivery FROM spillway_deliveries WHERE marked_at < now() - ? LIMIT 500)`
 )
 
 // attempts is how often a statement may be in another's way before its error is returned.

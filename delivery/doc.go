@@ -14,23 +14,31 @@
 //
 // A process registers when its router starts, beats every 2 seconds while it runs, and signs off when the last message has
 // returned. As long as all do, nothing else happens: a message costs some nanoseconds and no statement. An end without
-// signing off is an unclean end, also that of a router which gave up waiting for its handlers:
+// signing off is an unclean end, also that of a router which gave up waiting for its handlers, whose messages do not count:
 //
 //	quiet ──another process stopped beating, or was there already when this one began──▶ marking
 //	  ▲                                                                                    │
 //	  └──those that were there beat on or signed off, or 10 minutes without an unclean end─┘
 //
 // While marking, a delivery leaves a mark in the database before the handler runs, and removes it when the handler ends in
-// any way that leaves the process alive: success, error, panic, runtime.Goexit, shutdown. A mark that is there already is
-// that of a delivery which has not returned: as a rule its process ended. After LimitConfig.Max of them the message is refused.
-// Its mark goes with the beat after the message was acked, so that a letter which finds no place does not let it kill again,
-// and a redriven message starts anew.
+// any way that leaves the process alive: success, error, panic, runtime.Goexit, shutdown. Where the handler produced messages,
+// the mark stays until the message is acked or nacked: their publisher can end the process too. A mark of a process that ended
+// is that of a delivery which did not return. After LimitConfig.Max of them the message is refused. Its marks go as soon as the
+// message is acked, so that a letter which finds no place does not let it kill again.
+// The count x-redrive-count is part of a mark's key: a redriven message starts anew in any case.
 //
-// A delivery may also still run elsewhere: brokers hand on what a consumer is at, after a rebalance or an ack deadline. While
-// marking, it is counted like one whose process ended, until any delivery of the message ends in order, which clears the
-// count. So while Max live processes are at the same message, the next delivery is refused though nobody died. Who just died
-// cannot be told from who lives before some beats are missing, and to let the message go on meanwhile would end more
-// processes. Where handlers outlast the broker's patience, let Max be more than can be at one message at the same time.
+// # What is no death
+//
+//   - What this process lived through. A mark names the process that wrote it, by an id which no other process ever has.
+//   - A delivery that still runs in another process, after a lost session, a rebalance or an ack deadline. Where the marks of
+//     processes that may still live decide, the message waits, beside the others, until each of them has beaten twice, was
+//     found lost, or took its mark along. That takes 4 to 10 seconds. A message that cannot wait for it, or that waited for a
+//     minute, is given back uncounted.
+//   - An orderly end. When the router's last handler has received its last message, the marks of all deliveries that are
+//     still open are removed before Router.Run returns, and no new ones are left. So a handler that outlasts the router's
+//     CloseTimeout counts for nothing. If it ends the process meanwhile, that death is not counted either, and the message is
+//     delivered once more than Max says. If the process is killed before the marks are removed, or the database is away then,
+//     they count.
 //
 // Nothing counts before the first unclean end was noticed: by a process that starts, at once, and by others after three beats.
 // So a deadly message ends Max + 1 processes where each is started again, and where a broker hands it at once from one running
@@ -48,16 +56,20 @@
 // # What it does not do
 //
 //   - It compares no clocks: a process has stopped when its beats have not changed for three beats of its own and three of
-//     whoever looks. One that stopped for less, or that has no connection to the database, may be taken for dead; then
-//     deliveries are marked for a while, and no message is refused unless Max others are at it, as above.
+//     the process that looks. One that is suspended for longer, or has no connection to the database, is taken for dead: what
+//     it is at counts until it beats again, or removes its mark.
 //   - A new process beside others marks until each of them has beaten twice: it cannot tell them from the remains of a crash.
-//   - It never stops a consumer. While the database is down, messages are handled unmarked, after one wait of 2 seconds (10
-//     on SQLite) every 5 seconds. Only a router that starts with the plugin needs it.
-//   - It knows a message by its id. Where ids or, of messages without one, metadata change from delivery to delivery, give
-//     a LimitConfig.Key. A message that is handled twice at the same time in one process has one mark.
+//   - It never stops a consumer. While the database fails, messages are handled unmarked, and only the beats ask it. The first
+//     that meet a silent database wait for it, 2 seconds (10 on SQLite). An outage is one line in the log when it begins and
+//     one when it ends. Only a router that starts with the plugin needs the database, so that a deadly message ends each
+//     process at most once during an outage.
+//   - It knows a message by its id, without one by LimitConfig.Coordinates, and without both by what it holds. Where all of
+//     these change from delivery to delivery, give a LimitConfig.Key. Of messages that only their equal content names, processes
+//     that may still live are not waited for and do not count: a deadly one may end some processes more. Each process counts
+//     once, however many of them it was at. A message that is handled twice at the same time in one process has one mark.
 //   - It remembers 1,024 marks that it could not remove because the database was away, and as many of refused messages that
 //     are neither acked nor nacked yet. More are forgotten, and the first is logged: they count until the message is handled
-//     to the end again, or for 30 days.
+//     to the end again, or for 30 days. Of messages whose outputs are being published it follows 1,024 at a time.
 //   - A panic that nobody recovers, outside of a router and of middleware.Recover, runs the deferred removal of the mark
 //     before it ends the process, so that it counts for nothing. Routers recover panics; those of a handler's own
 //     goroutines remove nothing, and count.

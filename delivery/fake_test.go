@@ -3,6 +3,8 @@ package delivery
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,7 +13,7 @@ import (
 type fake struct {
 	mu        sync.Mutex
 	processes map[string]*fakeProcess
-	marks     map[mark]int
+	left      map[mark][]written
 	calls     int
 	down      bool
 	hang      chan struct{} // what statements wait for
@@ -27,7 +29,7 @@ type fakeProcess struct {
 
 var errDown = errors.New("the store is down")
 
-func newFake() *fake { return &fake{processes: map[string]*fakeProcess{}, marks: map[mark]int{}} }
+func newFake() *fake { return &fake{processes: map[string]*fakeProcess{}, left: map[mark][]written{}} }
 
 func (f *fake) call(ctx context.Context, do func()) error {
 	f.mu.Lock()
@@ -120,23 +122,53 @@ func (f *fake) signOff(ctx context.Context, id string) error {
 	return f.call(ctx, func() { delete(f.processes, id) })
 }
 
-func (f *fake) enter(ctx context.Context, _ string, m mark, _ string) (earlier int, err error) {
+func (f *fake) enter(ctx context.Context, _ string, m mark, w written) (entered bool, err error) {
 	err = f.call(ctx, func() {
-		if earlier = f.marks[m]; earlier == 0 {
-			f.marks[m] = 1
+		if entered = !slices.ContainsFunc(f.left[m], func(o written) bool { return o.delivery == w.delivery }); entered {
+			f.left[m] = append(f.left[m], w)
 		}
 	})
-	return earlier, err
+	return entered, err
 }
 
-func (f *fake) again(ctx context.Context, _ string, m mark, _ string) (deliveries int, err error) {
-	err = f.call(ctx, func() { f.marks[m]++; deliveries = f.marks[m] })
-	return deliveries, err
+func (f *fake) marks(ctx context.Context, _ string, m mark) (found []written, err error) {
+	err = f.call(ctx, func() {
+		found = slices.SortedFunc(slices.Values(f.left[m]), func(a, b written) int { return a.delivery - b.delivery })
+	})
+	return found, err
 }
 
-func (f *fake) clear(ctx context.Context, _ string, m mark, _ string) error {
-	return f.call(ctx, func() { delete(f.marks, m) })
+func (f *fake) remove(m mark, gone func(written) bool) {
+	if f.left[m] = slices.DeleteFunc(f.left[m], gone); len(f.left[m]) == 0 {
+		delete(f.left, m)
+	}
 }
 
-// leaveMarks sets what deliveries before left.
-func (f *fake) leaveMarks(id string, n int) { f.set(func() { f.marks[mark{"billing", id}] = n }) }
+func (f *fake) clear(ctx context.Context, _ string, m mark, w written) error {
+	return f.call(ctx, func() {
+		f.remove(m, func(o written) bool {
+			return w.process != "" && o.process == w.process || w.process == "" && o.delivery <= w.delivery
+		})
+	})
+}
+
+func (f *fake) leave(ctx context.Context, process string) error {
+	return f.call(ctx, func() {
+		for m := range f.left {
+			f.remove(m, func(o written) bool { return o.process == process })
+		}
+	})
+}
+
+// leaveMarks sets what deliveries before left, of processes that are gone.
+func (f *fake) leaveMarks(id string, n int) {
+	f.set(func() {
+		m := markOf(id)
+		delete(f.left, m)
+		for i := range n {
+			f.left[m] = append(f.left[m], written{i + 1, fmt.Sprintf("gone%d.1", i)})
+		}
+	})
+}
+
+func markOf(id string) mark { return mark{consumer: "billing", id: id} }

@@ -25,16 +25,18 @@ type LimitConfig struct {
 	// Service names the processes that belong together: an unclean end of one makes all of them count. Services that have
 	// nothing to do with each other and share a database should each have a name. Default: all are one service.
 	Service string
-	// Max is how many deliveries may not return before the message is set aside. One that still runs elsewhere while
-	// deliveries are marked, as after a rebalance or an ack deadline, is among them until one of them ends in order: where
-	// processes hand on what they still handle, let it be more than can hold a message at the same time. Default: 3 by the
-	// Store's count, and 20 by Delivered's, where nacks count too.
+	// Max is the number of processes that may end while they handle a message. After that the message is set aside. Default: 3
+	// by the Store's count, and 20 by Delivered's, where nacks count too.
 	Max int
 	// Consumer is who handles the messages. Default: the name of the router's handler.
 	Consumer string
 	// Key tells messages apart. It must return the same for each delivery of a message, and not change the message. Where
-	// it returns nothing or panics, and by default, that is the message's id or, without one, a hash of payload and metadata.
+	// it returns nothing or panics, and by default, that is the message's id, its Coordinates, or a hash of payload and metadata.
 	Key func(*message.Message) string
+	// Coordinates returns where the broker has a message that has no id, as topic, partition and offset do, or nothing. It must
+	// take them from what the adapter knows, not from the message's metadata, and return the same for each delivery.
+	// Default: none. A spillway.Channel uses Config.Queue.Origin. Messages without both are told apart by what they hold.
+	Coordinates func(*message.Message) string
 	// Beat is how often a process shows that it lives. Default: 2 seconds.
 	Beat time.Duration
 	// QuietAfter is how long processes must run clean after an unclean end until they stop counting. It must be longer than
@@ -128,9 +130,15 @@ type Limit struct {
 	debts     debts
 	mode      atomic.Int32 // off, quiet or marking
 
+	self    string // names this process
+	news    news
+	outage  outage
+	pending pending
+
 	closing atomic.Bool
-	mu      sync.Mutex // held while this process registers or signs off
-	current *process   // nil while off
+	leaving atomic.Bool // routers end, and nobody but their last messages is handled
+	mu      sync.Mutex  // held while this process registers or signs off
+	current *process    // nil while off
 }
 
 // initializeTimeout bounds how long NewLimit waits for the store.
@@ -151,7 +159,7 @@ func NewLimit(config LimitConfig) (*Limit, error) {
 			return nil, fmt.Errorf("delivery: initialize the store: %w", err)
 		}
 	}
-	l := &Limit{config: config, brokerMax: brokerMax}
+	l := &Limit{config: config, brokerMax: brokerMax, self: self}
 	l.life = life.New(l.start, l.stop)
 	return l, nil
 }
@@ -177,16 +185,21 @@ func (l *Limit) Plugin(router *message.Router) error {
 // is handled after Close is counted too, and registers and signs off again. It may be called more than once.
 func (l *Limit) Close() error {
 	l.closing.Store(true)
-	return l.signOffIfIdle()
+	return errors.Join(l.depart(), l.signOffIfIdle())
 }
 
 func (l *Limit) start() error {
 	l.closing.Store(false)
+	l.leaving.Store(false)
 	return l.begin(true)
 }
 
 func (l *Limit) stop() {
 	l.closing.Store(true)
+	l.leaving.Store(true)
+	if err := l.depart(); err != nil {
+		l.config.Logger.Error("delivery: the messages that are still being handled count as if this process had died", err, nil)
+	}
 	l.signOffOrLog()
 }
 

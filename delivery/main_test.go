@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"os"
 	"path/filepath"
@@ -82,6 +83,7 @@ func newLimit(t testing.TB, config LimitConfig) *Limit {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.self = rand.Text() // as a process of its own would be
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }

@@ -5,23 +5,40 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"hash"
 	"maps"
+	"math"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // mark names a message for one consumer, in the form in which it stands in columns.
-type mark struct{ consumer, id string }
+type mark struct {
+	consumer, id string
+	// redrives is how often the message was redriven: a redriven message starts anew.
+	redrives int
+	// content says that only what the message holds names it: another message may have the same mark.
+	content bool
+}
+
+// written is the mark that one delivery left.
+type written struct {
+	// delivery is 1 for the first one that left a mark, 2 for the next.
+	delivery int
+	// process is the id of the process that wrote it.
+	process string
+}
+
+// all stands for the marks of all deliveries.
+var all = written{delivery: math.MaxInt32}
 
 func (m mark) fields() watermill.LogFields {
 	return watermill.LogFields{"consumer": m.consumer, "key": m.id}
@@ -39,10 +56,16 @@ func (l *Limit) markOf(msg *message.Message) mark {
 	if id == "" {
 		id = msg.UUID
 	}
-	if id == "" {
-		id = contentOf(msg)
+	if id == "" && l.config.Coordinates != nil {
+		contain.Hook(l.config.Logger, "LimitConfig.Coordinates", func() { id = l.config.Coordinates(msg) })
 	}
-	return mark{keys.Column(consumer), keys.Column(id)}
+	// A producer may forge the count, and gains nothing: all deliveries of its message have the same.
+	m := mark{consumer: keys.Column(consumer), redrives: bounded.Count(msg.Metadata[poison.KeyRedriveCount])}
+	if id == "" {
+		m.content, id = true, contentOf(msg)
+	}
+	m.id = keys.Column(id)
+	return m
 }
 
 // contentOf is the hash of a message without an id. Lengths come before what they measure, so that no two messages run
@@ -68,58 +91,47 @@ func (l *Limit) statement(c *chain.Call) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(c.Ctx), l.config.Store.patience())
 }
 
-// enter leaves the mark of a first delivery, or tells how many earlier ones did not return and leaves nothing.
-func (l *Limit) enter(c *chain.Call, m mark, process string) (earlier int, err error) {
+// enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that number.
+func (l *Limit) enter(c *chain.Call, m mark, w written) (entered bool, err error) {
 	ctx, cancel := l.statement(c)
 	defer cancel()
-	if by, owes := l.debts.owes(m); owes { // else a delivery that did return would count
-		if err := l.config.Store.clear(ctx, l.config.Service, m, by); err != nil {
-			return 0, err
+	if owed, owes := l.debts.owes(m); owes { // else a delivery that did return would count
+		if err := l.config.Store.clear(ctx, l.config.Service, m, owed); err != nil {
+			return false, err
 		}
 		l.debts.paid(m)
 	}
-	return l.config.Store.enter(ctx, l.config.Service, m, process)
+	return l.config.Store.enter(ctx, l.config.Service, m, w)
 }
 
-// again counts one more delivery and tells how many there are with it.
-func (l *Limit) again(c *chain.Call, m mark, process string) (deliveries int, err error) {
+// marks returns what deliveries of a message left.
+func (l *Limit) marks(c *chain.Call, m mark) ([]written, error) {
 	ctx, cancel := l.statement(c)
 	defer cancel()
-	return l.config.Store.again(ctx, l.config.Service, m, process)
+	return l.config.Store.marks(ctx, l.config.Service, m)
 }
 
-// failed notes that a mark was not written, and is to be removed in case it was. The message goes on without.
-func (l *Limit) failed(c *chain.Call, m mark, process string, err error) {
-	l.kept(l.debts.owe(m, process), m)
-	if l.debts.pause() {
-		l.config.Logger.Error("delivery: cannot mark a delivery: messages are handled without marks, and the store is asked again soon",
-			err, m.fields())
+// failed notes that a mark was not written, and is to be removed if it was nevertheless. The message goes on without.
+func (l *Limit) failed(m mark, w written, err error) {
+	l.owe(m, written{process: w.process})
+	l.outage.began(l.config.Logger, err)
+}
+
+// remove takes the mark of a delivery that came to an end. What is not removed now is removed by the beats.
+func (l *Limit) remove(m mark, w written) {
+	if w.delivery == 1 { // what others wrote meanwhile is theirs; what was there before is cleared by who saw it
+		w = written{process: w.process}
+	} else {
+		w.process = ""
 	}
-}
-
-// remove takes the mark of a delivery that came to an end. What is not removed now is removed by the next beats.
-func (l *Limit) remove(m mark, process string) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.config.Store.patience())
-	defer cancel()
-	err := l.config.Store.clear(ctx, l.config.Service, m, "")
-	if err == nil {
+	if l.outage.lasts() {
+		l.owe(m, w)
 		return
 	}
-	l.kept(l.debts.owe(m, process), m)
-	if l.debts.pause() {
-		l.config.Logger.Error("delivery: cannot remove the mark of a delivery that returned; this is tried again", err, m.fields())
+	ctx, cancel := context.WithTimeout(context.Background(), l.config.Store.patience())
+	defer cancel()
+	if err := l.config.Store.clear(ctx, l.config.Service, m, w); err != nil {
+		l.owe(m, w)
+		l.outage.began(l.config.Logger, err)
 	}
 }
-
-// kept logs the first mark for which there was no room among the debts. More of them would say nothing new.
-func (l *Limit) kept(room bool, m mark) {
-	if !room && l.debts.full.CompareAndSwap(false, true) {
-		l.config.Logger.Error("delivery: a mark that is to be removed is forgotten, and perhaps others are: it counts until its message "+
-			"is handled again, or until old marks are removed", errTooMany, m.fields())
-	}
-}
-
-var errTooMany = errors.New("delivery: " + strconv.Itoa(most) + " marks wait to be removed")
-
-// pause is for how long no mark is written after one failed.
-const pause = 5 * time.Second

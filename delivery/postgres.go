@@ -12,9 +12,7 @@ var postgresDialect = dialect{
 	text:    asText, // keys.Column leaves nothing that a text cannot hold
 	now:     `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
 	enter:   enterMark,
-	again:   countMark,
 	sweep:   sweepMarks,
-	count:   returned,
 	write:   unless(postgres.Undone),
 	read:    once,
 	timeout: statementTimeout,
@@ -36,9 +34,10 @@ var postgresTables = []schema.Table{
 	service    text COLLATE "C" NOT NULL,
 	consumer   text COLLATE "C" NOT NULL,
 	id         text COLLATE "C" NOT NULL,
-	deliveries bigint NOT NULL,
+	redrives   bigint NOT NULL,
+	delivery   bigint NOT NULL,
 	process    text   NOT NULL,
 	marked_at  bigint NOT NULL,
-	PRIMARY KEY (service, consumer, id)
+	PRIMARY KEY (service, consumer, id, redrives, delivery)
 )`}},
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -20,11 +22,21 @@ type process struct {
 	id         string
 	observer   observer
 	registered bool
-	failing    bool
+	indebted   bool // marks that are due could not be removed
 	swept      time.Time
+	ctx        context.Context // ends with the beats
 	cancel     context.CancelFunc
 	done       chan struct{}
+	settled    chan struct{} // a message that was refused may have been acked
 }
+
+// self names this process, and is in the ids of all its limits: whatever became of their deliveries, it has lived through it.
+// A number would not do: in a container each process has the same.
+var self = rand.Text()
+
+var limits atomic.Int64
+
+func (l *Limit) nextID() string { return l.self + "." + strconv.FormatInt(limits.Add(1), 36) }
 
 // begin registers this process, unless it is. With insist a store that is down is an error; without it is logged, and the
 // beats go on trying.
@@ -35,7 +47,7 @@ func (l *Limit) begin(insist bool) error {
 		return nil
 	}
 	p := &process{
-		limit: l, id: rand.Text(), done: make(chan struct{}),
+		limit: l, id: l.nextID(), done: make(chan struct{}), settled: make(chan struct{}, 1),
 		observer: observer{beat: l.config.Beat, quietAfter: l.config.QuietAfter},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), registerWithin)
@@ -46,14 +58,30 @@ func (l *Limit) begin(insist bool) error {
 		return fmt.Errorf("delivery: register this process in the store: the database must answer when the router starts; start the "+
 			"router again when it does: %w", err)
 	}
-	p.note(err)
+	p.note(ctx, err)
 	l.mode.Store(p.mode())
 	if l.mode.Load() == marking {
 		l.config.Logger.Info("delivery: there are processes that did not sign off: deliveries are marked until each has shown that it lives", nil)
 	}
 	l.current = p
-	ctx, p.cancel = context.WithCancel(context.Background())
-	go p.run(ctx)
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	go p.run(p.ctx)
+	return nil
+}
+
+// depart signs off the marks of what is still being handled: whatever becomes of those deliveries, the process ended in
+// order. Its registration stays until the last of them returns.
+func (l *Limit) depart() error {
+	l.endPending()
+	id := l.process()
+	if id == "" || l.room.isEmpty() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), signOffWithin)
+	defer cancel()
+	if err := l.config.Store.leave(ctx, id); err != nil {
+		return fmt.Errorf("delivery: sign off the messages that are still being handled: %w", err)
+	}
 	return nil
 }
 
@@ -111,6 +139,9 @@ func (p *process) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), signOffWithin)
 	defer cancel()
 	p.pay(ctx)
+	if err := p.limit.config.Store.leave(ctx, p.id); err != nil {
+		return fmt.Errorf("delivery: sign this process off: remove its marks: %w", err)
+	}
 	if err := p.limit.config.Store.signOff(ctx, p.id); err != nil {
 		return fmt.Errorf("delivery: sign this process off: %w", err)
 	}

@@ -16,6 +16,7 @@ const (
 	plain    place = iota // it began while nothing was marked
 	ordinary              // beside others
 	alone                 // a suspect by itself
+	aside                 // it waits to learn what became of others
 	nowhere               // it gave up waiting
 )
 
@@ -27,9 +28,17 @@ type room struct {
 	mu     sync.Mutex
 	inside int
 	taken  bool // by a suspect
+	aside  int
 	queue  []*waiter
 	moved  time.Time // when somebody came or went
-	owned  map[mark]struct{}
+	shared map[mark]*share
+}
+
+// share is the one mark that the deliveries of a message in this process have at a time.
+type share struct {
+	visits  int
+	written written
+	removed chan struct{} // not nil while the last of them removes the mark
 }
 
 type waiter struct {
@@ -38,24 +47,63 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// own takes m for a delivery, unless another one has it.
-func (r *room) own(m mark) bool {
+// share takes part in the mark of a message. It reports whether this delivery is the first, which writes it.
+func (r *room) share(m mark) (s *share, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, taken := r.owned[m]; taken {
-		return false
+	for {
+		s = r.shared[m]
+		if s == nil {
+			break
+		}
+		if s.removed == nil {
+			s.visits++
+			return s, false
+		}
+		removed := s.removed
+		r.mu.Unlock()
+		<-removed // a statement, whose time is bounded
+		r.mu.Lock()
 	}
-	if r.owned == nil {
-		r.owned = make(map[mark]struct{})
+	if r.shared == nil {
+		r.shared = make(map[mark]*share)
 	}
-	r.owned[m] = struct{}{}
-	return true
+	s = &share{visits: 1}
+	r.shared[m] = s
+	return s, true
 }
 
-func (r *room) disown(m mark) {
+// part ends a delivery's share. The last one removes the mark.
+func (r *room) part(m mark, s *share, remove func(mark, written)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.owned, m)
+	if s.visits--; s.visits > 0 {
+		return
+	}
+	if s.written.delivery > 0 {
+		s.removed = make(chan struct{})
+		r.mu.Unlock()
+		remove(m, s.written)
+		r.mu.Lock()
+		close(s.removed)
+	}
+	delete(r.shared, m)
+}
+
+// wrote notes the mark that a delivery wrote.
+func (r *room) wrote(s *share, w written) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.written = w
+}
+
+// wait leaves a place to wait aside, in nobody's way.
+func (r *room) wait(from place) place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.aside++
+	r.vacate(from)
+	return aside
 }
 
 // move leaves a place for one beside others or alone, and returns which it got. It waits until ctx ends, whose error it
@@ -127,6 +175,8 @@ func (r *room) vacate(from place) {
 		r.inside--
 	case alone:
 		r.taken = false
+	case aside:
+		r.aside--
 	}
 	r.moved = time.Now()
 	r.admit()
@@ -192,5 +242,5 @@ func (r *room) giveUp(w *waiter, to place) place {
 func (r *room) isEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.plain.Load() == 0 && r.inside == 0 && !r.taken && len(r.queue) == 0
+	return r.plain.Load() == 0 && r.inside == 0 && !r.taken && r.aside == 0 && len(r.queue) == 0
 }

@@ -35,8 +35,8 @@ func TestSuspectsRunAlone(t *testing.T) {
 				t.Errorf("%d others came beside %s", running.Load()-1, msg.UUID)
 			}
 			if counted := f.count(func() (n int) {
-				for m, count := range f.marks {
-					if m.id[0] != 's' || count > 1 {
+				for m, count := range f.left {
+					if m.id[0] != 's' || len(count) > 1 {
 						n++
 					}
 				}
@@ -65,8 +65,8 @@ func TestSuspectsRunAlone(t *testing.T) {
 			deliver(fmt.Sprint("s-", i))
 		}
 		all.Wait()
-		if !l.room.isEmpty() || len(f.marks) != 0 {
-			t.Errorf("%d marks are left", len(f.marks))
+		if !l.room.isEmpty() || len(f.left) != 0 {
+			t.Errorf("%d marks are left", len(f.left))
 		}
 	})
 }

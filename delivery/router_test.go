@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
@@ -53,57 +51,55 @@ func haunted(t testing.TB, config LimitConfig) *Limit {
 	return l
 }
 
-// Feature D10: what doc.go says of deliveries that still run elsewhere: they are counted, Max decides how many may, and the
-// first that ends in order clears the count of all.
-func TestStillRunningElsewhere(t *testing.T) {
+// Feature D10, promise P3: sessions that are lost, again and again, while handlers go on are no deaths: neither in one process,
+// by however many limits, nor in processes that live. Those that died are counted beside them.
+func TestLostSessions(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, address string) {
-		config := LimitConfig{Store: initialized(t, d, d.open(t, address))}
+		config := LimitConfig{Store: initialized(t, d, d.open(t, address)), Beat: 50 * time.Millisecond}
+		dies := haunted(t, config)
+		l := newLimit(t, config)
+		limits := []*Limit{l}
+		for i := range 7 {
+			next := newLimit(t, config)
+			if i < 3 { // it made another router, and another limit, after it had lost its session
+				next.self = l.self
+			}
+			limits = append(limits, next)
+		}
+		for _, l := range append(limits, dies) {
+			if err := l.start(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		var all sync.WaitGroup
-		limits := []*Limit{haunted(t, config)}
-		for range 4 {
-			limits = append(limits, newLimit(t, config))
-		}
-		allowing := func(n int) *Limit {
-			config := config
-			config.Max = n
-			return newLimit(t, config)
-		}
-		var releases []chan struct{}
-		hold := func(l *Limit) (ended chan error) {
-			entered, release := make(chan struct{}), make(chan struct{})
-			releases, ended = append(releases, release), make(chan error, 1)
+		release := make(chan struct{})
+		hold := func(l *Limit) {
+			entered := make(chan struct{})
 			all.Go(func() {
 				_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { close(entered); <-release; return nil, nil })(newMessage("a"))
 				if err != nil {
+					t.Error(err)
 					close(entered)
 				}
-				ended <- err
 			})
-			<-entered
-			return ended
-		}
-		first := hold(limits[0])
-		ended := []chan error{hold(limits[1]), hold(limits[2])}
-		_, err := limits[3].Middleware(succeed)(newMessage("a"))
-		if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "or they still run") {
-			t.Errorf("the fourth: %v", err)
-		}
-		ended = append(ended, hold(allowing(4)))
-		close(releases[0])
-		if err := <-first; err != nil {
-			t.Error(err)
-		}
-		if _, err := limits[4].Middleware(succeed)(newMessage("a")); err != nil {
-			t.Errorf("after one ended in order: %v", err)
-		}
-		for _, release := range releases[1:] {
-			close(release)
-		}
-		all.Wait()
-		for i, ended := range ended {
-			if err := <-ended; err != nil {
-				t.Errorf("%d: %v", i, err)
+			select {
+			case <-entered:
+			case <-time.After(patience):
+				t.Error("not handled")
 			}
+		}
+		hold(dies)
+		crash(dies)
+		for _, l := range limits {
+			hold(l)
+		}
+		if marks := pairs(t, d.open(t, address), `SELECT delivery, process FROM spillway_deliveries`); len(marks) != len(limits)+1 {
+			t.Errorf("marks %v", marks)
+		}
+		close(release)
+		all.Wait()
+		if marks := pairs(t, d.open(t, address), `SELECT delivery, process FROM spillway_deliveries`); len(marks) != 0 {
+			t.Errorf("marks are left: %v", marks)
 		}
 	})
 }
@@ -191,7 +187,7 @@ func TestAroundAReceiver(t *testing.T) {
 			})
 			const at1, rounds = 40, 3
 			for round := range rounds {
-				eventually(t, "marks can be written", l.debts.usable)
+				eventually(t, "marks can be written", func() bool { return !l.outage.lasts() })
 				var all sync.WaitGroup
 				for i := range at1 {
 					all.Go(func() {
@@ -205,7 +201,7 @@ func TestAroundAReceiver(t *testing.T) {
 					t.Errorf("%d were applied in %d rounds", len(keys), round+1)
 				}
 				marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)
-				if len(marks) == 0 && l.debts.usable() {
+				if len(marks) == 0 && !l.outage.lasts() {
 					return
 				}
 				t.Logf("marks are left, or failed, as where a disk stands still for %s: %v", statementTimeout, marks)

@@ -15,9 +15,7 @@ var sqliteDialect = dialect{
 	text:   asText,
 	now:    `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 	enter:  enterMark,
-	again:  countMark,
 	sweep:  sweepMarks,
-	count:  returned,
 	write:  inARow,
 	read:   sqlite.WhileBusy,
 	// A statement waits in a row with the claims of handlers.
@@ -49,9 +47,10 @@ var sqliteTables = []schema.Table{
 	service    TEXT    NOT NULL,
 	consumer   TEXT    NOT NULL,
 	id         TEXT    NOT NULL,
-	deliveries INTEGER NOT NULL,
+	redrives   INTEGER NOT NULL,
+	delivery   INTEGER NOT NULL,
 	process    TEXT    NOT NULL,
 	marked_at  INTEGER NOT NULL,
-	PRIMARY KEY (service, consumer, id)
+	PRIMARY KEY (service, consumer, id, redrives, delivery)
 )`}},
 }

@@ -39,7 +39,11 @@ func (l *Limit) Step(next chain.Handler) chain.Handler {
 				return nil, err
 			}
 		}
-		return next(c)
+		out, err := next(c)
+		if v.share != nil && err == nil && len(out) > 0 && l.await(c, v) {
+			v.limit = nil // the copy ends it
+		}
+		return out, err
 	}
 }
 
@@ -50,11 +54,12 @@ func (l *Limit) delivered(msg *message.Message) (n int, ok bool) {
 
 // visit is one delivery.
 type visit struct {
-	limit   *Limit
-	mark    mark
-	place   place
-	owns    bool   // that mark is this visit's, and nobody else's in this process
-	written string // by which process the mark was written
+	limit *Limit
+	mark  mark
+	place place
+	share *share // in that mark, or nil
+	// turned says that a suspect had its turn to run alone.
+	turned bool
 }
 
 // begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
@@ -67,48 +72,76 @@ func (v *visit) begin(c *chain.Call) error {
 		_ = l.begin(false) // whose error is logged
 	}
 	process := l.process()
-	if process == "" || l.mode.Load() != marking || !l.debts.usable() {
+	if process == "" || l.mode.Load() != marking || l.outage.pass() {
 		return nil
 	}
 	m := l.markOf(c.Msg)
-	if !l.room.own(m) { // the limit is attached twice, or the message was delivered twice: the first one's mark serves both
+	share, first := l.room.share(m)
+	v.mark, v.share = m, share
+	if !first { // the limit is attached twice, or the message was delivered twice: one mark serves all, until the last returns
 		return nil
 	}
-	v.mark, v.owns = m, true
 	if err := v.move(c, false); err != nil {
 		return err
 	}
-	earlier, err := l.enter(c, m, process)
-	switch {
-	case err != nil:
-		l.failed(c, m, process, err)
-		return nil
-	case earlier == 0:
-		v.written = process
-		return nil
-	case earlier >= l.config.Max:
-		return l.refuse(c, m, earlier)
-	}
-	return v.suspected(c, process)
+	return v.count(c, process)
 }
 
-// suspected is for a message that was in flight when a process ended. It runs alone, so that if this one ends too, only the
-// deadly message is counted, and it is counted only when it runs: others wait for the same.
-func (v *visit) suspected(c *chain.Call, process string) error {
-	l := v.limit
-	if err := v.move(c, true); err != nil {
-		return err
+// count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no message.
+func (v *visit) count(c *chain.Call, process string) error {
+	l, w, q := v.limit, written{1, process}, inquiry{limit: v.limit}
+	for {
+		entered, err := l.enter(c, v.mark, w)
+		if entered {
+			l.room.wrote(v.share, w)
+			if l.leaving.Load() { // the marks of this process are signed off already, or are just now
+				l.remove(v.mark, w)
+			}
+			return nil
+		}
+		var found []written
+		for again := true; again && err == nil; {
+			looks, rows, next := l.news.latest() // before the marks: what is left of a process that had gone by then is of its death
+			if found, err = l.marks(c, v.mark); err != nil {
+				break
+			}
+			var instead error
+			if again, instead = v.weigh(c, &q, found, looks, rows, next); instead != nil {
+				return instead
+			}
+		}
+		if err != nil {
+			l.failed(v.mark, w, err)
+			return nil
+		}
+		w.delivery = 1
+		if len(found) > 0 {
+			w.delivery = found[len(found)-1].delivery + 1
+		}
 	}
-	deliveries, err := l.again(c, v.mark, process)
-	if err != nil {
-		l.failed(c, v.mark, process, err)
-		return nil
+}
+
+// weigh decides by what was found whether the message goes on, and waits for its turn. It reports whether to look again.
+func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, rows map[string]row, next <-chan struct{}) (again bool, err error) {
+	l, f := v.limit, q.judge(found, looks, rows)
+	if v.mark.content { // as a rule these are other messages, in processes that live
+		f.unknown = 0
 	}
-	if deliveries > l.config.Max { // others counted meanwhile
-		return l.refuse(c, v.mark, deliveries-1)
+	switch {
+	case f.dead >= l.config.Max:
+		return false, l.refuse(c, v.mark, f.dead)
+	case f.dead+f.unknown >= l.config.Max:
+		v.place, v.turned = l.room.wait(v.place), false
+		return true, q.wait(c, next)
+	case f.dead+f.unknown > 0 && !v.turned:
+		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly message is
+		// counted, and it is counted only when it runs: others wait for the same.
+		v.turned = true
+		return true, v.move(c, true)
+	case v.place == aside:
+		return true, v.move(c, false)
 	}
-	v.written = process
-	return nil
+	return false, nil
 }
 
 // move waits for a place among the others or alone. A message that went away meanwhile is given back.
@@ -123,11 +156,11 @@ func (v *visit) move(c *chain.Call, alone bool) (err error) {
 // end comes after the handler, however that ended. The mark goes before the place does: whoever comes next starts after.
 func (v *visit) end() {
 	l := v.limit
-	if v.written != "" {
-		l.remove(v.mark, v.written)
+	if l == nil {
+		return
 	}
-	if v.owns {
-		l.room.disown(v.mark)
+	if v.share != nil {
+		l.room.part(v.mark, v.share, l.remove)
 	}
 	l.room.leave(v.place)
 	if l.closing.Load() {
@@ -135,10 +168,33 @@ func (v *visit) end() {
 	}
 }
 
-// refuse keeps the mark until the message is acked: if its letter finds no place now, it must not kill once more.
+// refuse keeps the marks until the message is acked: if its letter finds no place now, it must not kill once more.
 func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
-	l.kept(l.debts.keep(refused{c.Msg, c.Ctx, m}), m)
+	r := refused{c.Msg, c.Ctx, m}
+	l.kept(l.debts.keep(r), m)
+	l.mu.Lock()
+	p := l.current
+	l.mu.Unlock()
+	if p != nil {
+		go p.watch(r)
+	}
 	return l.exceeded(c, m, earlier, false)
+}
+
+// watch has the marks of a refused message removed as soon as it is acked: a message that comes back by another way than a
+// redrive must not find them.
+func (p *process) watch(r refused) {
+	select {
+	case <-r.msg.Acked():
+	case <-r.msg.Nacked():
+	case <-r.ctx.Done():
+	case <-p.ctx.Done():
+		return
+	}
+	select {
+	case p.settled <- struct{}{}:
+	default:
+	}
 }
 
 func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error {
@@ -148,7 +204,7 @@ func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error 
 		})
 	}
 	allowed := l.config.Max
-	counted := "deliveries of this message did not return: the process ended while it was being handled, or they still run"
+	counted := "deliveries of this message did not return: the process ended while it was being handled"
 	if broker {
 		allowed, counted = l.brokerMax, "deliveries of this message came back to the broker, by its own count"
 	}

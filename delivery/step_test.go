@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 var errBoom = errors.New("boom")
@@ -43,7 +46,7 @@ func afterCrash(t *testing.T, f *fake, config LimitConfig) *Limit {
 }
 
 func (f *fake) marksOf(id string) int {
-	return f.count(func() int { return f.marks[mark{"billing", id}] })
+	return f.count(func() int { return len(f.left[markOf(id)]) })
 }
 
 // leave runs a message and contains how it ends.
@@ -102,7 +105,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 						t.Fatalf("%d marks after %s", n, name)
 					}
 				}
-				if !l.room.isEmpty() || len(l.room.owned) != 0 {
+				if !l.room.isEmpty() || len(l.room.shared) != 0 {
 					t.Error("somebody is left in the room")
 				}
 			})
@@ -166,9 +169,9 @@ func TestExceeded(t *testing.T) {
 			t.Error("a message that went away is waited for, or its mark is gone")
 		}
 		acked.Ack()
-		tick(1)
+		synctest.Wait()
 		if f.marksOf("a") != 0 {
-			t.Error("the mark is left after the ack")
+			t.Error("the marks wait for a beat after the ack")
 		}
 		if _, err := h(newMessage("a")); err != nil || calls != 1 {
 			t.Errorf("redriven: %v, %d calls", err, calls)
@@ -216,7 +219,7 @@ func TestCounts(t *testing.T) {
 		for want := 1; want <= 3; want++ {
 			_ = run(want, true)
 		}
-		if err := run(-1, true); verdict(err).Reason != classify.ReasonMaxDeliveries {
+		if _, err := afterCrash(t, f, LimitConfig{}).Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
 			t.Errorf("the fourth delivery: %v", err)
 		}
 	})
@@ -257,15 +260,71 @@ func TestStoreDownWhileMarking(t *testing.T) {
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("100 messages waited for %s", took)
 		}
-		if n := strings.Count(log.String(), "cannot mark a delivery"); n != 1 {
+		if n := strings.Count(log.String(), "the store fails"); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 		close(f.hang)
-		time.Sleep(pause)
+		tick(2)
+		if n := strings.Count(log.String(), "the store answers again"); n != 1 || !strings.Contains(log.String(), "unmarked=99") {
+			t.Errorf("logged %d times: %s", n, log.String())
+		}
 		seen := 0
 		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { seen = f.marksOf("b"); return nil, nil })(newMessage("b"))
 		if seen != 1 {
 			t.Error("the store is not asked again")
+		}
+	})
+}
+
+// Feature D10: while the store is away nothing is refused and nothing waits, and it is asked as often as the process beats.
+func TestStoreDownAsksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var log bytes.Buffer
+		l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false)})
+		f.leaveMarks("1", 3)
+		f.set(func() { f.down = true })
+		before, begin := f.calls, time.Now()
+		for i := range 600 {
+			if _, err := l.Middleware(succeed)(newMessage(strconv.Itoa(i))); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took, n := time.Since(begin), f.count(func() int { return f.calls })-before; took != time.Minute || n > 31 {
+			t.Errorf("%d statements for 600 messages in %s", n, took)
+		}
+		f.set(func() { f.down = false })
+		tick(1)
+		for _, text := range []string{"the store fails", "the store answers again"} {
+			if n := strings.Count(log.String(), text); n != 1 {
+				t.Errorf("%q is logged %d times", text, n)
+			}
+		}
+	})
+}
+
+// Feature D10: a store whose beats succeed and whose marks fail is asked less and less.
+func TestOutageComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o outage
+		began := 0
+		for begin := time.Now(); time.Since(begin) < 10*time.Minute; time.Sleep(time.Second) {
+			if !o.lasts() {
+				began++
+				o.began(watermill.NopLogger{}, errDown)
+			}
+			o.answered(watermill.NopLogger{})
+		}
+		if began > 16 {
+			t.Errorf("%d outages in 10 minutes", began)
+		}
+		time.Sleep(2 * time.Minute)
+		o.answered(watermill.NopLogger{})
+		time.Sleep(2 * time.Minute)
+		o.began(watermill.NopLogger{}, errDown)
+		if o.answered(watermill.NopLogger{}); o.lasts() {
+			t.Error("the next outage is longer than it need be")
 		}
 	})
 }
@@ -285,12 +344,13 @@ func TestOwedMarks(t *testing.T) {
 			if f.marksOf("a") != 1 {
 				t.Fatal("the mark is not left")
 			}
-			time.Sleep(pause)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if f.marksOf("a") != 0 {
-			t.Error("the mark is left after a beat")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if f.marksOf("a") != 0 {
+				t.Error("the mark is left after a beat")
+			}
+			time.Sleep(2 * time.Minute) // so that the outage is over, also one that came back soon
+			synctest.Wait()
 		}
 		_, _ = l.Middleware(fails)(newMessage("a"))
 		f.set(func() { f.down = false })
@@ -383,7 +443,7 @@ func TestTooManyDebts(t *testing.T) {
 		for _, kind := range []string{"owed", "kept"} {
 			f := newFake()
 			var log bytes.Buffer
-			l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false)})
+			l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false), QuietAfter: 24 * time.Hour})
 			h := l.Middleware(succeed)
 			var all []*message.Message
 			add := func() {
@@ -396,7 +456,7 @@ func TestTooManyDebts(t *testing.T) {
 				}
 				f.leaveMarks(msg.UUID, 1)
 				f.set(func() { f.down = true })
-				l.remove(mark{"billing", msg.UUID}, "p")
+				l.remove(markOf(msg.UUID), written{2, "p"})
 				f.set(func() { f.down = false })
 			}
 			said := func() int { return strings.Count(log.String(), "is forgotten") }
@@ -406,7 +466,7 @@ func TestTooManyDebts(t *testing.T) {
 			if n := said(); n != 0 {
 				t.Errorf("%s: logged %d times before there were too many", kind, n)
 			}
-			if kind == "owed" && !l.debts.owe(mark{"billing", "0"}, "q") {
+			if kind == "owed" && !l.debts.owe(markOf("0"), written{3, ""}) {
 				t.Error("a mark that is owed already finds no room")
 			}
 			for range 3 {
@@ -419,7 +479,7 @@ func TestTooManyDebts(t *testing.T) {
 				msg.Ack()
 			}
 			tick(2)
-			if n := f.count(func() int { return len(f.marks) }); n != 3 {
+			if n := f.count(func() int { return len(f.left) }); n != 3 {
 				t.Errorf("%s: %d marks are left, not those that were forgotten", kind, n)
 			}
 		}
@@ -440,6 +500,165 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// Features D10, V3: a redriven message starts anew, though the marks of the refused one were not removed before the process
+// ended, and uses up a count of its own.
+func TestRedriven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{})
+		f.leaveMarks("a", 3)
+		redriven := func(count string) *message.Message {
+			msg := newMessage("a")
+			msg.Metadata[poison.KeyRedriveCount] = count
+			return msg
+		}
+		if _, err := l.Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
+			t.Errorf("not refused: %v", err)
+		}
+		for _, count := range []string{"1", "2"} {
+			calls := 0
+			if _, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(redriven(count)); err != nil || calls != 1 {
+				t.Errorf("redrive %s: %d calls, %v", count, calls, err)
+			}
+		}
+		for _, forged := range []string{"0", "-1", "x", "99999999999999999999"} {
+			if _, err := l.Middleware(succeed)(redriven(forged)); verdict(err).Reason != classify.ReasonMaxDeliveries {
+				t.Errorf("a count of %q starts anew: %v", forged, err)
+			}
+		}
+	})
+}
+
+// Feature D10: messages that nothing tells apart, in flight in processes that live, are handled, all and at once. Those that
+// ended with one are counted. Coordinates tell them apart.
+func TestWithoutIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		afterCrash(t, f, LimitConfig{})
+		begin, release := time.Now(), make(chan struct{})
+		var all sync.WaitGroup
+		var running atomic.Int64
+		h := func(*message.Message) ([]*message.Message, error) { running.Add(1); <-release; return nil, nil }
+		const processes, each = 6, 3
+		for range processes {
+			l := newLimit(t, LimitConfig{Store: f})
+			for range each {
+				all.Go(func() {
+					if _, err := l.Middleware(h)(newMessage("")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		if running.Load() != processes*each || !time.Now().Equal(begin) {
+			t.Errorf("%d of %d are handled after %s", running.Load(), processes*each, time.Since(begin))
+		}
+		close(release)
+		all.Wait()
+		if len(f.left) != 0 {
+			t.Errorf("marks are left: %v", f.left)
+		}
+		dead := started(t, f, LimitConfig{})
+		content := dead.markOf(newMessage(""))
+		for i := range 3 {
+			f.left[content] = append(f.left[content], written{i + 1, fmt.Sprintf("gone%d.1", i)})
+		}
+		tick(1) // which shows that they are gone
+		at := func(offset string) *Limit {
+			return started(t, f, LimitConfig{Coordinates: func(*message.Message) string { return offset }})
+		}
+		for offset, refused := range map[string]bool{"": true, "orders/0/7": false} {
+			l := at(offset)
+			for range 5 { // the first may not know yet that those processes are gone
+				_, _ = l.Middleware(succeed)(newMessage(""))
+				f.set(func() {
+					if len(f.left[content]) < 3 {
+						f.left[content] = []written{{1, "gone0.1"}, {2, "gone1.1"}, {3, "gone2.1"}}
+					}
+				})
+				tick(1)
+			}
+			if _, err := l.Middleware(succeed)(newMessage("")); (verdict(err).Reason == classify.ReasonMaxDeliveries) != refused {
+				t.Errorf("at %q: %v", offset, err)
+			}
+		}
+	})
+}
+
+// Feature D10, D15: the mark, and the turn of a suspect, stay until what the handler produced is published, and its message
+// acked, or nacked, or gone.
+func TestMarkStaysUntilPublished(t *testing.T) {
+	for name, settle := range map[string]func(*message.Message, *Limit, context.CancelFunc){
+		"acked":  func(msg *message.Message, _ *Limit, _ context.CancelFunc) { msg.Ack() },
+		"nacked": func(msg *message.Message, _ *Limit, _ context.CancelFunc) { msg.Nack() },
+		"gone":   func(_ *message.Message, _ *Limit, cancel context.CancelFunc) { cancel() },
+		"closed": func(_ *message.Message, l *Limit, _ context.CancelFunc) {
+			if err := l.Close(); err != nil {
+				panic(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				l := afterCrash(t, f, LimitConfig{})
+				f.leaveMarks("a", 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				msg := newMessage("a")
+				msg.SetContext(ctx)
+				out, err := l.Middleware(func(*message.Message) ([]*message.Message, error) {
+					return []*message.Message{newMessage("out")}, nil
+				})(msg)
+				synctest.Wait()
+				if len(out) != 1 || err != nil || f.marksOf("a") != 2 || !l.room.taken {
+					t.Errorf("%d marks while outputs are published: %v", f.marksOf("a"), err)
+				}
+				settle(msg, l, cancel)
+				synctest.Wait()
+				if f.marksOf("a") != 0 || !l.room.isEmpty() || len(l.pending.visits) != 0 {
+					t.Errorf("%d marks are left", f.marksOf("a"))
+				}
+				if name == "closed" && f.count(func() int { return len(f.processes) }) != 1 { // the one that crashed
+					t.Error("not signed off")
+				}
+			})
+		})
+	}
+}
+
+// Feature D10, promise P3: what an orderly end leaves behind is signed off before the end, and what comes after leaves nothing.
+func TestOrderlyEndLeavesNoMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{})
+		release := make(chan struct{})
+		var all sync.WaitGroup
+		hold := func(id string) {
+			all.Go(func() {
+				_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage(id))
+			})
+			synctest.Wait()
+		}
+		hold("a")
+		f.leaveMarks("other", 2)
+		l.stop()
+		if f.marksOf("a") != 0 || f.marksOf("other") != 2 || f.count(func() int { return len(f.processes) }) != 2 {
+			t.Errorf("%d marks, and %d of others, and %d processes", f.marksOf("a"), f.marksOf("other"), len(f.processes))
+		}
+		hold("late")
+		if f.marksOf("late") != 0 {
+			t.Error("what was received last leaves a mark")
+		}
+		close(release)
+		all.Wait()
+		if f.count(func() int { return len(f.processes) }) != 1 || !l.room.isEmpty() {
+			t.Error("not signed off in the end")
+		}
+	})
+}
+
 // Feature D10: a message is known by its key, else by its id, else by what it holds.
 func TestMarkOf(t *testing.T) {
 	l := newLimit(t, LimitConfig{Store: newFake(), Key: func(msg *message.Message) string {
@@ -455,7 +674,7 @@ func TestMarkOf(t *testing.T) {
 		}
 		return l.markOf(msg)
 	}
-	if got := of("id", "", "key", "k"); got != (mark{"billing", "k"}) {
+	if got := of("id", "", "key", "k"); got != markOf("k") {
 		t.Error(got)
 	}
 	if of("id", "").id != "id" || of("panics", "").id != "panics" {

@@ -31,12 +31,14 @@ type Store interface {
 	forget(ctx context.Context, id string) error
 	signOff(ctx context.Context, id string) error
 
-	// enter leaves the mark of a first delivery, or tells how many there are already and leaves nothing.
-	enter(ctx context.Context, service string, m mark, process string) (earlier int, err error)
-	// again counts a delivery and tells how many there are with it.
-	again(ctx context.Context, service string, m mark, process string) (deliveries int, err error)
-	// clear removes a mark, or, where a process is given, only one that this process wrote last.
-	clear(ctx context.Context, service string, m mark, process string) error
+	// enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that number.
+	enter(ctx context.Context, service string, m mark, w written) (entered bool, err error)
+	// marks returns what deliveries of a message left, in their order.
+	marks(ctx context.Context, service string, m mark) ([]written, error)
+	// clear removes the mark that a process wrote or, without a process, those of all deliveries up to a number.
+	clear(ctx context.Context, service string, m mark, w written) error
+	// leave removes all marks that a process wrote.
+	leave(ctx context.Context, process string) error
 	// sweep removes some marks older than age, and tells whether there may be more.
 	sweep(ctx context.Context, age time.Duration) (more bool, err error)
 }
@@ -155,33 +157,46 @@ func (s *sqlStore) signOff(ctx context.Context, id string) error {
 	return err
 }
 
-func (s *sqlStore) enter(ctx context.Context, service string, m mark, process string) (earlier int, err error) {
-	args := s.key(service, m)
-	n, err := s.exec(ctx, s.say.enter, append(args, s.text(process))...)
-	if err != nil || n > 0 {
-		return 0, err
-	}
-	err = s.read(ctx, func() error { return s.db.QueryRowContext(ctx, s.say.earlier, args...).Scan(&earlier) })
-	if errors.Is(err, sql.ErrNoRows) { // it was removed meanwhile: a duplicate returned
-		return s.enter(ctx, service, m, process)
-	}
-	return earlier, err
+func (s *sqlStore) enter(ctx context.Context, service string, m mark, w written) (bool, error) {
+	n, err := s.exec(ctx, s.say.enter, append(s.key(service, m), w.delivery, s.text(w.process))...)
+	return n > 0, err
 }
 
-func (s *sqlStore) again(ctx context.Context, service string, m mark, process string) (deliveries int, err error) {
-	err = s.write(ctx, s.db, func() (err error) {
-		deliveries, err = s.count(ctx, s.db, s.say.again, append(s.key(service, m), s.text(process)))
+func (s *sqlStore) marks(ctx context.Context, service string, m mark) (found []written, err error) {
+	err = s.read(ctx, func() (err error) {
+		found, err = s.marksOf(ctx, s.key(service, m))
 		return err
 	})
-	return deliveries, err
+	return found, err
 }
 
-func (s *sqlStore) clear(ctx context.Context, service string, m mark, process string) error {
-	statement, args := s.say.clear, s.key(service, m)
-	if process != "" {
-		statement, args = s.say.clearOwn, append(args, s.text(process))
+func (s *sqlStore) marksOf(ctx context.Context, key []any) (found []written, err error) {
+	rows, err := s.db.QueryContext(ctx, s.say.marks, key...)
+	if err != nil {
+		return nil, err
 	}
-	_, err := s.exec(ctx, statement, args...)
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var w written
+		if err := rows.Scan(&w.delivery, &w.process); err != nil {
+			return nil, err
+		}
+		found = append(found, w)
+	}
+	return found, rows.Err()
+}
+
+func (s *sqlStore) clear(ctx context.Context, service string, m mark, w written) error {
+	statement, last := s.say.clear, any(w.delivery)
+	if w.process != "" {
+		statement, last = s.say.clearOwn, s.text(w.process)
+	}
+	_, err := s.exec(ctx, statement, append(s.key(service, m), last)...)
+	return err
+}
+
+func (s *sqlStore) leave(ctx context.Context, process string) error {
+	_, err := s.exec(ctx, s.say.leave, s.text(process))
 	return err
 }
 
@@ -194,13 +209,7 @@ func (s *sqlStore) sweep(ctx context.Context, age time.Duration) (bool, error) {
 }
 
 func (s *sqlStore) key(service string, m mark) []any {
-	return []any{s.text(keys.Column(service)), s.text(m.consumer), s.text(m.id)}
-}
-
-// returned reads the count that a statement returns.
-func returned(ctx context.Context, db *sql.DB, statement string, args []any) (n int, err error) {
-	err = db.QueryRowContext(ctx, statement, args...).Scan(&n)
-	return n, err
+	return []any{s.text(keys.Column(service)), s.text(m.consumer), s.text(m.id), m.redrives}
 }
 
 func asBytes(s string) any { return []byte(s) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,46 +100,59 @@ func testStoreMarks(t *testing.T, d database, address string) {
 	ctx := t.Context()
 	db := d.open(t, address)
 	s := initialized(t, d, db)
-	number := must[int](t)
+	is, found := must[bool](t), must[[]written](t)
 	seen := map[mark]bool{}
 	for _, id := range []string{"id", "ID", "id ", "", "\x00", "\xff\xfe", "sha256:x", "'; DROP TABLE spillway_deliveries; --", strings.Repeat("x", 64<<10), strings.Repeat("x", 64<<10) + "y", "naïve 🙂"} {
-		m := mark{keys.Column(id), keys.Column(id)}
+		m := mark{consumer: keys.Column(id), id: keys.Column(id)}
+		again := m
+		again.redrives = 1
 		if seen[m] {
 			t.Errorf("%.20q has the mark of another", id)
 		}
 		seen[m] = true
+		wants := func(service string, m mark, want ...written) {
+			t.Helper()
+			if got := found(s.marks(ctx, service, m)); !slices.Equal(got, want) {
+				t.Errorf("%.20q: marks %v, want %v", id, got, want)
+			}
+		}
+		p1, p2, p3 := written{1, "p1"}, written{2, "p2"}, written{3, "p3"}
 		for _, service := range []string{"", id + "service"} {
-			if n := number(s.enter(ctx, service, m, "p1")); n != 0 {
-				t.Errorf("%.20q: %d earlier deliveries of a first one", id, n)
+			wants(service, m)
+			if !is(s.enter(ctx, service, m, p1)) || is(s.enter(ctx, service, m, written{1, "p2"})) {
+				t.Errorf("%.20q: of two that are the first, not one is", id)
 			}
-			for want := 1; want < 4; want++ {
-				if n := number(s.enter(ctx, service, m, "p2")); n != want {
-					t.Errorf("%.20q: %d earlier deliveries, want %d", id, n, want)
-				}
-				if n := number(s.again(ctx, service, m, "p2")); n != want+1 {
-					t.Errorf("%.20q: %d deliveries, want %d", id, n, want+1)
-				}
+			if !is(s.enter(ctx, service, m, p2)) || !is(s.enter(ctx, service, m, p3)) || !is(s.enter(ctx, service, again, p1)) {
+				t.Errorf("%.20q: a mark was not written", id)
 			}
-			if err := s.clear(ctx, service, m, "p1"); err != nil || number(s.enter(ctx, service, m, "p1")) != 4 {
-				t.Errorf("%.20q: a process removed the mark of another: %v", id, err)
-			}
+			wants(service, m, p1, p2, p3)
+			wants(service, again, p1)
 		}
-		if err := s.clear(ctx, "", m, "p2"); err != nil || number(s.again(ctx, "", m, "p3")) != 1 {
-			t.Errorf("%.20q: a process did not remove its mark: %v", id, err)
+		if err := s.clear(ctx, "", m, written{process: "p3"}); err != nil {
+			t.Error(err)
 		}
-		if err := s.clear(ctx, "", m, ""); err != nil || number(s.enter(ctx, "", m, "p3")) != 0 {
-			t.Errorf("%.20q: a mark was not removed: %v", id, err)
+		wants("", m, p1, p2)
+		if err := s.clear(ctx, "", m, written{delivery: 1}); err != nil {
+			t.Error(err)
 		}
-		if n := number(s.enter(ctx, id+"service", m, "p3")); n != 4 {
-			t.Errorf("%.20q: another service's mark has %d", id, n)
+		wants("", m, p2)
+		if err := s.leave(ctx, "p2"); err != nil {
+			t.Error(err)
 		}
+		wants("", m)
+		wants("", again, p1)
+		wants(id+"service", m, p1, p3)
+		if err := s.clear(ctx, id+"service", m, all); err != nil {
+			t.Error(err)
+		}
+		wants(id+"service", m)
+		wants(id+"service", again, p1)
 	}
-	is := must[bool](t)
-	if is(s.sweep(ctx, time.Hour)) || number(s.enter(ctx, "", mark{"id", "id"}, "p")) == 0 {
+	if is(s.sweep(ctx, time.Hour)) || is(s.enter(ctx, "", mark{consumer: "id", id: "id", redrives: 1}, written{1, "p"})) {
 		t.Error("a young mark was swept away")
 	}
 	for i := range atOnce {
-		number(s.again(ctx, "many", mark{"c", fmt.Sprint(i)}, "p"))
+		is(s.enter(ctx, "many", mark{consumer: "c", id: fmt.Sprint(i)}, written{1, "p"}))
 	}
 	if !is(s.sweep(ctx, -time.Hour)) || is(s.sweep(ctx, -time.Hour)) {
 		t.Error("the sweep does not tell whether there is more")
@@ -194,24 +208,28 @@ func TestStore_tenAtOnce(t *testing.T) {
 	})
 }
 
-// Feature D10: concurrent marks of one message are all counted.
+// Feature D10: of concurrent deliveries of one message each gets a number of its own.
 func TestStore_concurrentMarks(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, address string) {
 		s := initialized(t, d, d.open(t, address))
-		m := mark{"c", "id"}
 		var all sync.WaitGroup
-		for range 8 {
+		var entered atomic.Int64
+		for i := range 8 {
 			all.Go(func() {
-				for range 10 {
-					if _, err := s.again(t.Context(), "", m, "p"); err != nil {
+				for n := range 10 {
+					ok, err := s.enter(t.Context(), "", markOf("id"), written{n + 1, fmt.Sprint(i)})
+					if err != nil {
 						t.Error(err)
+					}
+					if ok {
+						entered.Add(1)
 					}
 				}
 			})
 		}
 		all.Wait()
-		if n := must[int](t)(s.enter(t.Context(), "", m, "p")); n != 80 {
-			t.Errorf("%d of 80 were counted", n)
+		if n := len(must[[]written](t)(s.marks(t.Context(), "", markOf("id")))); n != 10 || entered.Load() != 10 {
+			t.Errorf("%d marks of 10, %d entered", n, entered.Load())
 		}
 	})
 }
