@@ -3,6 +3,7 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -41,19 +42,29 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 		}
 	}()
 	outputs := make([]*chain.Call, 0, 8)
+	copied := 0
 	for _, msg := range messages { // decorators further in may change what they publish: each try gets it as it was made
-		outputs = append(outputs, chain.Keep(msg))
+		if copied += len(msg.Payload); copied > maxCopied {
+			outputs = append(outputs, chain.KeepShared(msg))
+		} else {
+			outputs = append(outputs, chain.Keep(msg))
+		}
 	}
 	// The guard calls this more than once during an outage: after the first time the messages are published as they were made.
-	first := true
+	var refusal error
 	err := p.during(source, func() error {
-		if first {
-			first = false
-			return p.Publisher.Publish(topic, messages...)
+		if refusal == nil {
+			refusal = p.Publisher.Publish(topic, messages...)
+			return refusal
+		}
+		if anySpoilt(outputs) {
+			return unseen{refusal}
 		}
 		return p.Publisher.Publish(topic, originals(outputs)...)
 	})
-	if err != nil && !givenBack(err) {
+	if err != nil && refusal != nil && !givenBack(err) && anySpoilt(outputs) {
+		err = p.spoilt(source, topic, len(outputs), refusal)
+	} else if err != nil && !givenBack(err) {
 		err = p.insist(source, topic, outputs, err)
 	} else if err == nil {
 		source.Published()
@@ -73,6 +84,30 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 func (p *outputPublisher) Close() error {
 	p.closed.Store(true)
 	return p.Publisher.Close()
+}
+
+// maxCopied is how many bytes of payloads are copied for one source. The others are shared with the publisher.
+const maxCopied = 1 << 20
+
+// spoilt is for outputs whose payloads were shared with a publisher that wrote into them before it refused them. They cannot be
+// published again as they were made. The source comes again and makes them anew, unless that would not help.
+func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) error {
+	err = fmt.Errorf("a publisher decorator wrote into the payload of an output, which cannot be published again; assign a new payload "+
+		"instead: %w", err)
+	if c.Nacked() {
+		return err
+	}
+	if c.Aborted() || p.closed.Load() && !c.Acked() {
+		return c.Abort(err)
+	}
+	p.report(c, err)
+	verdict := p.outputs.config.Classifier.Classify(err)
+	if verdict.Class == classify.ClassTransient && !c.Acked() {
+		return err
+	}
+	failure := &classify.Failure{}
+	failure.Add(err, verdict, time.Now())
+	return p.setAside(c, failure, topic, fmt.Sprintf("one of %d outputs", n), err)
 }
 
 // reserve is the time kept free before the source's deadline, to set it aside in. It is Retry's default.
@@ -137,14 +172,19 @@ func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 	return p.guard.Do(c.WaitContext(), c, func() error {
 		err := contain.Call("publisher", publish)
 		if err != nil && p.closed.Load() {
-			return closedUnder{err}
+			return unseen{err}
 		}
 		return err
 	})
 }
 
-// closedUnder hides from the guard what a closed publisher says.
-type closedUnder struct{ error }
+// unseen hides from the guard an error that no wait will change.
+type unseen struct{ error }
+
+// anySpoilt reports whether a publisher wrote into the payload of an output that was shared with it.
+func anySpoilt(outputs []*chain.Call) bool {
+	return slices.ContainsFunc(outputs, func(output *chain.Call) bool { return !output.Intact() })
+}
 
 // givenBack reports whether err gives the source back, uncounted.
 func givenBack(err error) bool {

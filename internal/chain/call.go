@@ -3,6 +3,7 @@ package chain
 import (
 	"bytes"
 	"context"
+	"hash/maphash"
 	"maps"
 	"sync"
 
@@ -30,6 +31,8 @@ type Call struct {
 	arrived  message.Payload // the slice that arrived, whose bytes the handler may write into
 	payload  []byte          // a copy of those bytes
 	detached bool
+	shared   bool   // payload is not a copy, but arrived itself
+	sum      uint64 // of the bytes that are shared
 
 	putBack   bool
 	published []func()
@@ -65,6 +68,22 @@ func Keep(msg *message.Message) *Call {
 	c.Detach()
 	return c
 }
+
+// KeepShared takes a snapshot as Keep does, and shares the payload's bytes instead of copying them. Intact reports whether they
+// are still the same.
+func KeepShared(msg *message.Message) *Call {
+	head := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
+	head.Metadata = msg.Metadata
+	c := Keep(head)
+	c.Msg, c.arrived, c.shared = msg, msg.Payload, true
+	c.sum = maphash.Bytes(seed, msg.Payload)
+	return c
+}
+
+var seed = maphash.MakeSeed()
+
+// Intact reports whether the snapshot's payload is as it was.
+func (c *Call) Intact() bool { return !c.shared || maphash.Bytes(seed, c.arrived) == c.sum }
 
 // end gives the call back, unless somebody keeps it.
 func (c *Call) end() {
@@ -112,6 +131,9 @@ func (c *Call) Original() *message.Message {
 	var payload message.Payload
 	if c.arrived != nil { // an empty payload stays empty: brokers tell it from none
 		payload = append(message.Payload{}, c.payload...)
+		if c.shared {
+			payload = append(payload, c.arrived...)
+		}
 	}
 	original := message.NewMessageWithContext(c.Ctx, c.uuid, payload)
 	if !c.nilMeta {
