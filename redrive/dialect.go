@@ -14,8 +14,8 @@ import (
 // dialect is all in which one database differs from another. Statements are written with question marks, and in the SQL
 // that all understand.
 type dialect struct {
-	table  schema.Table
-	ensure func(context.Context, *sql.DB, schema.Table) error
+	table  schema.Versions
+	ensure func(context.Context, *sql.DB, schema.Versions) error
 	// query puts the database's own placeholders into a statement.
 	query func(string) string
 	// text binds text that came with a message, or from a caller, and so may hold any bytes.
@@ -31,6 +31,8 @@ type dialect struct {
 	// lock comes behind a query of letters to take: it locks them and passes over those that others have locked. Empty where
 	// one transaction writes at a time.
 	lock string
+	// contains is the condition that a description contains a text, compared by their bytes.
+	contains string
 	// several comes first in a transaction that writes more than one letter. Empty where there is no need.
 	several string
 	// limit asks for the size of the greatest letter, and tooLarge tells whether the error of one was a refusal for its size.
@@ -86,6 +88,9 @@ ON CONFLICT (identity) DO UPDATE SET
 	type              = excluded.type,
 	stack_hash        = excluded.stack_hash,
 	description       = excluded.description,
+	cause             = excluded.cause,
+	size              = excluded.size,
+	arrived_redrive_id = excluded.arrived_redrive_id,
 	first_failed_at   = excluded.first_failed_at,
 	last_failed_at    = excluded.last_failed_at,
 	seen              = spillway_dead_letters.seen + 1,
@@ -98,12 +103,6 @@ ON CONFLICT (identity) DO UPDATE SET
 // newLetter has the arguments of record.args.
 const newLetter = `
 INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload,
-	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-
-// columns are those that the statements of a store use.
-var columns = []string{
-	"seq", "identity", "dead_letter_topic", "id", "metadata", "payload",
-	"origin_topic", "handler", "class", "reason", "type", "stack_hash", "description", "first_failed_at", "last_failed_at",
-	"status", "seen", "stored_at", "token", "leased_until", "marked_at", "marked_by", "marked_why", "redrive_id",
-}
+	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
+	service, cause, size, arrived_redrive_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`

@@ -7,14 +7,13 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/mysql"
-	"github.com/watermill-spillway/spillway/internal/schema"
 )
 
 // mysqlDialect is for MySQL and MariaDB. A transaction that was in another's way runs again: the server notices that at
 // once, so it needs no lock in front of those that write more than one letter.
 var mysqlDialect = dialect{
-	table:    mysqlLetters,
-	ensure:   mysql.Ensure,
+	table:    versions("mysql"),
+	ensure:   mysql.Upgrade,
 	query:    func(statement string) string { return statement },
 	text:     asBytes, // so that no character set of the connection touches it
 	insert:   newLetter + mysqlAgain,
@@ -22,6 +21,7 @@ var mysqlDialect = dialect{
 	now:      `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
 	byKey:    ` FORCE INDEX (PRIMARY)`, // of a small table the server would rather read, and so lock, all rows
 	lock:     ` FOR UPDATE SKIP LOCKED`,
+	contains: `LOCATE(?, description) > 0`,
 	limit:    mysqlLimit,
 	tooLarge: mysqlTooLarge,
 	write:    mysql.Write,
@@ -39,6 +39,9 @@ ON DUPLICATE KEY UPDATE
 	type              = VALUES(type),
 	stack_hash        = VALUES(stack_hash),
 	description       = VALUES(description),
+	cause             = VALUES(cause),
+	size              = VALUES(size),
+	arrived_redrive_id = VALUES(arrived_redrive_id),
 	first_failed_at   = VALUES(first_failed_at),
 	last_failed_at    = VALUES(last_failed_at),
 	seen              = seen + 1,
@@ -69,41 +72,4 @@ func isMySQL(version string) bool {
 		return major > 10 || major == 10 && minor >= 6
 	}
 	return major >= 8
-}
-
-// mysqlLetters is as sqliteLetters is, in bytes alone: text has a collation, under which others are the same. Numbers are
-// given out before their rows are committed, so a letter can appear behind one with a greater seq.
-var mysqlLetters = schema.Table{
-	Name:    sqliteLetters.Name,
-	Key:     sqliteLetters.Key,
-	Columns: columns,
-	Create: []string{`
-CREATE TABLE IF NOT EXISTS spillway_dead_letters (
-	seq               BIGINT         NOT NULL AUTO_INCREMENT PRIMARY KEY,
-	identity          VARBINARY(64)  NOT NULL UNIQUE,
-	dead_letter_topic LONGBLOB       NOT NULL,
-	id                LONGBLOB       NOT NULL,
-	metadata          LONGBLOB       NOT NULL,
-	payload           LONGBLOB,
-	origin_topic      LONGBLOB       NOT NULL,
-	handler           LONGBLOB       NOT NULL,
-	class             VARBINARY(32)  NOT NULL,
-	reason            LONGBLOB       NOT NULL,
-	type              LONGBLOB       NOT NULL,
-	stack_hash        LONGBLOB       NOT NULL,
-	description       LONGBLOB       NOT NULL,
-	first_failed_at   BIGINT         NOT NULL,
-	last_failed_at    BIGINT         NOT NULL,
-	status            VARBINARY(32)  NOT NULL DEFAULT 'waiting',
-	seen              BIGINT         NOT NULL DEFAULT 1,
-	stored_at         BIGINT         NOT NULL,
-	token             VARBINARY(64)  NOT NULL DEFAULT '',
-	leased_until      BIGINT         NOT NULL DEFAULT 0,
-	marked_at         BIGINT         NOT NULL DEFAULT 0,
-	marked_by         LONGBLOB       NOT NULL DEFAULT (''),
-	marked_why        VARBINARY(255) NOT NULL DEFAULT '',
-	redrive_id        VARBINARY(255) NOT NULL DEFAULT '',
-	INDEX spillway_dead_letters_status (status, seq),
-	INDEX spillway_dead_letters_token (token)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`},
 }

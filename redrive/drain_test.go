@@ -59,7 +59,7 @@ func testDrain(t *testing.T, on database) {
 	if e.Marked.By != "ann" || e.Marked.RedriveID != report.ID {
 		t.Errorf("%+v", e.Marked)
 	}
-	wantCount(t, store, status(redrive.StatusRedriven), 120)
+	wantCount(t, store, redrive.Filter{Statuses: []redrive.Status{redrive.StatusRedriven}, RedriveIDs: []string{report.ID}}, 120)
 	if again := drain(t, store, out, orders); again.Taken != 0 || again.ID == report.ID {
 		t.Errorf("%+v", again)
 	}

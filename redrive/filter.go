@@ -3,6 +3,7 @@ package redrive
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -30,6 +31,15 @@ type Filter struct {
 	// Classes and Reasons are those of the latest failure.
 	Classes []classify.Class
 	Reasons []string
+	// Types are chains of error types, as Failure.Type has them.
+	Types []string
+	// Description is a text that the description of the latest failure contains, byte for byte.
+	Description string
+	// Causes are hashes of causes, as Group.Cause has them.
+	Causes []string
+	// RedriveIDs are ids of drains (Report.ID). Such a drain brought the letter back, and the letter failed again; or, in a
+	// Store, such a drain was the last to change the letter's status, see Statuses.
+	RedriveIDs []string
 	// StackHash is the hash of the latest failure's stack.
 	StackHash string
 	// IDs are message ids.
@@ -57,6 +67,7 @@ func (f *Filter) validate(owner string) error {
 	}{
 		{"Topics", len(f.Topics)}, {"DeadLetterTopics", len(f.DeadLetterTopics)}, {"Handlers", len(f.Handlers)},
 		{"Classes", len(f.Classes)}, {"Reasons", len(f.Reasons)}, {"IDs", len(f.IDs)}, {"Statuses", len(f.Statuses)},
+		{"Types", len(f.Types)}, {"Causes", len(f.Causes)}, {"RedriveIDs", len(f.RedriveIDs)},
 	}
 	for _, list := range lists {
 		if list.n > maxListed {
@@ -93,6 +104,10 @@ func (f *Filter) matches(l poison.Letter, deadLetterTopic string) bool {
 		anyOf(f.Handlers, l.Origin.Handler) &&
 		anyOf(f.Classes, l.Failure.Class) &&
 		anyOf(f.Reasons, l.Failure.Reason) &&
+		anyOf(f.Types, l.Failure.Type) &&
+		strings.Contains(l.Failure.Description, f.Description) &&
+		anyOf(f.RedriveIDs, l.Redrive.ID) &&
+		(len(f.Causes) == 0 || slices.Contains(f.Causes, causeOf(deadLetterTopic, &l).hash())) &&
 		(f.StackHash == "" || f.StackHash == l.Failure.StackHash) &&
 		anyOf(f.IDs, l.Original.UUID) &&
 		(f.Since.IsZero() || !failed.Before(f.Since)) &&

@@ -37,10 +37,10 @@ func asBytes(s string) any  { return []byte(s) }
 func asText(s string) any   { return s }
 func asStatus(s Status) any { return string(s) }
 
-// where returns the conditions for what f chooses, with text from messages as the database keeps it. The fields have
-// been validated.
-func (f *Filter) where(text func(string) any) *where {
-	w := new(where)
+// where returns the conditions for what f chooses of the store's service. The fields have been validated.
+func (s *Store) where(f Filter) *where {
+	w, text := new(where), s.dialect.text
+	w.and("service = ?", asBytes(s.service))
 	statuses := f.Statuses
 	if len(statuses) == 0 {
 		statuses = []Status{StatusWaiting}
@@ -62,6 +62,17 @@ func (f *Filter) where(text func(string) any) *where {
 	anyIn(w, "class", classes, asText)
 	anyIn(w, "reason", f.Reasons, text)
 	anyIn(w, "id", f.IDs, asBytes)
+	anyIn(w, "type", f.Types, text)
+	anyIn(w, "cause", f.Causes, asText)
+	if len(f.RedriveIDs) > 0 {
+		either := new(where)
+		anyIn(either, "redrive_id", f.RedriveIDs, asText)
+		anyIn(either, "arrived_redrive_id", f.RedriveIDs, text)
+		w.and("("+strings.Join(either.conditions, " OR ")+")", either.args...)
+	}
+	if f.Description != "" {
+		w.and(s.dialect.contains, text(f.Description))
+	}
 	if f.StackHash != "" {
 		w.and("stack_hash = ?", text(f.StackHash))
 	}

@@ -22,7 +22,13 @@ type StoreConfig struct {
 	// which the connections use, and a binary log must not have binlog_format=STATEMENT. A connection that waits inside of a
 	// transaction of its own, where DB has only that one, waits in vain.
 	DB *sql.DB
+	// Service names whose letters these are, in at most 255 bytes, where several services, or brokers, have one table: two
+	// brokers may each have a topic "orders", and a letter must go to its own. A Store shows, counts and brings back the
+	// letters that were published to a Store of the same Service, and no others. Default: none, which is a service too.
+	Service string
 }
+
+const maxService = 255
 
 // Store keeps dead letters in the table spillway_dead_letters of a database, until they are brought back or discarded. It
 // is a message.Publisher and a poison.Initializer, so it can be the Publisher, or a fallback, of a poison.Queue. It is safe
@@ -30,6 +36,7 @@ type StoreConfig struct {
 type Store struct {
 	db      *sql.DB
 	dialect *dialect
+	service string
 	limit   int // in bytes of a letter, or 0
 	closed  atomic.Bool
 }
@@ -42,6 +49,9 @@ var ErrClosed = errors.New("redrive: the dead-letter store is closed")
 func NewStore(config StoreConfig) (*Store, error) {
 	if config.DB == nil {
 		return nil, errors.New("redrive: StoreConfig.DB is nil: give an open SQLite, PostgreSQL, MySQL or MariaDB database")
+	}
+	if len(config.Service) > maxService {
+		return nil, fmt.Errorf("redrive: StoreConfig.Service has %d bytes, at most %d are possible: give a shorter name", len(config.Service), maxService)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
@@ -56,7 +66,9 @@ func NewStore(config StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redrive: StoreConfig.DB: %w", err)
 	}
-	return &Store{db: config.DB, dialect: d, limit: limit}, nil
+	s := &Store{db: config.DB, dialect: d, service: config.Service, limit: limit}
+	s.beginCauses(ctx)
+	return s, nil
 }
 
 // write runs work in a transaction. It may run work several times, when other writers are in the way; what a failed run

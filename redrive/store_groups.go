@@ -9,8 +9,12 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Group is the letters of one cause.
+// Group is the letters of one cause: they failed in the same handler, for the same reason, with an error of the same type
+// that says the same, its numbers, ids and quoted texts aside.
 type Group struct {
+	// Cause is the hash of the cause, for Filter.Causes. It is the same in every process.
+	Cause string
+
 	DeadLetterTopic string
 	// Topic and Handler are those of the origin.
 	Topic, Handler string
@@ -29,12 +33,18 @@ type Group struct {
 	Description string
 }
 
+// Filter chooses the letters of the group that wait. If Groups had a Filter with Statuses or times, set them here too.
+func (g Group) Filter() Filter { return Filter{Causes: []string{g.Cause}} }
+
 // Groups returns the letters that f chooses by cause, the largest groups first, at most Filter.Limit of them.
 func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
 	}
-	w := f.where(s.dialect.text)
+	if err := s.fillCauses(ctx); err != nil {
+		return nil, fmt.Errorf("redrive: group dead letters: %w", err)
+	}
+	w := s.where(f)
 	var groups []Group
 	err := s.read(ctx, func() { groups = nil }, func(rows *sql.Rows) error {
 		g, err := scanGroup(rows)
@@ -42,12 +52,13 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 		return err
 	}, `
 WITH causes AS (
-	SELECT dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash,
-		COUNT(*) AS letters, MIN(first_failed_at) AS first, MAX(last_failed_at) AS last, MAX(seq) AS example
+	SELECT cause, COUNT(*) AS letters, MIN(first_failed_at) AS first, MAX(last_failed_at) AS last, MAX(seq) AS example
 	FROM spillway_dead_letters`+w.String()+`
-	GROUP BY dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash
+	GROUP BY cause
 	ORDER BY letters DESC, example DESC LIMIT ?)
-SELECT causes.*, l.description FROM causes JOIN spillway_dead_letters AS l ON l.seq = causes.example
+SELECT causes.cause, l.dead_letter_topic, l.origin_topic, l.handler, l.class, l.reason, l.type, l.stack_hash,
+	causes.letters, causes.first, causes.last, causes.example, l.description
+FROM causes JOIN spillway_dead_letters AS l ON l.seq = causes.example
 ORDER BY letters DESC, example DESC`, append(w.args, f.limit())...)
 	if err != nil {
 		return nil, fmt.Errorf("redrive: group dead letters: %w", err)
@@ -60,10 +71,10 @@ func scanGroup(rows *sql.Rows) (Group, error) {
 	var deadLetterTopic, topic, handler []byte
 	var class string
 	var first, last int64
-	err := rows.Scan(&deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash,
+	err := rows.Scan(&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash,
 		&g.Count, &first, &last, &g.Example, &g.Description)
 	g.DeadLetterTopic, g.Topic, g.Handler = string(deadLetterTopic), string(topic), string(handler)
-	g.Class, _ = classify.ParseClass(class)
+	g.Class = classOf(class)
 	g.FirstFailedAt, g.LastFailedAt = fromMicro(first), fromMicro(last)
 	return g, err
 }

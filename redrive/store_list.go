@@ -51,7 +51,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
 	}
-	w := f.where(s.dialect.text)
+	w := s.where(f)
 	entries, err := s.entries(ctx, `SELECT `+entryColumns+` FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`,
 		append(w.args, f.limit())...)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 	if err := f.validate("Filter"); err != nil {
 		return 0, err
 	}
-	w, n := f.where(s.dialect.text), 0
+	w, n := s.where(f), 0
 	err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) },
 		`SELECT COUNT(*) FROM spillway_dead_letters`+w.String(), w.args...)
 	if err != nil {

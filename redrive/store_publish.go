@@ -31,7 +31,7 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		if msg == nil {
 			return fmt.Errorf("redrive: publish to %q: message %d is nil", logged(topic), i)
 		}
-		records[i] = newRecord(topic, msg)
+		records[i] = newRecord(s.service, topic, msg)
 		largest = max(largest, records[i].size())
 	}
 	if s.limit > 0 && largest > s.limit {

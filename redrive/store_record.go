@@ -16,6 +16,7 @@ import (
 
 // record is a letter as it goes into a row.
 type record struct {
+	service  string
 	identity []byte
 	topic    string
 	msg      *message.Message
@@ -23,9 +24,9 @@ type record struct {
 	letter   poison.Letter
 }
 
-func newRecord(topic string, msg *message.Message) record {
-	r := record{topic: topic, msg: msg, metadata: packed.Metadata(msg.Metadata), letter: poison.Read(msg)}
-	r.identity = identify(topic, r.letter)
+func newRecord(service, topic string, msg *message.Message) record {
+	r := record{service: service, topic: topic, msg: msg, metadata: packed.Metadata(msg.Metadata), letter: poison.Read(msg)}
+	r.identity = identify(service, topic, r.letter)
 	return r
 }
 
@@ -45,8 +46,19 @@ func (r *record) args(now time.Time, text func(string) any) []any {
 		r.identity, []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload,
 		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), l.Failure.Class.String(), text(l.Failure.Reason), text(l.Failure.Type),
 		text(l.Failure.StackHash), text(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
+		[]byte(r.service), causeOf(r.topic, l).hash(), len(r.metadata) + len(r.msg.Payload), text(redriveID(l)),
 	}
 }
+
+// redriveID is the id of the drain that brought the letter back. A longer one than ours is none.
+func redriveID(l *poison.Letter) string {
+	if len(l.Redrive.ID) > maxRedriveID {
+		return ""
+	}
+	return l.Redrive.ID
+}
+
+const maxRedriveID = 255
 
 // size is about what the letter's row takes.
 func (r *record) size() int {
@@ -54,10 +66,10 @@ func (r *record) size() int {
 		len(r.letter.Failure.Reason) + len(r.letter.Failure.Type) + len(r.letter.Failure.StackHash) + len(r.letter.Failure.Description)
 }
 
-// identify is the same for the same letter arriving again and for no other: consumer, origin, id, redrive count, and
-// the payload and the producer's metadata, because an id that is used twice must not lose a message. Without an id no
+// identify is the same for the same letter arriving again and for no other: service, consumer, origin, id, redrive count,
+// and the payload and the producer's metadata, because an id that is used twice must not lose a message. Without an id no
 // letter is the same as another.
-func identify(topic string, l poison.Letter) []byte {
+func identify(service, topic string, l poison.Letter) []byte {
 	if l.Original.UUID == "" {
 		unique := make([]byte, sha256.Size)
 		_, _ = rand.Read(unique) // never fails
@@ -69,6 +81,9 @@ func identify(topic string, l poison.Letter) []byte {
 	}
 	payload := sha256.Sum256(l.Original.Payload)
 	var parts []byte
+	if service != "" { // of a store without a service the identities are as they were before there were any
+		parts = packed.Append(parts, "service:"+service)
+	}
 	for _, part := range []string{
 		origin, l.Origin.ConsumerGroup, l.Origin.Handler, l.Original.UUID, strconv.Itoa(l.Redrive.Count), string(payload[:]),
 	} {

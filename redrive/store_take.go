@@ -67,7 +67,7 @@ func (s *Store) choose(ctx context.Context, f Filter, n int) (chosen []int64, er
 }
 
 func (s *Store) free(f Filter) *where {
-	w := f.where(s.dialect.text)
+	w := s.where(f)
 	w.and("leased_until <= now()")
 	return w
 }

@@ -65,6 +65,8 @@ func testStore_filter(t *testing.T, on database) {
 		l.Origin.Topic, l.Origin.Handler = "refunds", "mailer"
 		l.Failure.Class, l.Failure.Reason, l.Failure.StackHash = classify.ClassInvalid, "panic", "def"
 		l.Failure.LastFailedAt = failedAt.Add(time.Hour)
+		l.Failure.Type, l.Failure.Description = "*mail.Error", "mailbox\x00 of \xff100%_ is full"
+		l.Redrive = poison.Redrive{Count: 1, ID: "drain-7"}
 	}
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
 	publish(t, store, "refunds.dlq", letter("3", "c", other))
@@ -78,6 +80,9 @@ func testStore_filter(t *testing.T, on database) {
 		"IDs":              {IDs: []string{"3", "4"}},
 		"Since":            {Since: failedAt.Add(time.Hour)},
 		"After":            {After: 2},
+		"Types":            {Types: []string{"*mail.Error"}},
+		"Description":      {Description: "00%_ is"},
+		"RedriveIDs":       {RedriveIDs: []string{"drain-7", "drain-8"}},
 	} {
 		if entries := list(t, store, f); len(entries) != 1 || entries[0].Letter.Original.UUID != "3" {
 			t.Errorf("%s: %d entries", name, len(entries))
@@ -87,6 +92,8 @@ func testStore_filter(t *testing.T, on database) {
 	wantCount(t, store, redrive.Filter{Until: failedAt.Add(time.Hour)}, 2)
 	wantCount(t, store, redrive.Filter{MaxSeq: 2, Limit: 1}, 2)
 	wantCount(t, store, redrive.Filter{Topics: []string{"orders' OR 1=1 --"}}, 0)
+	wantCount(t, store, redrive.Filter{Description: "FULL"}, 0)
+	wantCount(t, store, redrive.Filter{Causes: []string{"unknown"}}, 0)
 	wantCount(t, store, status(redrive.StatusRedriven), 0)
 	var ids []string
 	for f := (redrive.Filter{Limit: 2}); ; {
@@ -132,11 +139,14 @@ func testStore_groups(t *testing.T, on database) {
 		Reason: "no_such_customer", Type: "*shop.Error", StackHash: "abc",
 		Count: 3, FirstFailedAt: failedAt, LastFailedAt: failedAt.Add(time.Hour), Example: 3, Description: "customer 3 is unknown",
 	}
-	if groups[0] != want {
+	if want.Cause = groups[0].Cause; groups[0] != want {
 		t.Errorf("got  %+v\nwant %+v", groups[0], want)
 	}
 	if groups[1].Handler != hostile || groups[1].Count != 1 {
 		t.Errorf("%+v", groups[1])
+	}
+	for _, g := range groups {
+		wantCount(t, store, g.Filter(), g.Count)
 	}
 }
 

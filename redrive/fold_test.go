@@ -1,0 +1,41 @@
+package redrive
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Feature V9: what differs from message to message does not make a cause, and everything else does.
+func TestFolded(t *testing.T) {
+	for description, want := range map[string]string{
+		"disk full":        "disk full",
+		"status 500":       "status #",
+		"status -5, +7":    "status #, #",
+		"no such customer": "no such customer",
+		"order 5f1c7a9e-8a3b-4c1d-9e2f-001122334455 gone":     "order # gone",
+		"0xc000012ab8: at 10:22:33.5 of 2026-03-01T12:00:00Z": "#: at # of #",
+		"dial tcp 127.0.0.1:5432: connect: refused":           "dial tcp #: connect: refused",
+		"a-b order-17 x_9":                      "a-b # #",
+		`parse "a \"b\" 7": bad`:                `parse "": bad`,
+		`cut "without end 12 an`:                `cut ""`,
+		"column `k`":                            `column ""`,
+		"duplicate entry 'Ann' for key 'mail'":  `duplicate entry "" for key ""`,
+		"can't open the customer's 'file's' it": `can't open the customer's "" it`,
+		"  white \t\n space ":                   "white space",
+		"größe 12 übel":                         "größe # übel",
+		"a\xffb\x00":                            "a\xffb\x00",
+		"":                                      "",
+		"'":                                     "'",
+		"-":                                     "-",
+	} {
+		if got := folded(description); got != want {
+			t.Errorf("%q is folded to %q, want %q", description, got, want)
+		}
+	}
+	for _, long := range []string{strings.Repeat("word ", 1<<20), strings.Repeat("7 ", 1<<20), strings.Repeat(`"x"`, 1<<20), strings.Repeat("é", 1<<20), strings.Repeat("'a", 1<<20)} {
+		if got := folded(long); len(got) > maxFolded || utf8.ValidString(long) && len(got) < 1 {
+			t.Errorf("%.10q… is folded to %d bytes", long, len(got))
+		}
+	}
+}
