@@ -40,9 +40,15 @@ type dialect struct {
 	answered func(error) bool
 	// maxName is the longest name of a table, in bytes.
 	maxName int
-	// maxStatement is the longest statement with its arguments, in bytes; 0 where there is no such bound. A server closes
-	// the connection on which a longer one comes, and the transaction ends with it, on every attempt anew.
+	// maxStatement is the longest statement with its arguments, in bytes. A server closes the connection on which a longer
+	// one comes, and the transaction ends with it, on every attempt anew.
 	maxStatement int
+	// escapes says that drivers may write arguments into the statement, where some bytes take two.
+	escapes bool
+	// large reports whether an error is a refusal for size.
+	large func(error) bool
+	// inPieces is the type of a payload that can be written piece by piece, or "".
+	inPieces string
 
 	// The keys of idempotent receivers.
 	ensureKeys func(context.Context, *sql.DB) error
@@ -66,26 +72,12 @@ func (d *dialect) stranger(adapter any) bool {
 	return (postgres || also) && d.name != postgresDialect.name || (mysql || too) && d.name != mysqlDialect.name
 }
 
-// statementOverhead is room for what a statement has beside its text and its long arguments.
-const statementOverhead = 16 << 10
-
 // checkSize refuses a statement for which the server would close the connection.
 func (d *dialect) checkSize(size int) error {
 	if d.maxStatement > 0 && size+statementOverhead > d.maxStatement {
-		return fmt.Errorf("wmsql: a statement of %d bytes, and the server's max_allowed_packet is %d: %w", size, d.maxStatement, poison.ErrTooLarge)
+		return fmt.Errorf("wmsql: a statement of %d bytes, where %s takes %d: %w", size, d.name, d.maxStatement, poison.ErrTooLarge)
 	}
 	return nil
-}
-
-// lengthOf is the length of an argument, where that may be much.
-func lengthOf(arg any) int {
-	switch value := arg.(type) {
-	case []byte:
-		return len(value)
-	case string:
-		return len(value)
-	}
-	return 0
 }
 
 // source is what we can say better about watermill-sql's own tables than its adapters can.

@@ -81,6 +81,10 @@
 // writers at once are not supported, and no test covers a cluster. The same holds for two masters that replicate to each
 // other.
 //
+// What a schema adapter cannot read (metadata such as {"n":1}) becomes a message with the payload's bytes, and the
+// metadata's as KeyMetadata, that poison.Queue sets aside; watermill-sql's subscriber would stand still. So handlers need
+// a queue around them.
+//
 // # A position of another table
 //
 // PostgreSQL gives out transaction ids from the start again when a dump is restored, or replicated, into another server;
@@ -97,10 +101,6 @@
 // MySQL when the message with the number of the position was deleted, or the position was written by watermill-sql's
 // subscriber, and the numbers have passed it by then. After a move set the position by hand, or drop its row.
 //
-// What a schema adapter cannot read (metadata such as {"n":1}) becomes a message with the payload's bytes, and the
-// metadata's as KeyMetadata, that poison.Queue sets aside; watermill-sql's subscriber would stand still. So handlers need
-// a queue around them.
-//
 // # Retrying later
 //
 // Give middleware.Stages a delay.Store on the same *sql.DB: a message that is to be handled later is put there in the
@@ -111,8 +111,13 @@
 //
 // The tables that a Publisher makes take payloads of any bytes. Ids beyond 36 characters, and ids and metadata that are no
 // text, are carried aside (KeyCarried) and put back by the Subscriber. A name that the database would cut short is
-// refused: two topics would share one table. So is a statement longer than MySQL's max_allowed_packet, as too large: the
-// server would close the connection, and the transaction end with it, on every attempt anew.
+// refused: two topics would share one table.
+//
+// MySQL closes the connection on a statement longer than max_allowed_packet, and the transaction ends with it, on every
+// attempt anew. What is longer is written by several statements. So the dead letter of any message that came in one
+// statement can be written, whoever published it. Metadata is one statement: with more than max_allowed_packet less 64 KiB
+// of it a message is refused as too large, because its letter would be. The same bound holds for whole messages with
+// an adapter of your own or a payload type other than LONGBLOB, and, with 1 GiB in place of max_allowed_packet, on PostgreSQL.
 //
 // # What is not promised
 //

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"regexp"
 	"strconv"
+	"strings"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
@@ -39,6 +40,15 @@ var mysqlDialect = dialect{
 	raced:       func(error) bool { return false },
 	answered:    func(err error) bool { return mysql.Number(err) != 0 },
 	maxName:     64,
+	escapes:     true,
+	inPieces:    "LONGBLOB",
+	large: func(err error) bool {
+		switch mysql.Number(err) {
+		case mysql.PacketTooLarge, mysql.RowTooLarge, 1301, 1406: // cut by max_allowed_packet, too long for its column
+			return true
+		}
+		return err != nil && strings.Contains(err.Error(), "packet for query is too large") // the driver's own limit
+	},
 	ensureKeys: func(ctx context.Context, db *sql.DB) error {
 		return mysql.Upgrade(ctx, db, keys.MySQL)
 	},

@@ -112,7 +112,10 @@ func (s *Subscriber) exists(ctx context.Context, topic string) error {
 	return rows.Err()
 }
 
-func execute(ctx context.Context, db *sql.DB, queries []wsql.Query) error {
+// execute runs statements on a *sql.DB or *sql.Tx in their order.
+func execute(ctx context.Context, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, queries []wsql.Query) error {
 	for _, query := range queries {
 		if _, err := db.ExecContext(ctx, query.Query, query.Args...); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // PublisherConfig configures a Publisher. Only DB is required.
@@ -40,6 +41,8 @@ type Publisher struct {
 	dialect *dialect
 	closed  atomic.Bool
 	ready   sync.Map // topics whose tables are there
+	// inPieces says that a message can be written by several statements.
+	inPieces bool
 }
 
 // NewPublisher asks the database what it is and returns a Publisher, or an error that names the field of config which is
@@ -70,7 +73,11 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if config.Schema == nil {
 		config.Schema = dialect.schema(dialect.binary, 0)
 	}
-	return &Publisher{config: config, dialect: dialect}, nil
+	p := &Publisher{config: config, dialect: dialect}
+	if _, own := dialect.source(config.Schema, dialect.offsets); own && dialect.inPieces != "" {
+		p.inPieces = payloadType(config.Schema) == dialect.inPieces
+	}
+	return p, nil
 }
 
 // Publish writes messages, all of those that stand in one transaction at once. It returns nil when they are committed, or
@@ -105,22 +112,8 @@ func (p *Publisher) deliveryOf(msg *message.Message) *delivery {
 }
 
 func (p *Publisher) publish(d *delivery, topic string, messages []*message.Message) error {
-	carried := make([]*message.Message, len(messages))
-	for i, msg := range messages {
-		var err error
-		if carried[i], err = carry(msg); err != nil {
-			return err
-		}
-	}
-	query, err := p.config.Schema.InsertQuery(topic, carried)
+	queries, err := p.statements(topic, messages)
 	if err != nil {
-		return err
-	}
-	size := len(query.Query)
-	for _, arg := range query.Args {
-		size += lengthOf(arg)
-	}
-	if err := p.dialect.checkSize(size); err != nil {
 		return err
 	}
 	if p.config.InitializeSchema {
@@ -128,23 +121,35 @@ func (p *Publisher) publish(d *delivery, topic string, messages []*message.Messa
 			return err
 		}
 	}
+	if err = p.write(d, queries); err != nil && p.dialect.large(err) {
+		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
+	}
+	return err
+}
+
+// write writes in the message's transaction, behind a savepoint: what fails must not fail the rest. Without one it writes
+// all or nothing too.
+func (p *Publisher) write(d *delivery, queries []wsql.Query) error {
 	if d != nil {
-		if err := d.publish(query); !errors.Is(err, errSettled) {
+		err := d.write(func(tx *sql.Tx) error { return execute(context.Background(), tx, queries) })
+		if !errors.Is(err, errSettled) {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
 	defer cancel()
-	_, err = p.config.DB.ExecContext(ctx, query.Query, query.Args...)
-	return err
-}
-
-// publish writes in the message's transaction, behind a savepoint: what fails must not fail the rest.
-func (d *delivery) publish(query wsql.Query) error {
-	return d.write(func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(context.Background(), query.Query, query.Args...)
+	if len(queries) == 1 {
+		_, err := p.config.DB.ExecContext(ctx, queries[0].Query, queries[0].Args...)
 		return err
-	})
+	}
+	tx, err := p.config.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := execute(ctx, tx, queries); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
 }
 
 // Write is for what other parts write on behalf of the message. See chain.Joined.

@@ -132,12 +132,12 @@ func TestTooLarge(t *testing.T) {
 		if b.isPostgres() {
 			t.Skip("PostgreSQL takes a GiB")
 		}
-		large := func() []byte { return make([]byte, 16<<20) }
+		large := func() []byte { return make([]byte, 17<<20) }
 		err := b.pub.Publish(b.topic, message.NewMessage("", large()))
 		if !poison.IsTooLarge(err) || !errors.Is(err, poison.ErrTooLarge) {
 			t.Errorf("%v", err)
 		}
-		if d := differs(b.through(message.NewMessage("fits", large()[1<<20:]))[0], message.NewMessage("fits", large()[1<<20:])); d != "" {
+		if d := differs(b.through(message.NewMessage("fits", large()[2<<20:]))[0], message.NewMessage("fits", large()[2<<20:])); d != "" {
 			t.Error("15 MiB: ", d)
 		}
 		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {

@@ -1,0 +1,165 @@
+package wmsql
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+const (
+	// statementOverhead is room for what a statement has beside its long arguments.
+	statementOverhead = 4 << 10
+	// letterRoom is what a message must leave for its dead letter: poison.DefaultMaxAdded in JSON, and then some.
+	letterRoom = 64 << 10
+	// maxOurs bounds how much of the room may be taken up already by metadata that looks like ours: it may be forged.
+	maxOurs = letterRoom - 16<<10
+)
+
+// statements are what writes the messages: one, or, where the server would close the connection on one so long, several
+// for one transaction. The transaction would end with the connection, on every attempt anew. A message is refused as too
+// large if it, or the dead letter that may come of it, cannot be written.
+func (p *Publisher) statements(topic string, messages []*message.Message) ([]wsql.Query, error) {
+	carried := make([]*message.Message, len(messages))
+	for i, msg := range messages {
+		var err error
+		if carried[i], err = carry(msg); err != nil {
+			return nil, err
+		}
+	}
+	query, err := p.config.Schema.InsertQuery(topic, carried)
+	if err != nil {
+		return nil, err
+	}
+	limit := p.dialect.maxStatement
+	switch size := sizeOf(query); {
+	case size+p.dialect.room() <= limit && (2*size <= limit || p.dialect.written(query)+statementOverhead <= limit):
+		return []wsql.Query{query}, nil
+	case len(messages) > 1:
+		half := len(messages) / 2
+		first, err := p.statements(topic, messages[:half])
+		if err != nil {
+			return nil, err
+		}
+		second, err := p.statements(topic, messages[half:])
+		return append(first, second...), err
+	case p.inPieces:
+		return p.pieces(topic, messages[0], carried[0])
+	case size+p.dialect.room()-oursIn(messages[0]) > limit:
+		return nil, p.dialect.tooLarge(size)
+	default: // in bytes it fits; a driver that writes arguments into the statement says itself what does not
+		return []wsql.Query{query}, nil
+	}
+}
+
+// pieces write one message: the payload in as many statements as it takes, and the metadata in another. So a message that
+// came in one statement, from whatever publisher, has a letter that can be written.
+func (p *Publisher) pieces(topic string, msg, row *message.Message) ([]wsql.Query, error) {
+	whole, err := p.config.Schema.InsertQuery(topic, message.Messages{row})
+	if err != nil || len(whole.Args) != 3 {
+		return nil, fmt.Errorf("wmsql: the adapter's statement has %d arguments, not 3: %w", len(whole.Args), err)
+	}
+	limit := p.dialect.maxStatement
+	metadata := lengthOf(whole.Args[2])
+	if metadata+p.dialect.room()-oursIn(msg) > limit || len(row.Payload) > limit {
+		return nil, p.dialect.tooLarge(sizeOf(whole))
+	}
+	payload := []byte(row.Payload)
+	first := payload
+	if p.dialect.written(wsql.Query{Args: []any{payload}})+statementOverhead > limit {
+		first = payload[:min(len(payload), (limit-statementOverhead)/2)]
+	}
+	part := message.NewMessage(row.UUID, first)
+	insert, err := p.config.Schema.InsertQuery(topic, message.Messages{part})
+	if err != nil {
+		return nil, err
+	}
+	queries, table := []wsql.Query{insert}, p.config.Schema.(interface{ MessagesTable(string) string }).MessagesTable(topic)
+	for rest := payload[len(first):]; len(rest) > 0; {
+		n := min(len(rest), (limit-statementOverhead)/2)
+		queries = append(queries, wsql.Query{
+			Query: "UPDATE " + table + " SET payload = CONCAT(payload, ?) WHERE `offset` = LAST_INSERT_ID()", Args: []any{rest[:n]},
+		})
+		rest = rest[n:]
+	}
+	return append(queries, wsql.Query{
+		Query: "UPDATE " + table + " SET metadata = ? WHERE `offset` = LAST_INSERT_ID()", Args: []any{whole.Args[2]},
+	}), nil
+}
+
+// written is how long a statement is where the driver writes the arguments into it, at the most.
+func (d *dialect) written(query wsql.Query) int {
+	size := sizeOf(query)
+	if !d.escapes {
+		return size
+	}
+	for _, arg := range query.Args {
+		switch value := arg.(type) {
+		case []byte:
+			for _, c := range []byte("\x00\n\r\x1a'\"\\") {
+				size += bytes.Count(value, []byte{c})
+			}
+		case string:
+			for _, c := range "\x00\n\r\x1a'\"\\" {
+				size += strings.Count(value, string(c))
+			}
+		}
+	}
+	return size
+}
+
+func (d *dialect) tooLarge(size int) error {
+	return fmt.Errorf("wmsql: a statement of %d bytes, where %s takes %d, of which %d are for the dead letter that the message may become: %w",
+		size, d.name, d.maxStatement, d.room(), poison.ErrTooLarge)
+}
+
+// room is what a message must leave for its dead letter.
+func (d *dialect) room() int { return min(letterRoom, d.maxStatement/4) }
+
+func sizeOf(query wsql.Query) int {
+	size := len(query.Query) + statementOverhead
+	for _, arg := range query.Args {
+		size += lengthOf(arg)
+	}
+	return size
+}
+
+// lengthOf is the length of an argument, where that may be much.
+func lengthOf(arg any) int {
+	switch value := arg.(type) {
+	case []byte:
+		return len(value)
+	case message.Payload:
+		return len(value)
+	case string:
+		return len(value)
+	}
+	return 0
+}
+
+// oursIn is how much of the room for a dead letter a message has used: a letter, and one that was redriven, has been
+// through here before.
+func oursIn(msg *message.Message) int {
+	size := 0
+	for key, value := range msg.Metadata {
+		for _, prefix := range []string{"x-original-", "x-failure-", "x-attempt", "x-first-failed", "x-last-failed", "x-retry-", "x-redrive"} {
+			if strings.HasPrefix(key, prefix) {
+				size += len(key) + len(value)
+				break
+			}
+		}
+	}
+	return min(size, maxOurs)
+}
+
+// payloadType is the type of payloads in the tables of watermill-sql's own adapter.
+func payloadType(schema wsql.SchemaAdapter) string {
+	if typed, ok := schema.(interface{ PayloadColumnType(string) string }); ok {
+		return typed.PayloadColumnType("")
+	}
+	return ""
+}
