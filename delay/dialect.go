@@ -24,7 +24,11 @@ type dialect struct {
 	// lock comes first in a transaction that takes, where that must have the right to write before it reads.
 	lock string
 	// hint and skip surround the choice of rows to take: by which index, and how to pass over those that others are taking.
-	hint, skip string
+	// hintKey is the index where rows are chosen by their numbers.
+	hint, hintKey, skip string
+	// behind is the condition to come behind a place in the order of spillway_delayed_ready, and after what it binds.
+	behind string
+	after  func(place) []any
 	// among is the condition to have one of these numbers, and what it binds.
 	among func(seqs []int64) (condition string, args []any)
 	// write runs a statement, and transaction several, again and again while others are in the way. So does read, for
@@ -40,10 +44,11 @@ type dialect struct {
 
 // statements are what a store says to its database. Those that end in IN go on with dialect.among.
 type statements struct {
-	put, waiting, next, choose            string
-	leaseIn, readIn                       string
-	removeIn, renewIn, releaseIn, delayIn string
-	postponeIn                            string
+	put, waiting, next, now      string
+	choose, page, lockIn         string
+	leaseIn, readIn              string
+	removeIn, renewIn, releaseIn string
+	postponeIn                   string
 }
 
 // A row can be taken when ready_at is over: that is due_at at first, the end of the lease when it was taken, and the end of
@@ -55,21 +60,35 @@ func (d *dialect) statements() statements {
 VALUES (?, ?, ?, ?, ?, ?, now() + ?, now() + ?)`),
 		waiting: say(`SELECT topic, COUNT(*), MIN(due_at) - now() FROM spillway_delayed WHERE service = ? GROUP BY topic
 ORDER BY COUNT(*) DESC, topic LIMIT ` + strconv.Itoa(maxWaiting)),
-		next: say(`SELECT ready_at - now() FROM spillway_delayed WHERE service = ? ORDER BY ready_at, due_at, seq LIMIT 1`),
-		choose: say(`SELECT seq, topic, size FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ready_at <= now()
+		// What is due later than the relay sleeps is not looked for: the leases of what was deleted lie there.
+		next: say(`SELECT ready_at - now(), ready_at, due_at, seq FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + `
+AND ready_at <= now() + ? ORDER BY ready_at, due_at, seq LIMIT 1`),
+		now: say(`SELECT now()`),
+		choose: say(`SELECT seq, size FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + ` AND ready_at <= now()
 ORDER BY ready_at, due_at, seq LIMIT ?` + d.skip),
+		page: say(`SELECT seq, topic, size, ready_at, due_at, ready_at - now() FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + `
+AND ready_at <= now() + ? ORDER BY ready_at, due_at, seq LIMIT ?`),
 
 		// Those with among are completed, and get their placeholders, each time.
+		lockIn:  d.clock(`SELECT seq FROM spillway_delayed` + d.hintKey + ` WHERE ready_at <= now() AND `),
 		leaseIn: d.clock(`UPDATE spillway_delayed SET token = ?, ready_at = now() + ? WHERE `),
 		readIn: d.clock(`SELECT seq, topic, id, metadata, payload, payload IS NOT NULL, failures, now() - due_at
 FROM spillway_delayed WHERE token = ? AND `),
-		delayIn:    d.clock(`UPDATE spillway_delayed SET token = '', ready_at = now() + ? WHERE `),
 		removeIn:   `DELETE FROM spillway_delayed WHERE token = ? AND `,
 		renewIn:    d.clock(`UPDATE spillway_delayed SET ready_at = now() + ? WHERE token = ? AND `),
 		releaseIn:  `UPDATE spillway_delayed SET token = '', ready_at = due_at WHERE token = ? AND `,
 		postponeIn: d.clock(`UPDATE spillway_delayed SET token = '', ready_at = now() + ?, failures = failures + ? WHERE token = ? AND `),
 	}
 }
+
+// byRow is the condition where a database looks up a comparison of rows in an index, and byColumns where it does not.
+const (
+	byRow     = `(ready_at, due_at, seq) > (?, ?, ?)`
+	byColumns = `ready_at >= ? AND (ready_at > ? OR due_at > ? OR due_at = ? AND seq > ?)`
+)
+
+func ofRow(p place) []any     { return []any{p.ready, p.due, p.seq} }
+func ofColumns(p place) []any { return []any{p.ready, p.ready, p.due, p.due, p.seq} }
 
 func (d *dialect) clock(statement string) string {
 	return strings.ReplaceAll(statement, "now()", d.now)

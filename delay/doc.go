@@ -32,6 +32,11 @@
 // is the clock of the machine, in milliseconds. A message is never early by that clock. When the clock jumps, messages are
 // early or late by as much; a relay neither spins nor sleeps for longer than Poll.
 //
+// A relay begins to look at the first row. While that takes longer than 10 milliseconds, because a topic refuses or because
+// an old snapshot keeps what was deleted in the index, it begins further behind, and at the first row once in a hundred
+// times as long. A message is late by that much then if it was committed more than 10 seconds after it was due, or given
+// back by another relay.
+//
 // # In one transaction
 //
 // With the context of a message from a wmsql.Subscriber on the same *sql.DB, Put writes in the transaction that consumes the
@@ -44,7 +49,9 @@
 //     message is published at least once; an idempotent receiver absorbs the others. Messages keep their ids.
 //   - A publisher fails, panics or ends its goroutine: the messages stay, and come back after a wait that doubles, up to a
 //     minute for one that is refused alone, and up to 30 seconds for a topic that refused three in a row or several at once.
-//     Other topics go on meanwhile, after the failed call has returned. Nothing is given up that RelayConfig.GiveUp
+//     Other topics go on meanwhile, after the failed call has returned: what waits for a topic that refuses is passed over,
+//     and not written again; one message is tried each time. To pass over many rows for the first time takes about
+//     2 seconds for a million, and so does the search for what came in front of them, in at most a hundredth of the time. Nothing is given up that RelayConfig.GiveUp
 //     does not take: what is refused for good is tried once a minute, and logged, until somebody deletes its row.
 //   - A publisher takes its time: the lease is renewed while it does, for ten leases in a call. After that others may take
 //     the messages too.

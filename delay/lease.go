@@ -33,30 +33,53 @@ type taken struct {
 	readAt   time.Time
 }
 
-// next tells how long it is until a row can be taken: 0 or less where one can be. ok is false when there is none.
-func (s *Store) next(ctx context.Context) (in time.Duration, ok bool, err error) {
+// next returns how long it is until a row behind a place can be taken, 0 or less where one can be, and where that row is.
+// ok is false when there is none before the horizon.
+func (s *Store) next(ctx context.Context, from place, horizon time.Duration) (in time.Duration, at place, ok bool, err error) {
+	args := append(append([]any{[]byte(s.service)}, s.after(from)...), horizon.Microseconds())
 	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
 		var us int64
-		err := rows.Scan(&us)
+		err := rows.Scan(&us, &at.ready, &at.due, &at.seq)
 		in, ok = microseconds(us), true
 		return err
-	}, s.say.next, []byte(s.service))
-	return in, ok, err
+	}, s.say.next, args...)
+	return in, at, ok, err
 }
 
-// take leases at most n rows that are due. Those of a blocked topic it puts off by that time instead, and does not read
-// what they hold.
-func (s *Store) take(ctx context.Context, n int, lease time.Duration, blocked map[string]time.Duration) (batch, error) {
+// here is the place that is due now.
+func (s *Store) here(ctx context.Context) (at place, err error) {
+	at = front
+	err = s.rows(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&at.ready) }, s.say.now)
+	return at, err
+}
+
+// take leases at most n rows that are due and come behind a place.
+func (s *Store) take(ctx context.Context, n int, lease time.Duration, from place) (batch, error) {
+	return s.lease(ctx, lease, func(tx *sql.Tx) (choice, error) { return s.choose(ctx, tx, n, from) })
+}
+
+// takeAround leases at most n rows that are due, and one each of topics that may be tried again, and leaves alone those of
+// topics that refuse.
+func (s *Store) takeAround(ctx context.Context, n int, lease time.Duration, p *pass, t topics, now time.Time) (batch, error) {
+	found, err := s.around(ctx, n, p, t, now)
+	if err != nil || len(found.seqs) == 0 {
+		return batch{}, err
+	}
+	return s.lease(ctx, lease, func(tx *sql.Tx) (choice, error) { return s.lockFound(ctx, tx, found) })
+}
+
+// lease takes what is chosen, in one transaction, and reads it.
+func (s *Store) lease(ctx context.Context, lease time.Duration, choose func(*sql.Tx) (choice, error)) (batch, error) {
 	b := batch{token: watermill.NewUUID()}
 	var c choice
 	err := s.inTransaction(ctx, func(tx *sql.Tx) (err error) {
-		if c, err = s.choose(ctx, tx, n, blocked); err != nil {
-			return err
-		}
-		for wait, seqs := range c.off {
-			if _, err := s.execAmong(ctx, tx, s.say.delayIn, seqs, wait.Microseconds()); err != nil {
+		if s.lock != "" {
+			if _, err := tx.ExecContext(ctx, s.lock); err != nil {
 				return err
 			}
+		}
+		if c, err = choose(tx); err != nil {
+			return err
 		}
 		_, err = s.execAmong(ctx, tx, s.say.leaseIn, c.seqs, b.token, lease.Microseconds())
 		return err
@@ -72,14 +95,13 @@ func (s *Store) take(ctx context.Context, n int, lease time.Duration, blocked ma
 // choice is which rows a take is about.
 type choice struct {
 	seqs []int64
-	off  map[time.Duration][]int64 // of blocked topics
 	more bool
 }
 
 // canTake returns an error where the server does not know how to pass over locked rows, or the role may not.
 func (s *Store) canTake(ctx context.Context) error {
 	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
-		_, err := s.choose(ctx, tx, 0, nil)
+		_, err := s.choose(ctx, tx, 0, front)
 		return err
 	})
 	if err != nil {
@@ -88,40 +110,43 @@ func (s *Store) canTake(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, blocked map[string]time.Duration) (c choice, err error) {
-	if s.lock != "" {
-		if _, err := tx.ExecContext(ctx, s.lock); err != nil {
-			return c, err
-		}
-	}
-	rows, err := tx.QueryContext(ctx, s.say.choose, []byte(s.service), n)
+func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c choice, err error) {
+	rows, err := tx.QueryContext(ctx, s.say.choose, append(append([]any{[]byte(s.service)}, s.after(from)...), n)...)
 	if err != nil {
 		return c, err
 	}
-	c.off = make(map[time.Duration][]int64)
 	found, bytes, full := 0, 0, false
 	err = scanAll(rows, func(rows *sql.Rows) error {
 		var seq int64
-		var topic sql.RawBytes
 		var size int
-		if err := rows.Scan(&seq, &topic, &size); err != nil {
+		if err := rows.Scan(&seq, &size); err != nil {
 			return err
 		}
 		found++
-		wait, off := blocked[string(topic)]
 		bytes += max(0, size)
-		full = full || bytes > maxBytes && len(c.seqs) > 0
-		switch {
-		case full: // it is not touched, and the next is behind it
-		case off:
-			bytes -= max(0, size)
-			c.off[wait] = append(c.off[wait], seq)
-		default:
+		if full = full || bytes > maxBytes && len(c.seqs) > 0; !full { // else it is not touched, and the next is behind it
 			c.seqs = append(c.seqs, seq)
 		}
 		return nil
 	})
 	c.more = found == n || full
+	return c, err
+}
+
+// lockFound locks rows that were found, as far as others have not been faster.
+func (s *Store) lockFound(ctx context.Context, tx *sql.Tx, found choice) (c choice, err error) {
+	condition, args := s.among(found.seqs)
+	rows, err := tx.QueryContext(ctx, s.query(s.say.lockIn+condition+s.skip), args...)
+	if err != nil {
+		return c, err
+	}
+	c.more = found.more
+	err = scanAll(rows, func(rows *sql.Rows) error {
+		var seq int64
+		err := rows.Scan(&seq)
+		c.seqs = append(c.seqs, seq)
+		return err
+	})
 	return c, err
 }
 

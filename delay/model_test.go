@@ -71,7 +71,7 @@ func TestModel(t *testing.T) {
 				"take": func(t *rapid.T) {
 					time.Sleep(s.tick) // of what was put just now
 					n := rapid.IntRange(1, 4).Draw(t, "n")
-					b, err := s.take(t.Context(), n, 25*second, nil)
+					b, err := s.take(t.Context(), n, 25*second, front)
 					fatal(err)
 					free := 0
 					for _, r := range rows {

@@ -18,7 +18,10 @@ var mysqlDialect = dialect{
 	now: `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
 	// Otherwise, where many rows are due, all of them would be sorted, and locked.
 	hint:        ` FORCE INDEX (spillway_delayed_ready)`,
+	hintKey:     ` FORCE INDEX (PRIMARY)`,
 	skip:        ` FOR UPDATE SKIP LOCKED`,
+	behind:      byColumns,
+	after:       ofColumns,
 	among:       listed,
 	write:       unless(mysql.Undone),
 	transaction: mysql.Write,

@@ -13,6 +13,8 @@ var postgresDialect = dialect{
 	// the transaction may be of long ago.
 	now:         `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`,
 	skip:        ` FOR UPDATE SKIP LOCKED`,
+	behind:      byRow,
+	after:       ofRow,
 	among:       postgresAmong,
 	write:       unless(postgres.Undone),
 	transaction: postgres.Write,

@@ -19,6 +19,8 @@ var sqliteDialect = dialect{
 	tick: time.Millisecond,
 	// A transaction that has read is refused when it wants to write and another process has written meanwhile.
 	lock:        `UPDATE spillway_delayed SET token = token WHERE seq = 0`,
+	behind:      byRow,
+	after:       ofRow,
 	among:       listed,
 	write:       inARow,
 	transaction: writeSQLite,

@@ -277,7 +277,7 @@ func TestServices(t *testing.T) {
 				t.Error(service, waiting, err)
 			}
 			time.Sleep(2 * s.tick)
-			if b, err := s.take(t.Context(), 10, time.Minute, nil); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
+			if b, err := s.take(t.Context(), 10, time.Minute, front); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
 				t.Errorf("%s: %+v, %v", service, b, err)
 			}
 		}
@@ -309,9 +309,12 @@ func TestPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		literal := strings.NewReplacer("service = ?", "service = "+noService[d.name], "service = $1", "service = "+noService[d.name], "LIMIT $2", "LIMIT 200", "LIMIT ?", "LIMIT 200")
-		for name, query := range map[string]string{"next": literal.Replace(s.say.next), "choose": literal.Replace(s.say.choose)} {
-			plan := ""
+		service, begin := []byte{}, s.after(front)
+		for name, query := range map[string]string{"next": s.say.next, "choose": s.say.choose, "page": s.say.page} {
+			plan, args := "", append(append([]any{service}, begin...), 200)
+			if name == "page" {
+				args = append(args, 200)
+			}
 			err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
 				line := make([]sql.NullString, len(columns))
@@ -325,7 +328,7 @@ func TestPlan(t *testing.T) {
 				}
 				plan += "\n"
 				return err
-			}, explain[d.name]+query)
+			}, explain[d.name]+query, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -335,7 +338,7 @@ func TestPlan(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		b, err := s.take(t.Context(), 200, time.Minute, nil)
+		b, err := s.take(t.Context(), 200, time.Minute, front)
 		if err != nil || len(b.rows) != 50 || b.more {
 			t.Error(len(b.rows), b.more, err)
 		}

@@ -24,20 +24,6 @@ type topic struct {
 	until    time.Time // nothing is published before
 }
 
-// blocked returns the topics to which nothing is published now, and for how long.
-func (t topics) blocked(now time.Time) map[string]time.Duration {
-	var blocked map[string]time.Duration
-	for name, one := range t {
-		if wait := one.until.Sub(now); wait > 0 {
-			if blocked == nil {
-				blocked = make(map[string]time.Duration)
-			}
-			blocked[name] = wait
-		}
-	}
-	return blocked
-}
-
 // wait is for how long nothing is published to a topic.
 func (t topics) wait(name string, now time.Time) time.Duration {
 	if one := t[name]; one != nil {

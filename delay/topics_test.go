@@ -13,7 +13,7 @@ func TestTopics(t *testing.T) {
 	all, now := topics{}, time.Now()
 	for i := range 2 {
 		all.refused("a", 1, now)
-		if wait := all.wait("a", now); wait != 0 || all.atOnce("a", 10) != 1 || all.blocked(now) != nil {
+		if wait := all.wait("a", now); wait != 0 || all.atOnce("a", 10) != 1 || all.refusing("a", now) {
 			t.Errorf("after %d refusals: %s", i+1, wait)
 		}
 	}
@@ -21,7 +21,7 @@ func TestTopics(t *testing.T) {
 	for i := range 40 {
 		all.refused("a", 1, now)
 		wait := all.wait("a", now)
-		if wait > maxTopicWait || wait <= last && i < 8 || wait < firstTopicWait/2 || all.blocked(now)["a"] != wait {
+		if wait > maxTopicWait || wait <= last && i < 8 || wait < firstTopicWait/2 || !all.refusing("a", now) {
 			t.Errorf("after %d refusals: %s", i+3, wait)
 		}
 		last = wait

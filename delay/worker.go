@@ -25,30 +25,58 @@ const (
 type worker struct {
 	*RelayConfig
 	topics topics
+	pass   pass
 	fails  int // of the database, in a row
 	misses int // how often in a row something was due, and nothing could be taken
 }
 
 // round moves what is due and returns for how long there is nothing to do.
 func (w *worker) round(ctx context.Context) time.Duration {
-	in, ok, err := w.Store.next(ctx)
-	if err == nil && ok && in <= 0 {
+	in, ok, err := w.look(ctx)
+	probes, probeIn := w.pass.probes(w.topics, time.Now())
+	if err == nil && (ok && in <= 0 || len(probes) > 0) {
 		err = w.moveAll(ctx)
 		if err == nil && w.misses == 0 {
-			in, ok, err = w.Store.next(ctx)
+			in, ok, err = w.look(ctx)
 		}
+		_, probeIn = w.pass.probes(w.topics, time.Now())
 	}
 	if err != nil {
 		return w.failed(ctx, err)
 	}
 	w.recovered()
+	most := min(w.Poll, max(probeIn, shortSleep))
 	switch {
-	case !ok:
-		return w.Poll
 	case w.misses > 0: // others have it, for the moment
-		return min(doubled(firstContended, w.misses, w.Poll), w.Poll)
+		return min(doubled(firstContended, w.misses, w.Poll), most)
+	case !ok:
+		return most
 	}
-	return min(max(in, shortSleep), w.Poll)
+	return min(max(in, shortSleep), most)
+}
+
+// look asks for the next row, from the start where that is cheap.
+func (w *worker) look(ctx context.Context) (in time.Duration, ok bool, err error) {
+	begun := time.Now()
+	w.pass.recovered(w.topics, begun)
+	if w.topics.anyRefuses(begun) {
+		return w.Store.nextAround(ctx, &w.pass, w.topics, w.Poll)
+	}
+	from, full := w.pass.begin(begun)
+	in, at, ok, err := w.Store.next(ctx, from, w.Poll)
+	if err != nil || !full {
+		return in, ok, err
+	}
+	cost := time.Since(begun)
+	if cost >= dear && (!ok || in > -margin) { // else nothing is in the margin
+		if at, err = w.Store.here(ctx); err == nil {
+			at.ready -= margin.Microseconds()
+		}
+	} else {
+		at = at.before()
+	}
+	w.pass.looked(begun, cost, at)
+	return in, ok, err
 }
 
 // moveAll takes and publishes for as long as batches are full.
@@ -56,7 +84,7 @@ func (w *worker) moveAll(ctx context.Context) error {
 	for first := true; ctx.Err() == nil; first = false {
 		under, cancel := lingering(ctx)
 		before := time.Now()
-		taken, err := w.Store.take(under, w.Batch, w.Lease, w.topics.blocked(before))
+		taken, err := w.take(under, before)
 		if err != nil {
 			cancel()
 			return err
@@ -73,6 +101,15 @@ func (w *worker) moveAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (w *worker) take(ctx context.Context, now time.Time) (batch, error) {
+	w.pass.recovered(w.topics, now)
+	if w.topics.anyRefuses(now) {
+		return w.Store.takeAround(ctx, w.Batch, w.Lease, &w.pass, w.topics, now)
+	}
+	from, _ := w.pass.begin(now)
+	return w.Store.take(ctx, w.Batch, w.Lease, from)
 }
 
 // lingering returns a context that lasts a little longer than ctx.
