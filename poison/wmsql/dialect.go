@@ -47,6 +47,8 @@ type dialect struct {
 	escapes bool
 	// large reports whether an error is a refusal for size.
 	large func(error) bool
+	// refused reports whether an error says that a column does not take a value for what it is.
+	refused func(error) bool
 	// inPieces is the type of a payload that can be written piece by piece, or "".
 	inPieces string
 

@@ -111,7 +111,8 @@
 //
 // The tables that a Publisher makes take payloads of any bytes. Ids beyond 36 characters, and ids and metadata that are no
 // text, are carried aside (KeyCarried) and put back by the Subscriber. A name that the database would cut short is
-// refused: two topics would share one table.
+// refused: two topics would share one table. A dead letter whose values a column refuses, such as a payload that is no JSON in
+// a table that watermill-sql made, is carried as a whole in ASCII; a Subscriber reads it as it was.
 //
 // MySQL closes the connection on a statement longer than max_allowed_packet, and the transaction ends with it, on every
 // attempt anew. What is longer is written by several statements. So the dead letter of any message that came in one

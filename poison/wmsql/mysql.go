@@ -42,6 +42,13 @@ var mysqlDialect = dialect{
 	maxName:     64,
 	escapes:     true,
 	inPieces:    "LONGBLOB",
+	refused: func(err error) bool {
+		switch mysql.Number(err) {
+		case 1366, 1406, 3140, 3988, 4025: // character set, length, JSON, conversion, a CHECK such as MariaDB's of JSON
+			return true
+		}
+		return false
+	},
 	large: func(err error) bool {
 		switch mysql.Number(err) {
 		case mysql.PacketTooLarge, mysql.RowTooLarge, 1301, 1406: // cut by max_allowed_packet, too long for its column

@@ -39,7 +39,8 @@ var postgresDialect = dialect{
 	maxName:  63,
 	// A message of the protocol, a value and a row have less than 1 GiB each.
 	maxStatement: 1<<30 - 1<<20,
-	large:        func(err error) bool { return postgres.State(err) == "54000" }, // program_limit_exceeded
+	refused:      func(err error) bool { return strings.HasPrefix(postgres.State(err), "22") }, // data exceptions
+	large:        func(err error) bool { return postgres.State(err) == "54000" },               // program_limit_exceeded
 	ensureKeys: func(ctx context.Context, db *sql.DB) error {
 		return postgres.Upgrade(ctx, db, keys.Postgres)
 	},

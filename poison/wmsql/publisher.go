@@ -112,7 +112,23 @@ func (p *Publisher) deliveryOf(msg *message.Message) *delivery {
 }
 
 func (p *Publisher) publish(d *delivery, topic string, messages []*message.Message) error {
-	queries, err := p.statements(topic, messages)
+	for as := plain; ; as++ {
+		err := p.publishAs(d, topic, messages, as)
+		switch {
+		case err == nil:
+			return nil
+		case p.dialect.refused(err) && as < metadata && len(messages) == 1 && messages[0].Metadata[poison.KeyFailureClass] != "":
+			// It is a dead letter, for which any form is better than none.
+		case p.dialect.large(err):
+			return fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
+		default:
+			return err
+		}
+	}
+}
+
+func (p *Publisher) publishAs(d *delivery, topic string, messages []*message.Message, as form) error {
+	queries, err := p.statements(topic, messages, as)
 	if err != nil {
 		return err
 	}
@@ -121,10 +137,7 @@ func (p *Publisher) publish(d *delivery, topic string, messages []*message.Messa
 			return err
 		}
 	}
-	if err = p.write(d, queries); err != nil && p.dialect.large(err) {
-		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
-	}
-	return err
+	return p.write(d, queries)
 }
 
 // write writes in the message's transaction, behind a savepoint: what fails must not fail the rest. Without one it writes

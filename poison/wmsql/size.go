@@ -23,11 +23,11 @@ const (
 // statements are what writes the messages: one, or, where the server would close the connection on one so long, several
 // for one transaction. The transaction would end with the connection, on every attempt anew. A message is refused as too
 // large if it, or the dead letter that may come of it, cannot be written.
-func (p *Publisher) statements(topic string, messages []*message.Message) ([]wsql.Query, error) {
+func (p *Publisher) statements(topic string, messages []*message.Message, as form) ([]wsql.Query, error) {
 	carried := make([]*message.Message, len(messages))
 	for i, msg := range messages {
 		var err error
-		if carried[i], err = carry(msg); err != nil {
+		if carried[i], err = carry(msg, as); err != nil {
 			return nil, err
 		}
 	}
@@ -41,11 +41,11 @@ func (p *Publisher) statements(topic string, messages []*message.Message) ([]wsq
 		return []wsql.Query{query}, nil
 	case len(messages) > 1:
 		half := len(messages) / 2
-		first, err := p.statements(topic, messages[:half])
+		first, err := p.statements(topic, messages[:half], as)
 		if err != nil {
 			return nil, err
 		}
-		second, err := p.statements(topic, messages[half:])
+		second, err := p.statements(topic, messages[half:], as)
 		return append(first, second...), err
 	case p.inPieces:
 		return p.pieces(topic, messages[0], carried[0])
