@@ -35,9 +35,9 @@ type dialect struct {
 	contains string
 	// several comes first in a transaction that writes more than one letter. Empty where there is no need.
 	several string
-	// limit asks for the size of the greatest letter, and tooLarge tells whether the error of one was a refusal for its size.
-	// Nil where no size matters.
-	limit    func(context.Context, *sql.DB) (int, error)
+	// limit asks for the size of the largest letter. Nil where only the database's own errors say what is too large.
+	limit func(context.Context, *sql.DB) (int, error)
+	// tooLarge reports whether the error of a letter was a refusal for its size.
 	tooLarge func(err error, size, limit int) bool
 	// write runs work in a transaction, again and again while others are in the way.
 	write func(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error

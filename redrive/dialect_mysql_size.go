@@ -5,12 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/mysql"
 )
 
-// mysqlOverhead is for all of a statement, or of a row, that does not come with the letter.
-const mysqlOverhead = 64 << 10
+// mysqlOverhead is for all of a statement, or of a row, that does not come with the letter: names, times, and who marked it.
+const mysqlOverhead = 8 << 10
 
 // mysqlLimit is what fits into one packet, whichever way it goes.
 func mysqlLimit(ctx context.Context, db *sql.DB) (int, error) {
@@ -21,15 +22,15 @@ func mysqlLimit(ctx context.Context, db *sql.DB) (int, error) {
 	return max(1, packet-mysqlOverhead), nil
 }
 
-// mysqlTooLarge tells whether err, of a letter of size bytes, is a refusal for size. A driver that writes the values into
-// the statement may double them by escaping; and the server hangs up in the middle of a packet that is too large, so that
-// as a rule its answer is lost.
+// mysqlTooLarge reports whether err, of a letter of size bytes, is a refusal for size. The server hangs up in the middle of
+// a packet that is too large, so that as a rule its answer is lost. A driver with a lower limit of its own says so in words.
 func mysqlTooLarge(err error, size, limit int) bool {
 	switch mysql.Number(err) {
 	case mysql.PacketTooLarge, mysql.RowTooLarge:
 		return true
 	case 0:
-		return 2*size > limit && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+		ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		return 2*size > limit && !ended || strings.Contains(err.Error(), "packet for query is too large")
 	}
 	return false
 }

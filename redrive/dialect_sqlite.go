@@ -3,6 +3,7 @@ package redrive
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/sqlite"
 )
@@ -16,6 +17,7 @@ var sqliteDialect = dialect{
 	toBack:   `UPDATE spillway_dead_letters SET seq = ` + sqliteBehind + ` WHERE seq = ?`,
 	now:      `(CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)`,
 	contains: `instr(CAST(description AS BLOB), CAST(? AS BLOB)) > 0`,
+	tooLarge: func(err error, _, _ int) bool { return strings.Contains(err.Error(), "string or blob too big") }, // SQLITE_TOOBIG
 	write:    writeSQLite,
 	patience: sqlite.WhileBusy,
 }

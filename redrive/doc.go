@@ -17,19 +17,27 @@
 //	            ▼                │
 //	stored ▶ waiting ──drain──▶ redriven     published to its topic
 //	            ├─────drain──▶ quarantined   redriven MaxRedrives times already
-//	            ├─────drain──▶ refused       its topic is not allowed
+//	            ├─────Mark───▶ refused       a person said so, for now
 //	            └─────Mark───▶ discarded     a person said so
 //
-// A drain takes waiting letters. Quarantined and refused ones stay where they are and are never lost: a later drain
-// with a higher MaxRedrives, or another allow-list, takes them with Filter.Statuses. While somebody works on a letter it
-// is leased, in whatever state it is; an expired lease is free for the next. A letter that fails again after its redrive
+// A drain takes waiting letters whose topic is in its allow-list. Letters of other topics go on waiting, and the Report
+// counts them by topic. Quarantined letters stay where they are: a later drain with a higher MaxRedrives takes them with
+// Filter.Statuses. While a caller works on a letter it is leased, in whatever state it is; an expired lease is free for the
+// next. Leases go by the database's clock. A letter that fails again after its redrive
 // arrives as a letter of its own, with one redrive more. The same letter arriving again (same consumer, origin topic,
 // id, redrive count, payload and producer's metadata) is one row that counts how often it was seen, and waits again if it was
 // discarded or redriven. A letter without an id is never taken for
 // another.
 //
-// On MySQL and MariaDB the server takes no letter that is larger than max_allowed_packet less 64 KiB: it is refused with
-// poison.ErrTooLarge.
+// Several services, or brokers, may have one table: StoreConfig.Service names whose letters a Store takes and brings back.
+//
+// Groups counts letters by cause: topics, handler, class, reason, type, stack, and the description without its numbers, ids
+// and quoted texts. A Group becomes a Filter.
+//
+// A letter larger than the database takes is refused with poison.ErrTooLarge. On MySQL and MariaDB a letter may have
+// max_allowed_packet less 8 KiB, all that the queue adds included. So a message of at most max_allowed_packet less 64 KiB
+// can always be set aside there. Larger ones, of a broker that takes them, need a higher max_allowed_packet, or a fallback
+// of the queue. SQLite and PostgreSQL take 1 GB.
 //
 // # From a topic
 //

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,29 +93,56 @@ func testDrain_chooses(t *testing.T, on database) {
 	}
 }
 
-// Feature V8, promise P6: a forged origin sends a letter nowhere, and it stays for a drain that allows it.
+// Feature V8, promises P1, P6: a letter whose topic is not allowed goes nowhere and goes on waiting, where an operator sees
+// it, and the report says how many of which topics there are.
 func TestDrain_allowList(t *testing.T) { onEach(t, testDrain_allowList) }
 
 func testDrain_allowList(t *testing.T, on database) {
 	store, out := on.newStore(t), &outbox{}
-	publish(t, store, "orders.dlq", letter("1", "a", from("admin")), letter("2", "b"), letter("3", "c", from("")), letter("4", "d", from("orders ")))
-	var refused []string
-	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Hooks: redrive.Hooks{
-		OnRefused: func(_ context.Context, _ poison.Letter, topic string) { refused = append(refused, topic) },
-	}})
-	if r.Refused != 3 || r.Redriven != 1 || len(out.all()) != 1 || fmt.Sprint(refused) != "[admin  orders ]" {
-		t.Fatalf("%+v %q", r, refused)
+	publish(t, store, "orders.dlq", letter("1", "a", from("payments")), letter("2", "b"), letter("3", "c", from("")), letter("4", "d", from("orders ")),
+		letter("5", "e", from("payments"), redrivenTimes(9)))
+	config := redrive.DrainConfig{Allow: []string{"orders"}, Hooks: redrive.Hooks{
+		OnRefused: func(context.Context, poison.Letter, string) { t.Error("a letter was read for nothing") },
+	}}
+	for range 2 { // the second drain changes nothing
+		r := drain(t, store, out, config)
+		want := []redrive.RefusedTopic{{Topic: "payments", Letters: 2}, {Topic: "", Letters: 1}, {Topic: "orders ", Letters: 1}}
+		if r.Refused != 4 || r.Taken != r.Redriven || len(out.all()) != 1 || !slices.Equal(r.RefusedTopics, want) {
+			t.Fatalf("%+v", r)
+		}
 	}
-	e := list(t, store, status(redrive.StatusRefused))
-	if len(e) != 3 || e[0].Marked.Why != "topic_not_allowed" {
-		t.Fatalf("%+v", e)
+	wantCount(t, store, redrive.Filter{}, 4)
+	if groups, err := store.Groups(t.Context(), redrive.Filter{Topics: []string{"payments"}}); err != nil || len(groups) != 1 || groups[0].Count != 2 {
+		t.Errorf("%+v, %v", groups, err)
 	}
-	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"admin"}}); r.Taken != 0 {
-		t.Fatalf("refused letters do not wait: %+v", r)
+	chosen := redrive.DrainConfig{Allow: []string{"orders"}, Filter: redrive.Filter{Topics: []string{"orders "}}}
+	if r := drain(t, store, out, chosen); r.Refused != 1 || r.Taken != 0 {
+		t.Errorf("of the chosen: %+v", r)
 	}
-	r = drain(t, store, out, redrive.DrainConfig{Allow: []string{"admin"}, Filter: status(redrive.StatusRefused)})
-	if r.Redriven != 1 || r.Refused != 2 || out.all()[1].topic != "admin" {
+	r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"payments", "unused"}})
+	if r.Redriven != 1 || r.Quarantined != 1 || r.Refused != 2 || out.all()[1].topic != "payments" {
 		t.Fatalf("%+v", r)
+	}
+	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"repair"}, To: "repair"}); r.Redriven != 2 || r.Refused != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Promise P6: the report names the topics with the most letters, however many there are.
+func TestDrain_manyTopicsRefused(t *testing.T) { onEach(t, testDrain_manyTopicsRefused) }
+
+func testDrain_manyTopicsRefused(t *testing.T, on database) {
+	store := on.newStore(t)
+	var all []*message.Message
+	for i := range 30 {
+		for j := range i + 1 {
+			all = append(all, letter(fmt.Sprint(i, j), "a", from(fmt.Sprint("topic-", i))))
+		}
+	}
+	publish(t, store, "orders.dlq", all...)
+	r := drain(t, store, &outbox{}, orders)
+	if r.Refused != 465 || len(r.RefusedTopics) != 20 || r.RefusedTopics[0] != (redrive.RefusedTopic{Topic: "topic-29", Letters: 30}) {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -436,6 +464,8 @@ func TestDrain_construction(t *testing.T) {
 		"Max (-1)":                    {Allow: allow, Max: -1},
 		"DrainConfig.Filter.Limit":    {Allow: allow, Filter: redrive.Filter{Limit: 5}},
 		"DrainConfig.Filter.Statuses": {Allow: allow, Filter: status("x")},
+		"DrainConfig.Filter.IDs":      {Allow: allow, Filter: redrive.Filter{IDs: make([]string, 501)}},
+		"DrainConfig.Allow lists":     {Allow: slices.Repeat(allow, 501)},
 	} {
 		if _, err := store.Drain(t.Context(), &outbox{}, c); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
@@ -445,6 +475,12 @@ func TestDrain_construction(t *testing.T) {
 		if _, err := store.Drain(t.Context(), &outbox{}, redrive.DrainConfig{Allow: allow, Rate: rate}); err == nil {
 			t.Errorf("rate %v", rate)
 		}
+	}
+	if _, err := store.Drain(t.Context(), newStore(t), orders); err == nil || !strings.Contains(err.Error(), "is a dead-letter Store") {
+		t.Error(err)
+	}
+	if _, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: store, Park: store, Allow: allow}); err == nil || !strings.Contains(err.Error(), "HandlerConfig.Publisher is a dead-letter Store") {
+		t.Error(err)
 	}
 	var none *outbox
 	if _, err := store.Drain(t.Context(), none, orders); err == nil || !strings.Contains(err.Error(), "live") {
@@ -593,7 +629,7 @@ func testDrain_damagedRow(t *testing.T, on database) {
 	if err != nil || report.Redriven != 2 || report.Refused != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if got := list(t, s, status(redrive.StatusRefused)); len(got) != 1 || !strings.Contains(got[0].Letter.Failure.Description, "damaged") {
+	if got := list(t, s, redrive.Filter{}); len(got) != 1 || !strings.Contains(got[0].Letter.Failure.Description, "damaged") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -58,6 +58,9 @@ type Filter struct {
 	MaxSeq int64
 	// Limit bounds what List and Groups return. Default: DefaultLimit; at most MaxLimit.
 	Limit int
+
+	allowed []string // origin topics, of a drain
+	refused []string // origin topics that are not these
 }
 
 func (f *Filter) validate(owner string) error {

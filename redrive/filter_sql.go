@@ -53,6 +53,8 @@ func (s *Store) where(f Filter) *where {
 		w.and("seq <= ?", f.MaxSeq)
 	}
 	anyIn(w, "origin_topic", f.Topics, asBytes)
+	anyIn(w, "origin_topic", f.allowed, asBytes)
+	anyIn(w, "origin_topic NOT", f.refused, asBytes)
 	anyIn(w, "dead_letter_topic", f.DeadLetterTopics, asBytes)
 	anyIn(w, "handler", f.Handlers, asBytes)
 	classes := make([]string, len(f.Classes))

@@ -72,8 +72,8 @@ type Handler struct {
 func NewHandler(config HandlerConfig) (*Handler, error) { return newHandler(config, "HandlerConfig") }
 
 func newHandler(config HandlerConfig, owner string) (*Handler, error) {
-	if contain.IsNil(config.Publisher) {
-		return nil, fmt.Errorf("redrive: %s.Publisher is nil: letters have no way back", owner)
+	if err := wayBack(owner+".Publisher", config.Publisher); err != nil {
+		return nil, err
 	}
 	if contain.IsNil(config.Park) {
 		return nil, fmt.Errorf("redrive: %s.Park is nil: letters that are not brought back would be lost; give a publisher or a Store", owner)
@@ -134,6 +134,9 @@ func (h *Handler) makeReady(topic string) {
 //
 // It waits until the letter has rested for MinWait. It is for Router.AddConsumerHandler; with Plugin the router's own protection lets its messages pass.
 func (h *Handler) Handle(msg *message.Message) error {
+	if msg == nil {
+		return errors.New("redrive: the message to bring back is nil")
+	}
 	topic := message.SubscribeTopicFromCtx(msg.Context())
 	if topic == "" { // used outside of a router
 		topic = "unknown"

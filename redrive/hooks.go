@@ -17,7 +17,8 @@ type Hooks struct {
 	OnRedrive func(ctx context.Context, l poison.Letter, topic string)
 	// OnQuarantine is told of a letter that was redriven as often as is allowed.
 	OnQuarantine func(context.Context, poison.Letter)
-	// OnRefused is told of a letter whose topic (empty, if it has none) is not allowed.
+	// OnRefused is called with a letter whose topic (empty, if it has none) is not allowed. A Drain of a Store does not call
+	// it: its Report counts such letters, which stay as they are.
 	OnRefused func(ctx context.Context, l poison.Letter, topic string)
 	// OnParked is told of a message of a dead-letter topic that was parked, and why: not chosen, not allowed, not a
 	// letter (then only Letter.Original and Topic are set), or not accepted by the publisher. A Store parks nothing.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/poison"
@@ -17,9 +18,6 @@ const DefaultMaxRedrives = 3
 
 // ErrNotAllowed is why a letter was not redriven whose topic is not in the allow-list, or that tells no topic.
 var ErrNotAllowed = errors.New("redrive: topic not in the allow-list")
-
-// whyNotAllowed is ErrNotAllowed for programs that read a store.
-const whyNotAllowed = "topic_not_allowed"
 
 // rules are what every way of redriving has in common: where to, how fast, how often.
 type rules struct {
@@ -78,6 +76,17 @@ func (r *rules) validate() error {
 	}
 	if r.rate > 0 {
 		r.pacer = newPacer(r.rate)
+	}
+	return nil
+}
+
+// wayBack returns an error for a publisher with which letters do not come back.
+func wayBack(name string, publisher message.Publisher) error {
+	if contain.IsNil(publisher) {
+		return fmt.Errorf("redrive: %s is nil: letters have no way back", name)
+	}
+	if _, isStore := publisher.(*Store); isStore {
+		return fmt.Errorf("redrive: %s is a dead-letter Store: letters would come to lie there again; give the publisher of the live topics", name)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ const (
 	StatusRedriven Status = "redriven"
 	// StatusQuarantined is a letter that was redriven as often as is allowed and failed again.
 	StatusQuarantined Status = "quarantined"
-	// StatusRefused is a letter whose topic is not in the allow-list of the drain that met it.
+	// StatusRefused is a letter that a person refused. A drain refuses none: a letter that it may not publish stays as it is.
 	StatusRefused Status = "refused"
 	// StatusDiscarded is a letter that a person gave up.
 	StatusDiscarded Status = "discarded"

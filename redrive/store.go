@@ -26,9 +26,15 @@ type StoreConfig struct {
 	// brokers may each have a topic "orders", and a letter must go to its own. A Store shows, counts and brings back the
 	// letters that were published to a Store of the same Service, and no others. Default: none, which is a service too.
 	Service string
+	// MaxRead is how many bytes of metadata and payload one List, Take or batch of a Drain reads into memory at most, or one
+	// letter if it alone has more. Default: DefaultMaxRead, 32 MiB.
+	MaxRead int
 }
 
 const maxService = 255
+
+// DefaultMaxRead is StoreConfig.MaxRead where nothing else is configured.
+const DefaultMaxRead = 32 << 20
 
 // Store keeps dead letters in the table spillway_dead_letters of a database, until they are brought back or discarded. It
 // is a message.Publisher and a poison.Initializer, so it can be the Publisher, or a fallback, of a poison.Queue. It is safe
@@ -37,12 +43,14 @@ type Store struct {
 	db      *sql.DB
 	dialect *dialect
 	service string
+	maxRead int // in bytes
 	limit   int // in bytes of a letter, or 0
 	closed  atomic.Bool
 }
 
 // ErrClosed is the error of publishing to a Store after its Close.
-var ErrClosed = errors.New("redrive: the dead-letter store is closed")
+var ErrClosed = errors.New("redrive: the dead-letter store is closed; a router closes the publisher of each of its handlers: " +
+	"give handlers a publisher of their own")
 
 // NewStore returns a Store and makes its table, within 30 seconds. A nil or in-memory database is an error, and so is one
 // that is of no kind which StoreConfig.DB names, and a table of that name that is not a Store's.
@@ -52,6 +60,12 @@ func NewStore(config StoreConfig) (*Store, error) {
 	}
 	if len(config.Service) > maxService {
 		return nil, fmt.Errorf("redrive: StoreConfig.Service has %d bytes, at most %d are possible: give a shorter name", len(config.Service), maxService)
+	}
+	if config.MaxRead < 0 {
+		return nil, fmt.Errorf("redrive: StoreConfig.MaxRead is %d bytes: it must not be negative; 0 means %d", config.MaxRead, DefaultMaxRead)
+	}
+	if config.MaxRead == 0 {
+		config.MaxRead = DefaultMaxRead
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
@@ -66,10 +80,23 @@ func NewStore(config StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redrive: StoreConfig.DB: %w", err)
 	}
-	s := &Store{db: config.DB, dialect: d, service: config.Service, limit: limit}
+	s := &Store{db: config.DB, dialect: d, service: config.Service, maxRead: config.MaxRead, limit: limit}
 	s.beginCauses(ctx)
 	return s, nil
 }
+
+// usable returns an error for arguments with which there is nothing to do.
+func (s *Store) usable(ctx context.Context) error {
+	if s == nil {
+		return errNilStore
+	}
+	if ctx == nil {
+		return errors.New("redrive: the context is nil: give context.Background() where there is no other")
+	}
+	return nil
+}
+
+var errNilStore = errors.New("redrive: the Store is nil: look at the error of NewStore")
 
 // write runs work in a transaction. It may run work several times, when other writers are in the way; what a failed run
 // did is undone.

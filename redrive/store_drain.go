@@ -10,14 +10,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
 // DrainConfig configures Store.Drain. Only Allow is required.
 type DrainConfig struct {
-	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes anywhere else,
-	// whatever its metadata say.
+	// Allow lists at most 500 topics, by their exact names, that letters may be published to. No letter goes anywhere else,
+	// whatever its metadata say. Letters of other topics stay as they are: Report.Refused and RefusedTopics count them.
 	Allow []string
 	// To is published to instead of each letter's origin topic. It must be in Allow.
 	To string
@@ -53,15 +52,18 @@ type DrainConfig struct {
 type Report struct {
 	// ID is the x-redrive-id of all that was redriven.
 	ID string
-	// Taken is how many letters were worked on: the sum of the next five, and those given back because the drain was
-	// interrupted, or taken over by somebody else before they were published.
+	// Taken is how many letters were worked on: Redriven, Quarantined, Parked, Failed, those given back because the drain was
+	// interrupted, those that another took over before they were published, and, of a topic, Refused.
 	Taken int
 	// Redriven were published to their topic.
 	Redriven int
 	// Quarantined had come back too often.
 	Quarantined int
-	// Refused were not allowed to go where they came from.
+	// Refused may not go where they came from: their topic is not in Allow. Of a store they are those that Filter chooses
+	// when the drain starts; they stay as they are and wait for a drain that allows their topic. Of a topic they are parked.
 	Refused int
+	// RefusedTopics are the topics of Refused, those with the most letters first, at most 20. Only of a store.
+	RefusedTopics []RefusedTopic
 	// Parked were not chosen, or not letters. Only of a topic: a store does not take them.
 	Parked int
 	// Failed were not accepted by the publisher. Of a store they wait again; of a topic they are parked.
@@ -69,6 +71,14 @@ type Report struct {
 	// LeasesLost counts letters that somebody else took over, or that arrived again, while they were worked on. Those
 	// that were published by then will be published once more.
 	LeasesLost int
+}
+
+// RefusedTopic is a topic that a drain may not publish to.
+type RefusedTopic struct {
+	// Topic is an origin topic. It is empty for letters that name none.
+	Topic string
+	// Letters is how many letters came from there.
+	Letters int
 }
 
 func (c *DrainConfig) rules() rules {
@@ -84,6 +94,9 @@ func (c *DrainConfig) validate() error {
 	}
 	if c.Lease < 0 || c.Max < 0 {
 		return fmt.Errorf("redrive: DrainConfig.Lease (%s) and Max (%d) must not be negative", c.Lease, c.Max)
+	}
+	if len(c.Allow) > maxListed {
+		return fmt.Errorf("redrive: DrainConfig.Allow lists %d topics, at most %d are possible: use several calls", len(c.Allow), maxListed)
 	}
 	if c.Filter.Limit != 0 {
 		return errors.New("redrive: DrainConfig.Filter.Limit pages through lists: use DrainConfig.Max")
@@ -104,8 +117,11 @@ func (c *DrainConfig) validate() error {
 // drain ends when it finds no letter that waits. Letters that another transaction keeps locked are tried again; if nothing
 // moves for 30 s, the drain ends with an error that counts them.
 func (s *Store) Drain(ctx context.Context, live message.Publisher, config DrainConfig) (Report, error) {
-	if contain.IsNil(live) {
-		return Report{}, errors.New("redrive: the live publisher of Drain is nil: letters have no way back")
+	if err := s.usable(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := wayBack("the live publisher of Drain", live); err != nil {
+		return Report{}, err
 	}
 	if err := config.validate(); err != nil {
 		return Report{}, err
@@ -126,6 +142,12 @@ func (s *Store) Drain(ctx context.Context, live message.Publisher, config DrainC
 	}
 	if config.Filter.MaxSeq == 0 || config.Filter.MaxSeq > last {
 		d.config.Filter.MaxSeq = last
+	}
+	if config.To == "" {
+		d.config.Filter.allowed = d.allow
+		if err := d.refuse(ctx); err != nil {
+			return d.report, err
+		}
 	}
 	err = d.run(ctx)
 	return d.report, err

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxBatch = 50 // letters in hand at a time: with payloads of megabytes each they all are in memory
+	maxBatch = 50 // letters in hand at a time; StoreConfig.MaxRead bounds their bytes
 	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
 	maxRefusals = 3
 	// firstPause is the wait before letters are looked for again that others have locked. It doubles up to a second.
@@ -84,7 +84,7 @@ func (d *drain) passes(ctx context.Context) {
 func (d *drain) pass(ctx context.Context) (found int, err error) {
 	filter := d.config.Filter
 	for n := d.batch(); n > 0 && ctx.Err() == nil; n = d.batch() {
-		chosen, err := d.store.choose(ctx, filter, n)
+		chosen, _, err := d.store.choose(ctx, d.store.free(filter), n, d.store.maxRead, true)
 		if err != nil || len(chosen) == 0 {
 			return found, err
 		}
@@ -187,9 +187,7 @@ func (d *drain) settle(ctx context.Context, b *batch, t Taken) {
 	topic, err := d.target(t.Letter)
 	if err != nil {
 		d.logger.Error("A letter is not redriven", err, fields(t.Letter, topic))
-		if d.mark(t, StatusRefused, whyNotAllowed, &d.report.Refused) {
-			d.onRefused(ctx, t.Letter, topic)
-		}
+		d.unreadable(t, topic)
 		return
 	}
 	if err := d.wait(ctx); err != nil {

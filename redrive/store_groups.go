@@ -38,6 +38,9 @@ func (g Group) Filter() Filter { return Filter{Causes: []string{g.Cause}} }
 
 // Groups returns the letters that f chooses by cause, the largest groups first, at most Filter.Limit of them.
 func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,9 @@ var ErrLeaseLost = errors.New("redrive: the lease on the letter is lost: it was 
 // Mark gives a letter that was taken its new status, records t.By, and ends the lease. StatusWaiting puts it back for
 // the next drain. Without the lease it changes nothing and returns an error that is ErrLeaseLost.
 func (s *Store) Mark(ctx context.Context, t Taken, status Status) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
 	return s.mark(ctx, t, status, Marked{By: t.By})
 }
 
@@ -24,12 +27,17 @@ func (s *Store) mark(ctx context.Context, t Taken, status Status, m Marked) erro
 	}
 	return s.underLease(ctx, t, "mark", `UPDATE spillway_dead_letters
 SET status = ?, token = '', leased_until = 0, marked_at = now(), marked_by = ?, marked_why = ?, redrive_id = ?`,
-		string(status), s.dialect.text(m.By), m.Why, m.RedriveID)
+		string(status), s.dialect.text(m.By[:min(len(m.By), maxBy)]), m.Why, m.RedriveID)
 }
+
+const maxBy = 1 << 10 // bytes: a row must not grow larger than the database can send
 
 // Release ends the leases of letters and leaves them as they were. Those whose lease is lost already are none of its
 // business, and no error.
 func (s *Store) Release(ctx context.Context, letters ...Taken) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
 	if len(letters) == 0 {
 		return nil
 	}

@@ -36,7 +36,7 @@ type Marked struct {
 	At time.Time
 	// By is who did it.
 	By string
-	// Why is a reason for programs: max_redrives_exceeded, or topic_not_allowed.
+	// Why is a reason for programs: max_redrives_exceeded, or topic_not_allowed of a release that refused letters.
 	Why string
 	// RedriveID is the id of the drain that did it.
 	RedriveID string
@@ -45,23 +45,43 @@ type Marked struct {
 const entryColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id`
 
 // List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them with everything they hold.
-// The next page is after the Seq of the last one. On PostgreSQL and MySQL a letter that is being stored meanwhile may come to stand
-// within a page that was read already.
+// StoreConfig.MaxRead may make a page shorter: the next page is after the Seq of the last letter, and only an empty page
+// says that there are no more. On PostgreSQL and MySQL a letter that is being stored meanwhile may come to stand within a
+// page that was read already.
 func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
 	}
-	w := s.where(f)
-	entries, err := s.entries(ctx, `SELECT `+entryColumns+` FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`,
-		append(w.args, f.limit())...)
-	if err != nil {
-		return nil, fmt.Errorf("redrive: list dead letters: %w", err)
+	for {
+		chosen, _, err := s.choose(ctx, s.where(f), f.limit(), s.maxRead, true)
+		if err == nil && len(chosen) == 0 {
+			return nil, nil
+		}
+		var entries []Entry
+		if err == nil {
+			keys, args := amongSeqs(chosen)
+			w := s.where(f)
+			w.and(keys, args...)
+			entries, err = s.entries(ctx, `SELECT `+entryColumns+` FROM spillway_dead_letters`+w.String()+` ORDER BY seq`, w.args...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("redrive: list dead letters: %w", err)
+		}
+		if len(entries) > 0 {
+			return entries, nil
+		}
+		f.After = chosen[len(chosen)-1] // all of these changed their status just now
 	}
-	return entries, nil
 }
 
 // Count returns how many letters f chooses, whatever its Limit.
 func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
 	if err := f.validate("Filter"); err != nil {
 		return 0, err
 	}

@@ -3,6 +3,7 @@ package redrive
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,8 +19,13 @@ var (
 
 // Publish stores messages as dead letters of the dead-letter topic: all of them or none, durable when it returns nil. It
 // stops with the context of the first message, and after 30 seconds. A letter that is there already is not stored twice.
-// A message that is no dead letter is stored too, as a failure of unknown class.
+// A message that is no dead letter is stored too, as a failure of unknown class. A letter that is larger than the database
+// takes is refused with an error that is poison.ErrTooLarge: a poison.Queue then cuts what it added to the message, and at
+// last goes to its fallbacks.
 func (s *Store) Publish(topic string, messages ...*message.Message) error {
+	if s == nil {
+		return errNilStore
+	}
 	if s.closed.Load() {
 		return fmt.Errorf("%w: publish to %q", ErrClosed, logged(topic))
 	}
@@ -35,20 +41,21 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		largest = max(largest, records[i].size())
 	}
 	if s.limit > 0 && largest > s.limit {
-		return fmt.Errorf("redrive: publish to %q: %w: %d bytes, where the server takes %d", logged(topic), poison.ErrTooLarge, largest, s.limit)
+		return fmt.Errorf("redrive: publish to %q: %w: the letter has %d bytes, and the server takes %d: "+
+			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge, largest, s.limit)
 	}
 	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
 	defer cancel()
 	err := s.writeLetters(ctx, len(records), func(tx *sql.Tx) error {
 		now := time.Now()
 		for i := range records {
-			if _, err := s.exec(ctx, tx, s.dialect.insert, records[i].args(now, s.dialect.text)...); err != nil {
+			if err := s.insert(ctx, tx, &records[i], now); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil && s.limit > 0 && s.dialect.tooLarge(err, largest, s.limit) {
+	if err != nil && s.dialect.tooLarge(err, largest, s.limit) {
 		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
 	}
 	if err != nil {
@@ -57,9 +64,29 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
+// insert stores one letter. A large one goes through a prepared statement: a driver that writes values into the text of a
+// statement may double them by escaping, and so make it too large.
+func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time) (err error) {
+	args := r.args(now, s.dialect.text)
+	if s.limit == 0 || 2*r.size() < s.limit {
+		_, err = s.exec(ctx, tx, s.dialect.insert, args...)
+		return err
+	}
+	prepared, err := tx.PrepareContext(ctx, s.dialect.say(s.dialect.insert))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, prepared.Close()) }()
+	_, err = prepared.ExecContext(ctx, args...)
+	return err
+}
+
 // Close ends publishing: a Publish that starts afterwards fails with ErrClosed. The database stays open, it belongs to
 // whoever opened it, and everything but Publish goes on working.
 func (s *Store) Close() error {
+	if s == nil {
+		return errNilStore
+	}
 	s.closed.Store(true)
 	return nil
 }
@@ -67,6 +94,9 @@ func (s *Store) Close() error {
 // InitializeTopics makes sure that letters can be written: the table is there, and the database is not read-only. Topics
 // need nothing of their own.
 func (s *Store) InitializeTopics(topics ...string) error {
+	if s == nil {
+		return errNilStore
+	}
 	if s.closed.Load() {
 		return fmt.Errorf("%w: initialize %d topic(s)", ErrClosed, len(topics))
 	}

@@ -25,8 +25,12 @@ type Taken struct {
 
 // Take leases at most n letters, 1 to MaxLimit, that f chooses and that have no lease, in the order of Seq. No other Take
 // gets them before the lease is over, marked or released. Letters that another transaction is writing at this moment are
-// passed over. Filter.Limit is not used.
+// passed over. StoreConfig.MaxRead may make it fewer than n: only a Take of none says that there are no more. Filter.Limit
+// is not used.
 func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) ([]Taken, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
 	if err := f.validate("Filter"); err != nil {
 		return nil, err
 	}
@@ -34,14 +38,15 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 		return nil, fmt.Errorf("redrive: take %d letters for %s: the number must be 1 to %d and the lease positive", n, lease, MaxLimit)
 	}
 	var taken []Taken
-	for token := watermill.NewUUID(); len(taken) < n; {
-		chosen, err := s.choose(ctx, f, n-len(taken))
+	token, left := watermill.NewUUID(), s.maxRead
+	for len(taken) < n && left > 0 {
+		chosen, bytes, err := s.choose(ctx, s.free(f), n-len(taken), left, len(taken) == 0)
 		if err == nil && len(chosen) == 0 {
 			break
 		}
 		var more []Taken
 		if err == nil {
-			f.After = chosen[len(chosen)-1]
+			f.After, left = chosen[len(chosen)-1], left-bytes
 			more, err = s.lease(ctx, f, chosen, token, lease)
 		}
 		if err != nil {
@@ -52,20 +57,26 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 	return taken, nil
 }
 
-// choose returns the first n letters that f chooses and that have no lease. It takes no locks: on MariaDB a locking read
-// locks every row that it looks at, so that others pass over letters that no one takes. It is no write either: on SQLite
-// there is one writer at a time.
-func (s *Store) choose(ctx context.Context, f Filter, n int) (chosen []int64, err error) {
-	w := s.free(f)
-	err = s.read(ctx, func() { chosen = nil }, func(rows *sql.Rows) error {
+// choose returns the first n letters that w chooses, as many as together have at most the given bytes, or else the first
+// alone if one is asked for. It reads no payload. It takes no locks: on MariaDB a locking read locks every row that it
+// looks at, so that others pass over letters that no one takes. It is no write either: on SQLite there is one writer at a
+// time.
+func (s *Store) choose(ctx context.Context, w *where, n, most int, one bool) (chosen []int64, bytes int, err error) {
+	full := false
+	err = s.read(ctx, func() { chosen, bytes, full = nil, 0, false }, func(rows *sql.Rows) error {
 		var seq int64
-		err := rows.Scan(&seq)
-		chosen = append(chosen, seq)
+		var size int
+		err := rows.Scan(&seq, &size)
+		if full = full || bytes+size > most && !(one && len(chosen) == 0); !full {
+			chosen, bytes = append(chosen, seq), bytes+size
+		}
 		return err
-	}, `SELECT seq FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`, append(w.args, n)...)
-	return chosen, err
+	}, `SELECT seq, CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END
+FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`, append(w.args, n)...)
+	return chosen, bytes, err
 }
 
+// free are the conditions for letters that f chooses and that have no lease.
 func (s *Store) free(f Filter) *where {
 	w := s.where(f)
 	w.and("leased_until <= now()")

@@ -185,3 +185,32 @@ func testDrain_endsWhileAPublisherIsStuck(t *testing.T, on database) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
+
+// Feature V5, promise P1: a letter that another transaction has locked when its turn comes is not passed over for good: the
+// drain ends only when it finds no letter that waits.
+func TestDrain_comesBackForLockedLetters(t *testing.T) {
+	for _, on := range []database{postgresSchema, mysqlDatabase} {
+		t.Run(on.name, func(t *testing.T) {
+			db := on.create(t)()
+			store, out := storeOn(t, db), &outbox{}
+			publish(t, store, "orders.dlq", letters(3)...)
+			writer, err := db.Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = writer.Rollback() }()
+			if _, err := writer.Exec(`UPDATE spillway_dead_letters SET seen = 2 WHERE seq = 1`); err != nil {
+				t.Fatal(err)
+			}
+			out.before = func(_ string, msg *message.Message) error {
+				if msg.UUID == "id-2" {
+					return writer.Commit()
+				}
+				return nil
+			}
+			if r := drain(t, store, out, orders); r.Redriven != 3 || len(out.ids()) != 3 || out.all()[2].msg.UUID != "id-0" {
+				t.Errorf("%+v, %v", r, out.ids())
+			}
+		})
+	}
+}

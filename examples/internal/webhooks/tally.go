@@ -117,7 +117,7 @@ func remaining(ctx context.Context, letters *redrive.Store) (ids map[string]bool
 			page.After = entry.Seq
 		}
 		n += len(entries)
-		if len(entries) < page.Limit {
+		if len(entries) == 0 {
 			return ids, n, nil
 		}
 	}
