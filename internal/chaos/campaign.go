@@ -138,6 +138,11 @@ func (c *campaign) newSlot(number int, s setting, b base) (_ *slot, remove func(
 
 // happen publishes, breaks and heals, and waits until all is quiet. left is what the consumers have not settled then.
 func (c *campaign) happen(ctx context.Context) (left int, err error) {
+	for _, s := range c.slots { // a fault that meets a consumer which is not there yet is none
+		if err := s.untilUp(ctx); err != nil {
+			return 0, err
+		}
+	}
 	c.tell("%d messages, seed %d, %d faults", c.plan.Messages, c.plan.Seed, len(c.plan.faults))
 	publishing := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)

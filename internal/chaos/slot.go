@@ -71,6 +71,23 @@ func (s *slot) supervise(p *process) {
 	}
 }
 
+// untilUp waits for the handlers of the first process, or says why there are none.
+func (s *slot) untilUp(ctx context.Context) error {
+	for deadline := time.After(patience); ; {
+		p := s.process()
+		select {
+		case <-p.up:
+			return nil
+		case <-p.ended: // it is started again: a server may be busy
+			wait(ctx, 100*time.Millisecond)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return fmt.Errorf("consumer %d does not begin within %s: see its logs", s.number+1, patience)
+		}
+	}
+}
+
 func (s *slot) process() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
