@@ -54,7 +54,11 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan tim
 	case confirmation.Acked():
 		return nil, true
 	case c.IsClosed():
-		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to, c.reason()), false
+		reason := c.reason()
+		if answer := (*amqp091.Error)(nil); errors.As(reason, &answer) && answer.Code == amqp091.PreconditionFailed {
+			return &messageRefused{to, answer}, false
+		}
+		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to, reason), false
 	default:
 		return fmt.Errorf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to), true
 	}

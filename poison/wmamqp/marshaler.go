@@ -2,7 +2,6 @@ package wmamqp
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -21,7 +20,8 @@ import (
 // type again where the text is unchanged, and as a string where somebody changed it. The producer's properties
 // (content type and encoding, correlation id, reply-to, priority, message id, timestamp, type, app id) are carried too and
 // written back on the same message, which is the one with the same id. Never written are an expiration, a user id, and
-// the x-delivery-count of a quorum queue. Delivery is always persistent.
+// the x-delivery-count of a quorum queue. A reply-to of amq.rabbitmq.reply-to, for which the broker would close the channel,
+// becomes metadata x-amqp-kept-reply-to. Delivery is always persistent.
 //
 // AMQP has no nil body: an empty payload arrives as an empty one.
 type Marshaler struct {
@@ -54,13 +54,13 @@ func (m Marshaler) idHeader() string {
 	return amqp.DefaultMessageUUIDHeaderKey
 }
 
-// special tells whether a header of this name, literal or not, is more than a header: the id, or one of the two in which
-// RabbitMQ looks for further queues to route the message to. A letter must not arrive there.
+// special reports whether a header of this name, literal or not, is more than a header: the id, our own for long names, or
+// one of the two in which RabbitMQ looks for further queues to route the message to. A letter must not arrive there.
 func (m Marshaler) special(name string) bool {
 	for {
 		rest, found := strings.CutPrefix(name, literal)
 		if !found {
-			return name == m.idHeader() || name == "CC" || name == "BCC"
+			return name == m.idHeader() || name == "CC" || name == "BCC" || name == longNames
 		}
 		name = rest
 	}
@@ -105,6 +105,11 @@ func (m Marshaler) read(d *amqp091.Delivery) *message.Message {
 		case KeyHeaders: // a producer's, of all names: it is carried too
 			isText = false
 		case m.idHeader():
+		case longNames:
+			if m.unpackNames(value, msg.Metadata) {
+				continue
+			}
+			fallthrough
 		default:
 			if !isText {
 				readable = text(value)
@@ -127,8 +132,8 @@ func (m Marshaler) read(d *amqp091.Delivery) *message.Message {
 	return msg
 }
 
-// Marshal writes a message. It refuses names of metadata that are longer than AMQP's 255 bytes, which the client would
-// cut. Whether all of it fits into one frame is for the publisher to find out.
+// Marshal writes a message. Metadata whose name is longer than AMQP's 255 bytes goes into one header, from which Unmarshal
+// reads it. Whether all of it fits into one frame is for the publisher to find out.
 func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	if msg == nil {
 		return amqp091.Publishing{}, errors.New("wmamqp: cannot marshal a nil message")
@@ -145,6 +150,7 @@ func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 
 func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
 	p := amqp091.Publishing{Body: msg.Payload, Headers: make(amqp091.Table, len(msg.Metadata)+1)}
+	var long []string
 	carry, known := decodeCarried(msg.Metadata[KeyHeaders])
 	if known && carry.id == hashOf(msg.UUID) {
 		carry.writeTo(&p)
@@ -155,7 +161,8 @@ func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
 		}
 		name := m.headerName(key)
 		if len(name) > maxShort {
-			return p, fmt.Errorf("wmamqp: the metadata name %.40q… is longer than AMQP's %d bytes", name, maxShort)
+			long = append(long, key)
+			continue
 		}
 		p.Headers[name] = value
 		if typed, ok := carry.headers[name]; ok && text(typed) == value {
@@ -171,6 +178,12 @@ func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
 	}
 	if own, ok := carry.headers[KeyHeaders]; ok {
 		p.Headers[KeyHeaders] = own
+	}
+	if p.ReplyTo == directReplyTo {
+		p.ReplyTo, p.Headers[keptReplyTo] = "", directReplyTo
+	}
+	if len(long) > 0 {
+		p.Headers[longNames] = packNames(msg.Metadata, long)
 	}
 	return p, nil
 }

@@ -152,8 +152,10 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 
 // Publish returns nil when the broker has confirmed every message, which it does once a queue has it for good. The error
 // says why the first message that failed did: returned because no queue is bound, refused, too large (it wraps
-// poison.ErrTooLarge), not confirmed in time, or the connection is gone. After the last two the message may have arrived
-// all the same. It returns within ConfirmTimeout for each message, or twice that where the peer stopped reading.
+// poison.ErrTooLarge), never to be taken for what it carries (it wraps poison.ErrRefused), not confirmed in time, or the
+// connection is gone. After the last two the message may have arrived all the same. Of a letter, that is a message with
+// poison's keys of a failure or a stage, an expiration, a user id and the headers CC and BCC are left out, whatever the
+// marshaler says. It returns within ConfirmTimeout for each message, or twice that where the peer stopped reading.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	to := address{exchange: p.config.AMQP.Exchange.GenerateName(topic), key: p.config.AMQP.Publish.GenerateRoutingKey(topic)}
 	if len(to.exchange) > maxShort || len(to.key) > maxShort {
@@ -166,6 +168,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			return err
 		})
 		if err == nil {
+			if isLetter(msg) {
+				forLetter(&publishing)
+			}
 			err = p.publish(to, &publishing)
 		}
 		if err != nil {

@@ -16,7 +16,7 @@ const frameOverhead = 8
 // properties and headers travel in one frame. frameMax is the negotiated maximum in bytes, 0 for none.
 func checkSize(p *amqp091.Publishing, frameMax int) error {
 	if err := p.Headers.Validate(); err != nil {
-		return fmt.Errorf("wmamqp: a header that AMQP cannot carry: %w", err)
+		return fmt.Errorf("wmamqp: a header that AMQP cannot carry: %w: %w", err, poison.ErrRefused)
 	}
 	size := frameOverhead + 2 + 2 + 8 + 2 // class, weight, body size, flags
 	for _, short := range [...]struct{ name, value string }{
@@ -25,7 +25,7 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 		{"user id", p.UserId}, {"app id", p.AppId},
 	} {
 		if len(short.value) > maxShort {
-			return fmt.Errorf("wmamqp: the %s has %d bytes: AMQP takes %d", short.name, len(short.value), maxShort)
+			return fmt.Errorf("wmamqp: the %s has %d bytes: AMQP takes %d: %w", short.name, len(short.value), maxShort, poison.ErrRefused)
 		}
 		if short.value != "" {
 			size += 1 + len(short.value)
@@ -44,7 +44,7 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 		size += tableSize(p.Headers)
 		for name := range p.Headers {
 			if len(name) > maxShort {
-				return fmt.Errorf("wmamqp: the header name %.40q… is longer than AMQP's %d bytes", name, maxShort)
+				return fmt.Errorf("wmamqp: the header name %.40q… is longer than AMQP's %d bytes: %w", name, maxShort, poison.ErrRefused)
 			}
 		}
 	}
