@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,51 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
+
+// lines keeps the Error and Info lines. The router may log after it has closed.
+type lines struct {
+	watermill.NopLogger
+	mu   sync.Mutex
+	kept []line
+}
+
+type line struct {
+	level  watermill.LogLevel
+	msg    string
+	err    error
+	fields watermill.LogFields
+}
+
+func (l *lines) add(of line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = append(l.kept, of)
+}
+
+func (l *lines) Error(msg string, err error, fields watermill.LogFields) {
+	l.add(line{watermill.ErrorLogLevel, msg, err, fields})
+}
+
+func (l *lines) Info(msg string, fields watermill.LogFields) {
+	l.add(line{watermill.InfoLogLevel, msg, nil, fields})
+}
+
+func (l *lines) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+func (l *lines) errors() (n int) {
+	for _, of := range l.all() {
+		if of.level == watermill.ErrorLogLevel {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *lines) all() []line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.kept)
+}
 
 // logged runs a message through a channel and a handler on a router with logger, until a letter or a success.
 func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter, handle message.NoPublishHandlerFunc) {
@@ -95,43 +141,38 @@ func TestErrorsAreLogged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			logger := watermill.NewCaptureLogger()
+			logger := &lines{}
 			c.config.Queue.MaskText = func(text string) string { return strings.ReplaceAll(text, "4242", "****") }
 			logged(t, c.config, logger, c.handle)
 			want := watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing"}
 			if c.level == watermill.ErrorLogLevel {
 				want["dead_letter"] = "orders.dlq"
 			}
-			errorLines, retries := 0, 0
-			for level, lines := range logger.Captured() {
-				for _, line := range lines {
-					all := fmt.Sprint(line.Msg, line.Err, line.Fields)
-					if strings.Contains(all, "4242") || strings.Contains(all, "payload") || len(all) > 2<<10 {
-						t.Errorf("level %d: %.300s", level, all)
-					}
-					if level == watermill.ErrorLogLevel {
-						errorLines++
-					}
-					cause := fmt.Sprint(line.Err, line.Fields["cause"])
-					if line.Msg == "The handler failed and is tried again" && level == watermill.InfoLogLevel {
-						retries++
-						has(t, line.Fields, watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
-						if !strings.Contains(cause, c.cause) {
-							t.Errorf("a retry has the cause %.100q", cause)
-						}
-					}
-					if line.Msg != c.text {
-						continue
-					}
-					has(t, line.Fields, want)
-					has(t, line.Fields, c.fields)
-					if level != c.level || !strings.Contains(cause, c.cause) {
-						t.Errorf("level %d, cause %.100q", level, cause)
+			retries := 0
+			for _, line := range logger.all() {
+				all := fmt.Sprint(line.msg, line.err, line.fields)
+				if strings.Contains(all, "4242") || strings.Contains(all, "payload") || len(all) > 2<<10 {
+					t.Errorf("level %d: %.300s", line.level, all)
+				}
+				cause := fmt.Sprint(line.err, line.fields["cause"])
+				if line.msg == "The handler failed and is tried again" && line.level == watermill.InfoLogLevel {
+					retries++
+					has(t, line.fields, watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
+					if !strings.Contains(cause, c.cause) {
+						t.Errorf("a retry has the cause %.100q", cause)
 					}
 				}
+				if line.msg != c.text {
+					continue
+				}
+				has(t, line.fields, want)
+				has(t, line.fields, c.fields)
+				if line.level != c.level || !strings.Contains(cause, c.cause) {
+					t.Errorf("level %d, cause %.100q", line.level, cause)
+				}
 			}
-			if wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]; errorLines != wantLines || retries != c.retries {
-				t.Errorf("%d Error lines, %d retries: %v", errorLines, retries, logger.Captured())
+			if wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]; logger.errors() != wantLines || retries != c.retries {
+				t.Errorf("%d Error lines, %d retries: %v", logger.errors(), retries, logger.all())
 			}
 		})
 	}
@@ -148,10 +189,10 @@ func has(t *testing.T, fields, want watermill.LogFields) {
 
 // Feature O5: a Logger of the Config's own is used in place of the router's.
 func TestLoggerOfItsOwn(t *testing.T) {
-	own, routers := watermill.NewCaptureLogger(), watermill.NewCaptureLogger()
+	own, routers := &lines{}, &lines{}
 	logged(t, spillway.Config{Logger: own}, routers, func(*message.Message) error { return poison.Reject("refused", "") })
-	if len(own.Captured()[watermill.ErrorLogLevel]) != 1 || len(routers.Captured()[watermill.ErrorLogLevel]) != 0 {
-		t.Errorf("own %v, the router's %v", own.Captured(), routers.Captured())
+	if own.errors() != 1 || routers.errors() != 0 {
+		t.Errorf("own %v, the router's %v", own.all(), routers.all())
 	}
 }
 
@@ -164,7 +205,7 @@ func TestAttachAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			router, err := message.NewRouter(message.RouterConfig{}, watermill.NewCaptureLogger())
+			router, err := message.NewRouter(message.RouterConfig{}, &lines{})
 			if err != nil {
 				t.Error(err)
 				return

@@ -1,7 +1,9 @@
 package spillway
 
 import (
+	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -65,6 +67,8 @@ type Channel struct {
 	plugins []message.RouterPlugin
 	stages  *middleware.Stages
 	logger  *logging.Late // nil with a Config.Logger
+
+	attachedToNil atomic.Bool
 }
 
 // New returns a Channel, or an error that names the field of config with which messages could be lost. With a store it
@@ -148,7 +152,20 @@ func New(config Config) (*Channel, error) {
 // Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside it. Its Deduplicator must not stand inside: it
 // remembers a message before the handler succeeded, and so swallows the second attempt. Its Timeout belongs inside, added
 // after Attach: outside, it ends the message's context before the outputs are published.
+//
+// What is wrong is an error of Router.Run: a nil Channel is one of router's, and a nil router one of every other router that the
+// Channel is attached to.
 func (ch *Channel) Attach(router *message.Router) {
+	switch {
+	case ch == nil && router == nil:
+		return
+	case ch == nil:
+		router.AddPlugin(ch.Plugin) // which says it
+		return
+	case router == nil:
+		ch.attachedToNil.Store(true)
+		return
+	}
 	ch.logTo(router)
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
@@ -161,6 +178,14 @@ func (ch *Channel) Attach(router *message.Router) {
 // middleware.Stages.Plugin says.
 // Attach adds it.
 func (ch *Channel) Plugin(router *message.Router) error {
+	switch {
+	case ch == nil:
+		return errors.New("spillway: the Channel is nil, so nothing would be protected: check the error of New")
+	case router == nil:
+		return errors.New("spillway: Plugin: the router is nil")
+	case ch.attachedToNil.Load():
+		return errors.New("spillway: Attach was called with a nil router, whose handlers are not protected: check the error of message.NewRouter")
+	}
 	ch.logTo(router)
 	for _, plugin := range ch.plugins {
 		if err := plugin(router); err != nil {
@@ -182,8 +207,12 @@ func (ch *Channel) logTo(router *message.Router) {
 func (ch *Channel) Middleware(h message.HandlerFunc) message.HandlerFunc { return ch.chain(h) }
 
 // DecoratePublisher is the router's publisher decorator that insists on the outputs of handlers with Middleware. It is
-// added before other decorators. Messages of other handlers pass through it.
+// added before other decorators. Messages of other handlers pass through it. It refuses a handler's publisher that is
+// Config.Publisher too.
 func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, error) {
+	if err := ch.queue.CheckPublisher(pub); err != nil {
+		return nil, fmt.Errorf("spillway: %w", err)
+	}
 	return ch.outputs.Decorate(pub)
 }
 

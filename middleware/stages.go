@@ -26,13 +26,13 @@ type StagesConfig struct {
 	Queue *poison.Queue
 	// Publisher takes messages to stage topics. It must confirm what it takes, because the source is acked after it, and be
 	// no handler's: the router closes a handler's publisher when that handler stops. Where it is a poison.Initializer it
-	// creates the stage topics.
+	// creates the stage topics. One that hides an Initializer is refused, see poison.WithInitializer.
 	Publisher message.Publisher
 	// Subscriber returns the subscriber for a stage topic, in a consumer group of its own where the broker has groups: in
 	// the live topic's group, a stage that waits holds up its rebalance. A group that is new must begin with the oldest
 	// message, as wmkafka's does and watermill-kafka's own does not: the first message of a stage comes before its group has
-	// acknowledged any. It is called once for each stage of a handler, when the handler is added. The router closes what it
-	// returns.
+	// acknowledged any. It is called once for each stage of a handler, when the handler is added. What it returns is closed by
+	// the router, or when the last of the stages that have it has ended; one that another handler has too, by the router alone.
 	Subscriber func(topic, group string) (message.Subscriber, error)
 	// Stages are what a message goes through, in this order. Default: Delays(5*time.Second, time.Minute, 10*time.Minute).
 	Stages []Stage
@@ -149,6 +149,8 @@ func (c *StagesConfig) validate() error {
 		return errors.New("middleware: StagesConfig.Queue is nil: give the poison.Queue that the handlers have")
 	case contain.IsNil(c.Publisher):
 		return errors.New("middleware: StagesConfig.Publisher is nil: messages have no way into a stage")
+	case poison.CheckInitializer(c.Publisher) != nil:
+		return fmt.Errorf("middleware: StagesConfig.Publisher: %w", poison.CheckInitializer(c.Publisher))
 	case c.Subscriber == nil:
 		return errors.New("middleware: StagesConfig.Subscriber is nil: messages would wait in their stages for good")
 	case c.Jitter > 1:
@@ -205,6 +207,7 @@ type Stages struct {
 
 	mu       sync.RWMutex
 	handlers map[string]*staged // by name
+	lent     []*lent
 }
 
 // NewStages returns Stages, or an error that names the field of config with which messages could be lost. With a Store it

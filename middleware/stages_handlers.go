@@ -1,16 +1,15 @@
 package middleware
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/decorated"
 )
 
 // StagedHandler is a handler with its stages.
@@ -55,12 +54,15 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 	if h == nil {
 		return nil, fmt.Errorf("middleware: add handler %q: its function is nil", name)
 	}
-	if same(pub, s.config.Publisher) {
-		s.config.Logger.Error("A handler's publisher is StagesConfig.Publisher too, and the router closes it when that handler stops: no stage takes anything after that; "+
-			"give the stages a publisher of their own", errSamePublisher, watermill.LogFields{"handler": name, "topic": topic})
+	if decorated.ClosedTogether(pub, s.config.Publisher) {
+		return nil, fmt.Errorf("middleware: add handler %q: its publisher is StagesConfig.Publisher (%T) too, which the router closes when the handler stops: "+
+			"give the stages a publisher of their own", name, s.config.Publisher)
+	}
+	if err := s.config.Queue.CheckPublisher(pub); err != nil {
+		return nil, fmt.Errorf("middleware: add handler %q: %w", name, err)
 	}
 	outputs := &outlet{Publisher: pub}
-	return s.add(router, name, topic, sub, func(as string, sub message.Subscriber) *message.Handler {
+	return s.add(router, name, topic, sub, false, func(as string, sub message.Subscriber) *message.Handler {
 		outputs.users.Add(1)
 		return router.AddHandler(as, topic, sub, publishTopic, outputs, s.watched(h, as == name))
 	})
@@ -77,7 +79,7 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 	if h == nil {
 		return nil, fmt.Errorf("middleware: add handler %q: its function is nil", name)
 	}
-	return s.add(router, name, topic, sub, func(as string, sub message.Subscriber) *message.Handler {
+	return s.add(router, name, topic, sub, false, func(as string, sub message.Subscriber) *message.Handler {
 		watched := s.watched(func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) }, as == name)
 		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
 			_, err := watched(msg)
@@ -88,7 +90,8 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 
 // Extend adds stages to a handler without outputs that the router has already, one that cqrs added for instance: those of
 // its processors that return a *message.Handler give it as origin; of others it is nil, and AddMiddleware of the result
-// reaches the stages alone. The topic is the one that the handler is subscribed to.
+// reaches the stages alone. The topic is the one that the handler is subscribed to. Middlewares of the handler alone are added
+// after Extend, with AddMiddleware of the result: stages cannot have those that the handler has already, and that is an error.
 func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, topic string) (*StagedHandler, error) {
 	if s == nil {
 		return nil, noStages(name)
@@ -100,7 +103,7 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 	if h == nil {
 		return nil, fmt.Errorf("middleware: extend handler %q: the router has no handler of this name; add it first", name)
 	}
-	extended, err := s.add(router, name, topic, nil, func(as string, sub message.Subscriber) *message.Handler {
+	extended, err := s.add(router, name, topic, nil, true, func(as string, sub message.Subscriber) *message.Handler {
 		watched := s.watched(h, false)
 		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
 			out, err := watched(msg)
@@ -116,14 +119,12 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 	return extended, err
 }
 
-var errSamePublisher = errors.New("one publisher for a handler and for stages")
-
 func noStages(name string) error {
 	return fmt.Errorf("middleware: add handler %q: there are no stages; configure Subscriber and Publisher", name)
 }
 
-// add prepares everything that can fail before it touches the router. Without a subscriber the origin handler is there.
-func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, add func(string, message.Subscriber) *message.Handler) (*StagedHandler, error) {
+// add prepares everything that can fail before it touches the router. The handler that it extends is there already.
+func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, extends bool, add func(string, message.Subscriber) *message.Handler) (*StagedHandler, error) {
 	if router == nil {
 		return nil, fmt.Errorf("middleware: add handler %q: the router is nil", name)
 	}
@@ -137,15 +138,23 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 	if err != nil {
 		return nil, fmt.Errorf("middleware: add handler %q: %w", name, err)
 	}
-	subscribers, err := s.subscribers(handler)
+	if extends {
+		handler.extends = router
+		if err := handler.unlike(); err != nil {
+			return nil, err
+		}
+	}
+	forget, err := s.register(handler)
 	if err != nil {
+		return nil, err
+	}
+	subscribers, err := s.subscribers(router, handler, sub)
+	if err != nil {
+		forget()
 		return nil, fmt.Errorf("middleware: add handler %q: %w", name, err)
 	}
-	if err := s.register(handler); err != nil {
-		return nil, errors.Join(err, closeAll(subscribers))
-	}
 	added := &StagedHandler{}
-	if sub != nil {
+	if !extends {
 		added.handlers = append(added.handlers, add(name, sub))
 	}
 	for i, wait := range handler.waits {
@@ -153,11 +162,4 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 		added.topics = append(added.topics, StageTopic{wait.topic, wait.group(), wait.delay})
 	}
 	return added, nil
-}
-
-func closeAll(subscribers []message.Subscriber) (err error) {
-	for _, sub := range subscribers {
-		err = errors.Join(err, sub.Close())
-	}
-	return err
 }

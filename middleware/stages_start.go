@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -24,6 +25,19 @@ func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
 		return nil
 	}
+	if router == nil {
+		return errors.New("middleware: Stages.Plugin: the router is nil")
+	}
+	s.mu.RLock()
+	for _, h := range s.handlers {
+		if h.extends == router {
+			if err := h.unlike(); err != nil {
+				s.mu.RUnlock()
+				return err
+			}
+		}
+	}
+	s.mu.RUnlock()
 	if err := s.initialize(); err != nil {
 		return err
 	}
@@ -116,7 +130,7 @@ func (s *Stages) warn() {
 			}
 		}
 	}
-	lister, ok := s.config.Publisher.(poison.Lister)
+	lister, ok := decorated.As[poison.Lister](s.config.Publisher)
 	if !ok || !s.listed() {
 		return
 	}

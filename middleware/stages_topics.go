@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,16 +9,15 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/internal/contain"
 )
 
 // staged is a handler with its stages.
 type staged struct {
 	stages      *Stages
 	name, topic string
-	waits       []*stageTopic // of which the active come first
-	byNumber    []*stageTopic // the topic of each active stage; with a Store the same for all
+	extends     *message.Router // of a handler that was there already
+	waits       []*stageTopic   // of which the active come first
+	byNumber    []*stageTopic   // the topic of each active stage; with a Store the same for all
 }
 
 // stageTopic is a topic that messages wait in, or with a Store re-enter from.
@@ -116,35 +114,18 @@ func evenly(wait, most time.Duration) time.Duration {
 // group is the consumer group of the topic: this handler's own, whoever else has a handler of this name on another topic.
 func (t *stageTopic) group() string { return t.of.topic + "." + t.of.name + t.suffix }
 
-func (s *Stages) subscribers(h *staged) (subscribers []message.Subscriber, err error) {
-	for _, wait := range h.waits {
-		var sub message.Subscriber
-		err := contain.Call("middleware.Subscriber", func() (err error) {
-			sub, err = s.config.Subscriber(wait.topic, wait.group())
-			return err
-		})
-		if err == nil && contain.IsNil(sub) {
-			err = errors.New("it is nil")
-		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("StagesConfig.Subscriber for stage topic %q: %w", wait.topic, err), closeAll(subscribers))
-		}
-		subscribers = append(subscribers, wait.around(sub))
-	}
-	return subscribers, nil
-}
-
 // register remembers a handler. One of the same name on the same topic is another router's of this process.
-func (s *Stages) register(h *staged) error {
+// It returns what forgets it again.
+func (s *Stages) register(h *staged) (forget func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if other := s.handlers[h.name]; other != nil && other.topic != h.topic {
-		return fmt.Errorf("middleware: add handler %q on topic %q: these Stages have one of this name on topic %q; handlers are told by their names", h.name, h.topic, other.topic)
+		return nil, fmt.Errorf("middleware: add handler %q on topic %q: these Stages have one of this name on topic %q; handlers are told by their names", h.name, h.topic, other.topic)
 	}
 	for _, other := range s.handlers {
 		for _, wait := range h.waits {
 			if other.name != h.name && other.has(wait.topic) && !s.config.SharedTopics {
-				return fmt.Errorf("middleware: add handler %q on topic %q: handler %q on topic %q has the same stage topic %q, so one would take the "+
+				return nil, fmt.Errorf("middleware: add handler %q on topic %q: handler %q on topic %q has the same stage topic %q, so one would take the "+
 					"other's messages; name it after the handler too, as StagePerHandler does, or set SharedTopics where every consumer group sees every message",
 					h.name, h.topic, other.name, other.topic, wait.topic)
 			}
@@ -157,8 +138,15 @@ func (s *Stages) register(h *staged) error {
 			}
 		}
 	}
+	before := s.handlers[h.name]
 	s.handlers[h.name] = h
-	return nil
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.handlers[h.name] = before; before == nil {
+			delete(s.handlers, h.name)
+		}
+	}, nil
 }
 
 func (h *staged) has(topic string) bool {

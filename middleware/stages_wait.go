@@ -19,15 +19,15 @@ import (
 // waiter is the subscriber of a stage: it holds each message until it is due, before the router sees it. So a wait is in
 // nobody's transaction, counts nothing, and ends at once.
 type waiter struct {
-	message.Subscriber
+	*lent
 	*stageTopic
 	room    chan struct{} // a place for each message that is being handled; nil is room for all
 	closing chan struct{}
-	once    sync.Once
+	end     sync.Once
 }
 
-func (t *stageTopic) around(sub message.Subscriber) *waiter {
-	w := &waiter{Subscriber: sub, stageTopic: t, closing: make(chan struct{})}
+func (t *stageTopic) around(sub *lent) *waiter {
+	w := &waiter{lent: sub, stageTopic: t, closing: make(chan struct{})}
 	if t.concurrency > 0 {
 		w.room = make(chan struct{}, t.concurrency)
 	}
@@ -59,13 +59,18 @@ func (w *waiter) Subscribe(ctx context.Context, _ string) (<-chan *message.Messa
 
 // Close ends all waits, so that the subscriber gets its messages back, and closes it.
 func (w *waiter) Close() error {
-	w.once.Do(func() { close(w.closing) })
-	return w.Subscriber.Close()
+	w.end.Do(func() { close(w.closing) })
+	return w.lent.Close()
 }
 
 // deliver waits with all messages at once that the subscriber delivers at once.
 func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message) {
 	defer close(out)
+	defer func() { // before the router takes the handler for stopped
+		if err := w.of.stages.closeUnused(w.lent); err != nil {
+			w.of.stages.config.Logger.Error("The subscriber of a stage topic cannot be closed", err, watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
+		}
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var waiting sync.WaitGroup

@@ -35,6 +35,9 @@ func Decode(msg *message.Message) (Letter, error) {
 // Read reads what the metadata of any message tells, as Decode does, and is for those who keep messages that may be no
 // dead letter: such a one still tells its origin and its redrives, if it ever had them.
 func Read(msg *message.Message) Letter {
+	if msg == nil {
+		return Letter{}
+	}
 	packed := msg.Metadata[KeyOriginalMetadata]
 	l := decode(msg.CopyWithContext())
 	l.unpack(packed)
@@ -43,6 +46,9 @@ func Read(msg *message.Message) Letter {
 
 // IsLetter tells whether msg carries the failure of a dead letter. So does a message in a retry stage, see StageOf.
 func IsLetter(msg *message.Message) bool {
+	if msg == nil {
+		return false
+	}
 	_, ok := msg.Metadata[KeyFailureClass]
 	if !ok {
 		_, ok = msg.Metadata[keyWatermillReason]

@@ -2,6 +2,7 @@ package poison
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,11 +11,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/decorated"
 )
 
 // Initializer is a publisher that can make sure, before the first message, that its topics exist: it creates them,
-// where the broker allows, with room for a letter and without expiry, or says which is missing. A publisher that wraps
-// one hides this unless it has the method too.
+// where the broker allows, with room for a letter and without expiry, or says which is missing. It is found inside of a
+// decorator that embeds a message.Publisher, has one in an exported field, or has a method Unwrap that returns it. Behind any
+// other decorator it is hidden, and start-up refuses that: see WithInitializer.
 type Initializer interface {
 	InitializeTopics(topics ...string) error
 }
@@ -25,8 +28,52 @@ type SourceInitializer interface {
 	InitializeTopicsFor(source string, topics ...string) error
 }
 
+// WithInitializer returns a publisher that publishes by pub and makes topics by initializer. It is for a decorator that hides
+// the publisher inside, such as the one of Watermill's metrics:
+//
+//	measured, err := metrics.DecoratePublisher(dead)
+//	config.Publisher = poison.WithInitializer(measured, dead)
+//
+// Give TopicsExist as initializer if the topics are made otherwise.
+func WithInitializer(pub message.Publisher, initializer Initializer) message.Publisher {
+	return &withInitializer{pub, initializer}
+}
+
+type withInitializer struct {
+	message.Publisher
+	Initializer Initializer // exported, so that what else it can do is found
+}
+
+// InitializeTopicsFor asks the initializer.
+func (p *withInitializer) InitializeTopicsFor(source string, topics ...string) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if initializer, ok := p.Initializer.(SourceInitializer); ok {
+		return initializer.InitializeTopicsFor(source, topics...)
+	}
+	return p.Initializer.InitializeTopics(topics...)
+}
+
+func (p *withInitializer) check() error {
+	switch {
+	case contain.IsNil(p.Publisher):
+		return errors.New("poison: WithInitializer: the publisher is nil")
+	case contain.IsNil(p.Initializer):
+		return errors.New("poison: WithInitializer: the initializer is nil; give TopicsExist if the topics are made otherwise")
+	}
+	return nil
+}
+
+// TopicsExist is an Initializer that takes it on trust that topics exist.
+var TopicsExist Initializer = topicsExist{}
+
+type topicsExist struct{}
+
+func (topicsExist) InitializeTopics(...string) error { return nil }
+
 // Initialize makes sure that the dead letters of sources have a place, with every sink that is an Initializer. An error
-// names the topic. Sinks that are none are taken on trust.
+// names the topic. Sinks that are none are taken on trust: a topic that is missing there is found when the first letter is refused.
 func (q *Queue) Initialize(sources ...Source) error {
 	for _, source := range sources {
 		var topics []string
@@ -86,22 +133,50 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	return ready
 }
 
-// InitializeFor makes sure that topics exist, which take what comes from source, if pub is a SourceInitializer or an
-// Initializer. Any other publisher is taken on trust.
+// InitializeFor makes sure that topics exist, which take what comes from source, if pub, or a publisher that it decorates, is a
+// SourceInitializer or an Initializer. It returns an error if pub hides one. Any other publisher is taken on trust.
 func InitializeFor(pub message.Publisher, source string, topics ...string) error {
-	switch pub := pub.(type) {
-	case SourceInitializer:
-		return pub.InitializeTopicsFor(source, topics...)
-	case Initializer:
-		return pub.InitializeTopics(topics...)
+	if contain.IsNil(pub) {
+		return errors.New("poison: the publisher is nil: it can make no topics")
 	}
-	return nil
+	if initializer, ok := decorated.As[SourceInitializer](pub); ok {
+		return initializer.InitializeTopicsFor(source, topics...)
+	}
+	if initializer, ok := decorated.As[Initializer](pub); ok {
+		return initializer.InitializeTopics(topics...)
+	}
+	return CheckInitializer(pub)
+}
+
+// CheckInitializer returns an error if pub hides an Initializer, so that topics would not be made.
+func CheckInitializer(pub message.Publisher) error {
+	if with, ok := pub.(*withInitializer); ok {
+		return with.check()
+	}
+	if _, ok := decorated.As[SourceInitializer](pub); ok {
+		return nil
+	}
+	if _, ok := decorated.As[Initializer](pub); ok {
+		return nil
+	}
+	hidden := decorated.Hides[SourceInitializer](pub)
+	if hidden == nil {
+		hidden = decorated.Hides[Initializer](pub)
+	}
+	if hidden == nil {
+		return nil
+	}
+	return fmt.Errorf("%T hides the %s inside, so topics would not be made: give poison.WithInitializer(the decorated publisher, the one inside), "+
+		"or with poison.TopicsExist if they are made otherwise", pub, hidden)
 }
 
 // InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as it
 // starts, so that a missing destination is an error of Router.Run. The handler's name is not known there: where the Naming
 // uses it, the topics are made before their first letter, unless Initialize was called by hand.
 func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
+	if contain.IsNil(sub) {
+		return nil, errors.New("poison: InitializeOnSubscribe: the subscriber is nil")
+	}
 	return &initializing{Subscriber: sub, queue: q}, nil
 }
 

@@ -13,12 +13,14 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/decorated"
 )
 
 // QueueConfig configures a Queue. Only Publisher is required.
 type QueueConfig struct {
 	// Publisher takes the dead letters. It must be the queue's own, not a handler's: the router closes a handler's
-	// publisher when that handler stops. It must confirm what it takes, because the source is acked after it.
+	// publisher when that handler stops. It must confirm what it takes, because the source is acked after it. A decorator
+	// that hides an Initializer is refused, see WithInitializer.
 	Publisher message.Publisher
 	// Naming names the dead-letter topics. Default: DefaultNaming.
 	Naming Naming
@@ -108,9 +110,15 @@ func (c *QueueConfig) validate() error {
 	if contain.IsNil(c.Publisher) {
 		return fmt.Errorf("poison: QueueConfig.Publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
 	}
+	if err := CheckInitializer(c.Publisher); err != nil {
+		return fmt.Errorf("poison: QueueConfig.Publisher: %w", err)
+	}
 	for i, sink := range c.Fallbacks {
 		if contain.IsNil(sink.Publisher) {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil", i)
+		}
+		if err := CheckInitializer(sink.Publisher); err != nil {
+			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
 		}
 	}
 	if c.PublishAttempts < 0 || c.PublishBackoff < 0 {
@@ -150,6 +158,22 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 // Covers tells whether topic is one of dead letters, by its name: what fails in its consumer is parked.
 func (q *Queue) Covers(topic string) bool { return q.config.Naming.covers(topic) }
+
+// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes it when that
+// handler stops, and then nothing takes the letters of the others.
+func (q *Queue) CheckPublisher(pub message.Publisher) error {
+	for i, sink := range append([]Sink{{Publisher: q.config.Publisher}}, q.config.Fallbacks...) {
+		if decorated.ClosedTogether(pub, sink.Publisher) {
+			field := "Publisher"
+			if i > 0 {
+				field = fmt.Sprintf("Fallbacks[%d].Publisher", i-1)
+			}
+			return fmt.Errorf("poison: QueueConfig.%s (%T) is a handler's publisher too, which the router closes when that handler stops: "+
+				"give the dead letters a publisher of their own", field, sink.Publisher)
+		}
+	}
+	return nil
+}
 
 // Step is the queue's share of a chain, for the front door.
 func (q *Queue) Step(next chain.Handler) chain.Handler {

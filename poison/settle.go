@@ -67,6 +67,12 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 // handler are those of the message's context; the waits between tries end with it. A nil error means that a sink
 // confirmed the letter, or that err said to discard it.
 func (q *Queue) Place(msg *message.Message, err error) error {
+	if msg == nil {
+		return errors.Join(errors.New("poison: Place: the message is nil"), err)
+	}
+	if err == nil {
+		return errors.New("poison: Place: the error is nil: give the reason why the message is set aside")
+	}
 	return q.place(msg.CopyWithContext(), q.config.Classifier.Failure(err))
 }
 

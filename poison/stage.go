@@ -23,6 +23,9 @@ type Stage struct {
 
 // StageOf reads which stage msg waits in. The values are those of the message and nobody vouches for them.
 func StageOf(msg *message.Message) Stage {
+	if msg == nil {
+		return Stage{}
+	}
 	return Stage{
 		Number:    bounded.Count(msg.Metadata[KeyRetryStage]),
 		DueAt:     bounded.Time(msg.Metadata[KeyRetryDueAt]),

@@ -50,7 +50,12 @@ const (
 // UnreadableError returns why the adapter could not read msg, as an invalid error with reason unmarshal_error, or why it
 // does not deliver it to a handler any more, as MarkExhausted says, and nil for every other message. It is for
 // middlewares that stand outside of a Queue.
-func UnreadableError(msg *message.Message) error { return unreadable(msg.Metadata[keyUnreadable]) }
+func UnreadableError(msg *message.Message) error {
+	if msg == nil {
+		return nil
+	}
+	return unreadable(msg.Metadata[keyUnreadable])
+}
 
 func unreadable(mark string) error {
 	if mark == "" {

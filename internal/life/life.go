@@ -6,6 +6,7 @@
 package life
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -28,6 +29,9 @@ func New(start func() error, stop func()) *Life { return &Life{start: start, sto
 
 // Plugin is a message.RouterPlugin that follows the router's handlers, those added later too.
 func (l *Life) Plugin(router *message.Router) error {
+	if router == nil {
+		return errors.New("life: the router is nil")
+	}
 	f := &follower{life: l}
 	router.AddPublisherDecorators(f.publisher)
 	router.AddSubscriberDecorators(f.subscriber)

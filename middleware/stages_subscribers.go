@@ -1,0 +1,84 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// lent is a subscriber that StagesConfig.Subscriber returned, once or for several stages.
+type lent struct {
+	message.Subscriber
+	users int  // stages that have it; guarded by Stages.mu
+	live  bool // a handler's own, which is not closed before its router is
+	once  sync.Once
+	err   error
+}
+
+// Close closes the subscriber, once.
+func (l *lent) Close() error {
+	l.once.Do(func() { l.err = l.Subscriber.Close() })
+	return l.err
+}
+
+// subscribers asks for the subscriber of each stage. After an error it closes those that nobody else has.
+func (s *Stages) subscribers(router *message.Router, h *staged, live message.Subscriber) (waiters []*waiter, err error) {
+	for _, wait := range h.waits {
+		var sub message.Subscriber
+		err := contain.Call("middleware.Subscriber", func() (err error) {
+			sub, err = s.config.Subscriber(wait.topic, wait.group())
+			return err
+		})
+		if err == nil && contain.IsNil(sub) {
+			err = errors.New("it is nil")
+		}
+		if err != nil {
+			err = fmt.Errorf("StagesConfig.Subscriber for stage topic %q: %w", wait.topic, err)
+			for _, w := range waiters {
+				err = errors.Join(err, s.closeUnused(w.lent))
+			}
+			return nil, err
+		}
+		waiters = append(waiters, wait.around(s.lend(sub, same(sub, live) || hasSubscriber(router, sub))))
+	}
+	return waiters, nil
+}
+
+func (s *Stages) lend(sub message.Subscriber, live bool) *lent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.lent, func(l *lent) bool { return same(l.Subscriber, sub) })
+	if i < 0 {
+		i = len(s.lent)
+		s.lent = append(s.lent, &lent{Subscriber: sub})
+	}
+	l := s.lent[i]
+	l.users++
+	l.live = l.live || live
+	return l
+}
+
+// giveUpOn reports whether no stage has the subscriber any more.
+func (s *Stages) giveUpOn(l *lent) (last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.users--
+	if last = l.users == 0; last {
+		s.lent = slices.DeleteFunc(s.lent, func(other *lent) bool { return other == l })
+	}
+	return last
+}
+
+// closeUnused closes the subscriber of a stage that has ended, when no other stage has it. Watermill's router closes no
+// subscriber of a handler whose context ended before the router closed.
+func (s *Stages) closeUnused(l *lent) error {
+	if !s.giveUpOn(l) || l.live {
+		return nil
+	}
+	return contain.Call("subscriber", l.Close)
+}

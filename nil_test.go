@@ -1,0 +1,83 @@
+package spillway_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway"
+)
+
+// refused runs a router with one handler, which must not start, and returns why.
+func refused(t *testing.T, pub message.Publisher, attach func(*message.Router)) string {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attach(router)
+	router.AddHandler("billing", "orders", gochannel.NewGoChannel(gochannel.Config{}, nil), "out", pub, message.PassthroughHandler)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // a router that runs all the same
+		select {
+		case <-router.Running():
+			_ = router.Close()
+		case <-ctx.Done():
+		}
+	}()
+	err = router.Run(ctx)
+	cancel()
+	if err == nil {
+		return "it runs"
+	}
+	return err.Error()
+}
+
+// Conventions: Attach and Plugin return no error at once, so nil is one of Run, and never a panic.
+func TestAttachNil(t *testing.T) {
+	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	channel := func() *spillway.Channel {
+		dlc, err := spillway.New(spillway.Config{Publisher: ps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dlc
+	}
+	none, twice := (*spillway.Channel)(nil), channel()
+	none.Attach(nil)
+	if err := channel().Plugin(nil); err == nil {
+		t.Error("Plugin(nil)")
+	}
+	twice.Attach(nil)
+	out := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	for want, attach := range map[string]func(*message.Router){
+		"the Channel is nil":                  none.Attach,
+		"Attach was called with a nil router": twice.Attach,
+	} {
+		if got := refused(t, out, attach); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", want, got)
+		}
+	}
+}
+
+// Feature D4: the dead letters' publisher must not be a handler's too: the router closes it when that handler stops.
+func TestSharedPublisherIsRefused(t *testing.T) {
+	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pub := range []message.Publisher{ps, transformed} {
+		dlc, err := spillway.New(spillway.Config{Publisher: ps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := refused(t, pub, dlc.Attach); !strings.Contains(got, "is a handler's publisher too") {
+			t.Errorf("%T: %s", pub, got)
+		}
+	}
+}

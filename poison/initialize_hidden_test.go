@@ -1,0 +1,104 @@
+package poison_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// metered is as Watermill's metrics decorator, which has the publisher in an unexported field.
+type metered struct{ pub message.Publisher }
+
+func (m metered) Publish(topic string, messages ...*message.Message) error {
+	return m.pub.Publish(topic, messages...)
+}
+func (m metered) Close() error { return m.pub.Close() }
+
+// makes is a publisher that makes topics.
+type makes struct {
+	message.Publisher
+	made []string
+}
+
+func (m *makes) InitializeTopicsFor(source string, topics ...string) error {
+	m.made = append(append(m.made, source+":"), topics...)
+	return nil
+}
+
+func (m *makes) InitializeTopics(...string) error { return errors.New("without a source") }
+
+// Feature D5: a publisher's topics are made through decorators; one that hides it is refused at construction, before the first
+// letter finds out, and goes with WithInitializer.
+func TestInitializerInsideOfADecorator(t *testing.T) {
+	m := &makes{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)}
+	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		pub  message.Publisher
+		made int
+		err  string
+	}{
+		"Watermill's transform":      {transformed, 5, ""},
+		"metrics":                    {metered{m}, 0, "hides the *poison_test.makes inside"},
+		"metrics in a transform":     {struct{ message.Publisher }{metered{transformed}}, 0, "poison.WithInitializer"},
+		"metrics, with":              {poison.WithInitializer(metered{m}, m), 5, ""},
+		"metrics, with, decorated":   {struct{ message.Publisher }{poison.WithInitializer(metered{m}, m)}, 5, ""},
+		"metrics, topics exist":      {poison.WithInitializer(metered{m}, poison.TopicsExist), 0, ""},
+		"metrics of one that cannot": {metered{m.Publisher}, 0, ""},
+		"with nil":                   {poison.WithInitializer(metered{m}, nil), 0, "the initializer is nil"},
+		"nil with":                   {poison.WithInitializer(nil, m), 0, "the publisher is nil"},
+	} {
+		m.made = nil
+		queue, err := poison.NewQueue(poison.QueueConfig{Publisher: c.pub})
+		if err == nil {
+			_, fallback := poison.NewQueue(poison.QueueConfig{Publisher: m, Fallbacks: []poison.Sink{{Publisher: c.pub}}})
+			err = errors.Join(fallback, queue.Initialize(poison.Source{Topic: "orders"}), poison.InitializeFor(c.pub, "orders", "orders.other"))
+		} else if again := poison.InitializeFor(c.pub, "orders", "x"); again == nil {
+			t.Errorf("%s: NewQueue says %v, InitializeFor nothing", name, err)
+		}
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || len(m.made) != c.made {
+			t.Errorf("%s: made %q, %v", name, m.made, err)
+		}
+	}
+}
+
+// Conventions: nil arguments are errors, or tell nothing, and never a panic.
+func TestNilArguments(t *testing.T) {
+	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: ps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	boom := errors.New("boom")
+	if err := queue.Place(nil, boom); !errors.Is(err, boom) || !strings.Contains(err.Error(), "nil") {
+		t.Errorf("Place without a message: %v", err)
+	}
+	if err := queue.Place(message.NewMessage("m", nil), nil); err == nil {
+		t.Error("Place without an error")
+	}
+	if _, err := queue.InitializeOnSubscribe(nil); err == nil {
+		t.Error("InitializeOnSubscribe")
+	}
+	if err := poison.InitializeFor(nil, "orders", "orders.dlq"); err == nil {
+		t.Error("InitializeFor")
+	}
+	if _, err := poison.Decode(nil); !errors.Is(err, poison.ErrNotLetter) {
+		t.Error("Decode", err)
+	}
+	if poison.IsLetter(nil) || poison.Read(nil).Original != nil || poison.StageOf(nil) != (poison.Stage{}) || poison.UnreadableError(nil) != nil {
+		t.Error("nothing tells something")
+	}
+	if queue.CheckPublisher(nil) != nil || queue.CheckPublisher(ps) == nil {
+		t.Error("CheckPublisher")
+	}
+	if msg := (poison.Letter{}).Encode(); msg == nil {
+		t.Error("Encode")
+	}
+}
