@@ -224,3 +224,17 @@ func TestBase64IsBoundedFirst(t *testing.T) {
 		t.Errorf("%d bytes are allocated to read it", allocated)
 	}
 }
+
+// Decision 15: the key that a live topic's message claims for itself is not believed where the adapter knows it: a redrive would
+// publish under a key that the producer could not choose. A redriven message keeps its first place.
+func TestClaimedKeyIsNotBelieved(t *testing.T) {
+	for name, known := range map[string]Origin{"a key": {Topic: "unknown", Key: []byte("tenant-1")}, "none": {Topic: "unknown"}} {
+		dead := &sink{}
+		msg := message.NewMessage("m", nil)
+		msg.Metadata = message.Metadata{KeyOriginalTopic: "unknown", KeyOriginalKey: "tenant-2", KeyOriginalOffset: "7", KeyRedriveCount: "1"}
+		placedBy(t, QueueConfig{Publisher: dead, Origin: func(*message.Message) Origin { return known }}, msg)
+		if l := Read(dead.in("unknown.dlq")[0]); string(l.Origin.Key) != string(known.Key) || l.Origin.Offset != "7" || l.Redrive.Count != 1 {
+			t.Errorf("%s: %+v", name, l.Origin)
+		}
+	}
+}

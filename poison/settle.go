@@ -177,6 +177,9 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, 
 		*origin = known
 	default:
 		origin.Handler, origin.ConsumerGroup = known.Handler, known.ConsumerGroup
+		if q.config.Origin != nil { // a producer can write such metadata too, and a redrive publishes under this key
+			origin.Key = known.Key
+		}
 	}
 	if origin.Topic == "" {
 		origin.Topic = source.Topic
