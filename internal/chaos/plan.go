@@ -23,7 +23,7 @@ const (
 	leastMessages = 60      // fewer are no flow that anything could break
 	mostMessages  = 1 << 20 // each id is kept in memory
 	usualRate     = 100     // messages a second
-	shortestFlow  = 14 * time.Second
+	shortestFlow  = 12 * time.Second
 	leastFaults   = 7
 	perFault      = 400  // messages
 	brief         = 1000 // messages of a campaign in which all is over soon
@@ -69,9 +69,13 @@ func (p *plan) order(random *rand.Rand) {
 	}
 	random.Shuffle(len(p.ids), func(i, j int) { p.ids[i], p.ids[j] = p.ids[j], p.ids[i] })
 	// A deadly message costs some ends of a process, one after another: let them be among the faults, not behind them.
-	for i, id := range p.ids {
-		if kindOf(id).name == deadly && i > len(p.ids)/2 {
-			j := random.IntN(len(p.ids) / 2)
+	early := len(p.ids) / 2
+	if p.Messages < brief {
+		early = len(p.ids) / 8
+	}
+	for n := range p.counts[deadly] {
+		if i := slices.Index(p.ids, fmt.Sprintf("%s-%06d", deadly, n)); i > early {
+			j := random.IntN(early)
 			p.ids[i], p.ids[j] = p.ids[j], p.ids[i]
 		}
 	}
