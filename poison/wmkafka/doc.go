@@ -33,7 +33,13 @@
 // Publish returns when all replicas in sync have the record, or with an error within 30 s. One refused for its size says so
 // (poison.ErrTooLarge), and only that one is refused, not those that travelled with it. InitializeTopicsFor creates a
 // dead-letter topic with the source's partitions and replicas, no expiry, no compaction and room for its largest message
-// with a letter's metadata; of an existing topic it logs what would lose letters.
+// with a letter's metadata. An existing topic that would lose letters, or refuse the largest, is an error, at the router's
+// start with a poison.Queue: retention.ms, retention.bytes and cleanup.policy must keep all, and max.message.bytes must be the
+// source's and 64 KiB. PublisherConfig.AcceptLossyTopics uses it as it is. So it is for the topics of retry stages.
+//
+// What a topic took can be set aside, brought back and staged, however it came. A message that is compressed, or has many
+// headers, can be larger for this client than its topic allows: the publisher then compresses it as well as it can, and the
+// broker judges. No letter has more room than a request: socket.request.max.bytes, or 100 MiB, less 16 KiB.
 //
 // # Retry stages
 //

@@ -22,6 +22,9 @@ type producers struct {
 
 	lock    sync.RWMutex
 	byTopic map[string]*producer
+
+	packingLock sync.Mutex
+	packs       *client // nil until a message needs it
 }
 
 // producer is one that is being opened, or has been.
@@ -58,16 +61,40 @@ func newProducers(config *PublisherConfig) (*producers, error) {
 		p.most = maxProducers
 	}
 	var err error
-	p.common, err = p.open()
+	p.common, err = p.open(config.Sarama)
 	return p, err
 }
 
-func (p *producers) open() (*client, error) {
+// packing returns the producer that sends records of any size, compressed. It is opened when the first needs it.
+func (p *producers) packing() (*client, error) {
+	p.packingLock.Lock()
+	defer p.packingLock.Unlock()
+	if p.packs != nil {
+		return p.packs, nil
+	}
+	config := *p.config.Sarama
+	config.Producer.MaxMessageBytes = largestRequest
+	if config.Producer.Compression = sarama.CompressionGZIP; config.Version.IsAtLeast(sarama.V2_1_0_0) {
+		config.Producer.Compression = sarama.CompressionZSTD
+	}
+	config.Producer.CompressionLevel = bestCompression
+	var err error
+	p.packs, err = p.open(&config)
+	return p.packs, err
+}
+
+const (
+	bestCompression = 9 // gzip's best, and the second best of zstd
+	// largestRequest is the largest record that a request of the client has room for.
+	largestRequest = 100<<20 - 16<<10
+)
+
+func (p *producers) open(config *sarama.Config) (*client, error) {
 	tracer := &finder{SaramaTracer: p.config.Tracer}
 	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{
 		Brokers:               p.config.Brokers,
 		Marshaler:             p.config.Marshaler,
-		OverwriteSaramaConfig: p.config.Sarama,
+		OverwriteSaramaConfig: config,
 		Tracer:                tracer,
 	}, p.config.Logger)
 	if err != nil {
@@ -106,7 +133,7 @@ func (p *producers) begin(topic string) *producer {
 	p.byTopic[topic] = own
 	p.lock.Unlock()
 
-	if own.client, own.err = p.open(); own.err != nil {
+	if own.client, own.err = p.open(p.config.Sarama); own.err != nil {
 		p.lock.Lock()
 		delete(p.byTopic, topic)
 		p.lock.Unlock()
@@ -118,6 +145,11 @@ func (p *producers) begin(topic string) *producer {
 // close closes all producers. Nobody may be sending.
 func (p *producers) close() error {
 	errs := []error{p.common.Close()}
+	p.packingLock.Lock()
+	defer p.packingLock.Unlock()
+	if p.packs != nil {
+		errs = append(errs, p.packs.Close())
+	}
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	for _, own := range p.byTopic {

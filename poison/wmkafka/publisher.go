@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -27,7 +28,8 @@ type PublisherConfig struct {
 	Sarama *sarama.Config
 	// Tracer is watermill-kafka's, kafka.NewOTELSaramaTracer() for one. Default: none.
 	Tracer kafka.SaramaTracer
-	// MaxMessageBytes is the largest record that is sent. InitializeTopicsFor asks for as much as its source takes and
+	// MaxMessageBytes is the largest record that is sent, letters aside that fit when they are compressed, as messages may have
+	// come. InitializeTopicsFor asks for as much as its source takes and
 	// 64 KiB more. Default: Sarama.Producer.MaxMessageBytes, which in SaramaPublisherConfig is what a topic with Kafka's
 	// defaults asks for.
 	MaxMessageBytes int
@@ -44,9 +46,13 @@ type PublisherConfig struct {
 	// once: that of a delay store. With more than 1, messages behind one that is refused may be published all the same; the
 	// error tells how many were. Their order stays. Default: 1.
 	Together int
+	// AcceptLossyTopics lets InitializeTopicsFor pass existing topics that lose letters which they confirmed, by retention or
+	// compaction, or that refuse the largest letter: what is wrong with them is logged as an error. Default: it is an error of
+	// InitializeTopicsFor, and so of the router's start.
+	AcceptLossyTopics bool
 	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
 	TopicTimeout time.Duration
-	// Logger is told what is wrong with existing topics. Default: none.
+	// Logger is called with what AcceptLossyTopics accepts, and with what is created. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
@@ -156,12 +162,15 @@ func (p *Publisher) publish(topic string, msg *message.Message) error {
 		err = p.send(topic, msg)
 		p.sending.Unlock()
 	}
+	if isTooLarge(err) && chain.IsReturning(msg.Context()) {
+		err = p.sendPacked(topic, msg)
+	}
 	return judged(err)
 }
 
 var errNilMessage = errors.New("the message is nil")
 
-// judged marks a refusal for size, which will be one the next time too.
+// judged marks a refusal for size, which will be one the next time too. So is a request that the client cannot encode.
 func judged(err error) error {
 	if isTooLarge(err) {
 		return classify.Permanent(fmt.Errorf("%w: %w", poison.ErrTooLarge, err))
@@ -174,6 +183,22 @@ func (p *Publisher) send(topic string, msg *message.Message) error {
 		return ErrClosed
 	}
 	producer, err := p.producers.of(topic)
+	if err != nil {
+		return err
+	}
+	return producer.Publish(topic, msg)
+}
+
+// sendPacked is for a message that came from Kafka, and so fits, and is larger for our producer than it was for its own: one
+// that came compressed, or has many headers, of each of which the client overrates the size by 8 bytes. The producer for
+// such compresses as well as it can, and leaves the judgement to the broker, which counts what is compressed.
+func (p *Publisher) sendPacked(topic string, msg *message.Message) error {
+	p.sending.RLock()
+	defer p.sending.RUnlock()
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	producer, err := p.producers.packing()
 	if err != nil {
 		return err
 	}
@@ -203,7 +228,11 @@ func isTooLarge(err error) bool {
 		return true
 	}
 	var refusal sarama.ConfigurationError // the client's own
-	return errors.As(err, &refusal) && strings.Contains(string(refusal), "larger than")
+	if errors.As(err, &refusal) {
+		return strings.Contains(string(refusal), "larger than")
+	}
+	var encoding sarama.PacketEncodingError // of a request over sarama.MaxRequestSize
+	return errors.As(err, &encoding) && strings.Contains(encoding.Info, "invalid request size")
 }
 
 // describe names a message in an error.

@@ -49,6 +49,26 @@ func describeTopic(admin admin, topic string) (settings, error) {
 	return s, nil
 }
 
+// brokerNumber returns a setting of one of the brokers.
+func brokerNumber(admin admin, setting string) (int, error) {
+	brokers := admin.client.Brokers()
+	if len(brokers) == 0 {
+		return 0, sarama.ErrBrokerNotAvailable
+	}
+	entries, err := admin.DescribeConfig(sarama.ConfigResource{
+		Type: sarama.BrokerResource, Name: strconv.Itoa(int(brokers[0].ID())), ConfigNames: []string{setting},
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range entries {
+		if entry.Name == setting {
+			return strconv.Atoi(entry.Value)
+		}
+	}
+	return 0, fmt.Errorf("%s is not told", setting)
+}
+
 // flaws says what in an existing topic loses or refuses letters.
 func (s settings) flaws(wanted settings) (flaws []string) {
 	if s.retentionMs != "-1" {

@@ -40,7 +40,7 @@ func (p *Publisher) publishSome(topic string, messages []*message.Message) (refu
 	}
 	// One that is too large takes those with it that went in the same request, and behind them, where an idempotent producer
 	// then misses some.
-	alone := anyOf(errs, refusedForBatch)
+	alone := anyOf(errs, isTooLarge)
 	for i, msg := range messages {
 		own := errs[records[i]]
 		if own != nil && alone {

@@ -3,6 +3,7 @@ package wmkafka
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -16,6 +17,8 @@ const (
 	kafkaMaxMessageBytes = 1<<20 + 12
 	// letterRoom is how much larger a letter may be than its message: four times what poison.DefaultMaxAdded adds.
 	letterRoom = 64 << 10
+	// requestRoom is what a request adds to the record in it, at most.
+	requestRoom = 16 << 10
 	// leaderPoll is the wait between two looks at whether a topic has its leaders.
 	leaderPoll = 50 * time.Millisecond
 	// usualReplicas is how often a topic is kept where nobody says anything else.
@@ -30,8 +33,10 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 
 // InitializeTopicsFor makes sure that topics exist for the dead letters of source. A missing one is created with as many
 // partitions and replicas as source, no expiry, no compaction, and room for source's largest message and 64 KiB; it returns
-// when all partitions have leaders. An existing one is not changed: what in it would lose or refuse letters is logged as an
-// error. An error names the topic that is missing and cannot be created, or a MaxMessageBytes too small for source.
+// when all partitions have leaders. An existing one is not changed. One that expires, is bounded, compacted, or too small for
+// the largest letter, loses letters that it confirmed, or refuses some: that is an error, unless AcceptLossyTopics is set. So
+// is a topic that is missing and cannot be created, a MaxMessageBytes too small for source, and a source whose largest letter
+// exceeds what the client and the broker take in a request. The error names topic, setting and remedy.
 func (p *Publisher) InitializeTopicsFor(source string, topics ...string) (err error) {
 	if p.closed.Load() {
 		return ErrClosed
@@ -50,6 +55,9 @@ func (p *Publisher) InitializeTopicsFor(source string, topics ...string) (err er
 	}()
 	wanted, err := p.wantedFor(admin, source, roomFor(source, topics))
 	if err != nil {
+		return err
+	}
+	if err := p.fitsRequest(admin, source, wanted); err != nil {
 		return err
 	}
 	for _, topic := range topics {
@@ -125,10 +133,41 @@ func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) 
 	if err != nil {
 		return fmt.Errorf("wmkafka: it cannot be told whether topic %q exists; allow this client to describe it: %w", topic, err)
 	}
-	for _, flaw := range found.flaws(wanted) {
-		p.config.Logger.Error("A topic for dead letters may lose or refuse some", errors.New(flaw), watermill.LogFields{"topic": topic})
+	flaws := found.flaws(wanted)
+	if len(flaws) == 0 {
+		return nil
 	}
+	return p.accept(fmt.Errorf("wmkafka: topic %q loses or refuses messages: %s; to use it as it is, set PublisherConfig.AcceptLossyTopics",
+		topic, strings.Join(flaws, "; ")))
+}
+
+// accept returns what is wrong with a topic, unless that is accepted.
+func (p *Publisher) accept(flaw error) error {
+	if !p.config.AcceptLossyTopics {
+		return flaw
+	}
+	p.config.Logger.Error("Messages may be lost or refused, which PublisherConfig.AcceptLossyTopics accepts", flaw, nil)
 	return nil
+}
+
+// fitsRequest finds out whether the largest letter of source fits into a request. A broker cuts the connection of a client
+// whose request is too large, which looks like an outage that never ends.
+func (p *Publisher) fitsRequest(admin admin, source string, wanted settings) error {
+	if source == "" {
+		return nil
+	}
+	const setting = "socket.request.max.bytes"
+	most, limit := largestRequest, "what this client sends"
+	if bytes, err := brokerNumber(admin, setting); err != nil {
+		p.config.Logger.Debug("Kafka does not tell how large a request may be", watermill.LogFields{"error": err.Error()})
+	} else if bytes-requestRoom <= most {
+		most, limit = bytes-requestRoom, fmt.Sprintf("the broker's %s=%d", setting, bytes)
+	}
+	if wanted.maxMessageBytes <= most {
+		return nil
+	}
+	return p.accept(fmt.Errorf("wmkafka: letters of topic %q may have %d bytes, and a request no more than %d, by %s: lower the topic's max.message.bytes by %d at least",
+		source, wanted.maxMessageBytes, most, limit, wanted.maxMessageBytes-most))
 }
 
 func (p *Publisher) awaitLeaders(admin admin, topic string, wanted settings) error {

@@ -1,7 +1,9 @@
 package wmkafka
 
 import (
+	"bytes"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what is
@@ -80,23 +83,65 @@ func TestInitializeTopics(t *testing.T) {
 	}
 }
 
-// Feature D5: what in an existing topic would lose or refuse letters is said, and nothing in it is changed.
+// Features D5, D16: an existing topic that would lose letters which it confirmed, or refuse the largest, is an error at
+// start-up that says what, where and what to do, for dead letters as for stages. Nothing in it is changed, and who accepts
+// it says so.
 func TestFlawsOfExistingTopics(t *testing.T) {
 	c := newCluster(t)
-	dlq := c.topic + ".dlq"
-	c.create(dlq, 1, map[string]string{"cleanup.policy": "compact", "retention.bytes": "1000000"})
+	room := strconv.Itoa(kafkaMaxMessageBytes + letterRoom)
+	sound := map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": room}
 	logged := &logs{}
-	pub := c.publisher(PublisherConfig{Logger: logged})
-	if err := pub.InitializeTopicsFor(c.topic, dlq); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{dlq, "retention.ms=604800000", "retention.bytes=1000000", "cleanup.policy=compact", "max.message.bytes=1048588; set it to 1114124"} {
-		if !strings.Contains(logged.String(), want) {
-			t.Errorf("not logged: %s, but %s", want, logged)
+	strict, lax := c.publisher(PublisherConfig{Logger: logged}), c.publisher(PublisherConfig{Logger: logged, AcceptLossyTopics: true})
+	for setting, row := range map[string]struct{ value, want string }{
+		"retention.ms":      {"604800000", "retention.ms=604800000; set it to -1"},
+		"retention.bytes":   {"1000000", "retention.bytes=1000000; set it to -1"},
+		"cleanup.policy":    {"compact", "cleanup.policy=compact; set it to delete"},
+		"max.message.bytes": {"1048588", "max.message.bytes=1048588; set it to " + room},
+		"":                  {},
+	} {
+		entries := maps.Clone(sound)
+		if setting != "" {
+			entries[setting] = row.value
+		}
+		for _, topic := range []string{c.topic + setting + ".dlq", c.topic + setting + ".billing.retry.5s"} {
+			c.create(topic, 1, entries)
+			before, err := describeTopic(c.admin, topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = strict.InitializeTopicsFor(c.topic, topic)
+			if setting == "" && err != nil || setting != "" && (err == nil || !strings.Contains(err.Error(), strconv.Quote(topic)) ||
+				!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "PublisherConfig.AcceptLossyTopics")) {
+				t.Errorf("%q: %v", setting, err)
+			}
+			if logged.String() != "" {
+				t.Errorf("%q: logged %s", setting, logged)
+			}
+			if err := lax.InitializeTopicsFor(c.topic, topic); err != nil || !strings.Contains(logged.String(), row.want) {
+				t.Errorf("%q accepted: %v, logged %s", setting, err, logged)
+			}
+			if after, err := describeTopic(c.admin, topic); err != nil || after != before {
+				t.Errorf("%+v became %+v, %v", before, after, err)
+			}
+			*logged = logs{}
 		}
 	}
-	if found, err := describeTopic(c.admin, dlq); err != nil || found.cleanupPolicy != "compact" {
-		t.Errorf("%+v, %v", found, err)
+}
+
+// Features D5, D16: a source whose largest letter no request has room for is an error at start-up: the broker would cut the
+// connection each time.
+func TestLetterLargerThanRequest(t *testing.T) {
+	c := newCluster(t)
+	large := c.topic + "-large"
+	c.create(large, 1, map[string]string{"max.message.bytes": strconv.Itoa(100 << 20)})
+	err := c.publisher(PublisherConfig{MaxMessageBytes: 200 << 20}).InitializeTopicsFor(large, large+".dlq")
+	if err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "socket.request.max.bytes=104857600") ||
+		!strings.Contains(err.Error(), "lower the topic's max.message.bytes by 81920") {
+		t.Error(err)
+	}
+	msg := message.NewMessage("1", bytes.Repeat([]byte("x"), 101<<20))
+	if err := c.publisher(PublisherConfig{MaxMessageBytes: 200 << 20}).Publish(c.topic, msg); !errors.Is(err, poison.ErrTooLarge) {
+		t.Errorf("a request that cannot be encoded: %v", err)
 	}
 }
 

@@ -1,0 +1,96 @@
+package wmkafka
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Features D4, D16, promise P4: what a topic takes can be set aside, and brought back, however it came: compressed, as one
+// that is far larger than the topic's limit, with so many headers that the client overrates it, with a key as large as the
+// topic takes, with a time that is none, with the header of Watermill's id under our prefix. A message behind it goes on.
+func TestWhateverArrivesIsSetAside(t *testing.T) {
+	headers := func(n int) (all []sarama.RecordHeader) {
+		for i := range n {
+			all = append(all, header(fmt.Sprintf("%x", i), ""))
+		}
+		return all
+	}
+	const most = 200_000 // of the topic
+	id := header(kafka.UUIDHeaderKey, "hard")
+	records := map[string]*sarama.ProducerMessage{
+		"compressed":     {Value: sarama.ByteEncoder(bytes.Repeat([]byte("spillway "), 1<<20)), Headers: []sarama.RecordHeader{id}},
+		"20000 headers":  {Value: sarama.ByteEncoder("x"), Headers: append(headers(20_000), id)},
+		"key of its own": {Key: sarama.ByteEncoder(bytes.Repeat([]byte{0xff}, most-200)), Headers: []sarama.RecordHeader{id}},
+		"past time":      {Value: sarama.ByteEncoder("x"), Timestamp: time.UnixMilli(1), Headers: []sarama.RecordHeader{id}},
+		"future time":    {Value: sarama.ByteEncoder("x"), Timestamp: time.UnixMilli(math.MaxInt64 / 2), Headers: []sarama.RecordHeader{id}},
+		"reserved names": {Value: sarama.ByteEncoder("x"), Headers: []sarama.RecordHeader{id, header(reservedPrefix+kafka.UUIDHeaderKey, "a"), header("", "b"), {Key: []byte("null")}}},
+	}
+	c := newCluster(t)
+	config := SaramaPublisherConfig()
+	config.Producer.Compression, config.Producer.MaxMessageBytes = sarama.CompressionZSTD, 32<<20
+	producer, err := sarama.NewSyncProducer(c.brokers, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cleanup(producer.Close)
+	pub := c.publisher(PublisherConfig{MaxMessageBytes: most + letterRoom})
+	for name, record := range records {
+		t.Run(name, func(t *testing.T) {
+			topic := c.topic + "-" + strings.ReplaceAll(name, " ", "-")
+			own := *c
+			own.TB, own.topic, own.group = t, topic, topic
+			own.create(topic, 1, map[string]string{"max.message.bytes": strconv.Itoa(most)})
+			own.deleteLater(topic+".dlq", topic+".invalid")
+			stop := own.run(own.subscriber(SubscriberConfig{}), nil, own.channel(spillway.Config{Publisher: pub}).Attach, func(msg *message.Message) ([]*message.Message, error) {
+				if msg.UUID != "good" {
+					return nil, classify.Permanent(errBad)
+				}
+				return nil, nil
+			})
+			record.Topic = topic
+			for _, sent := range []*sarama.ProducerMessage{record, {Topic: topic, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, "good")}}} {
+				if _, _, err := producer.SendMessage(sent); err != nil {
+					t.Fatal(err)
+				}
+			}
+			own.eventually("both are acked", func() bool {
+				n, err := own.subscriber(SubscriberConfig{}).Backlog(context.Background(), topic)
+				return err == nil && n == 0
+			})
+			stop()
+			dead := own.records(topic+".dlq", 1)
+			if len(dead) != 1 {
+				t.Fatalf("%d letters", len(dead))
+			}
+			l, err := poison.Decode(unmarshal(t, Marshaler{}, dead[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pub.Publish(topic, l.Redriven("ada", "campaign", time.Now())); err != nil {
+				t.Fatal(err)
+			}
+			all := own.records(topic, 1)
+			was, back := text(withoutOurs(all[0])), text(withoutOurs(all[2]))
+			if name == "key of its own" { // it stays behind where a letter is brought back from metadata alone
+				was = strings.Replace(was, text(&sarama.ConsumerMessage{Key: all[0].Key})[:len(text(&sarama.ConsumerMessage{Key: all[0].Key}))-len(" value null")], "key null", 1)
+			}
+			if was != back {
+				t.Errorf("came back as\n%.300s, was\n%.300s", back, was)
+			}
+		})
+	}
+}
