@@ -529,6 +529,24 @@ func TestRedriven(t *testing.T) {
 	})
 }
 
+// Feature D10, promise P3: what this process lived through is no death, also by a limit that it dropped without closing it.
+func TestOwnMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{})
+		begin, calls := time.Now(), 0
+		f.left[markOf("a")] = []written{{1, l.self + ".1"}, {2, l.self + ".2"}, {3, l.self + ".3"}, {4, "b.1"}, {5, "c.1"}}
+		for range 2 {
+			if _, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(newMessage("a")); err != nil {
+				t.Error(err)
+			}
+		}
+		if calls != 2 || time.Since(begin) != 0 || len(f.left) != 0 {
+			t.Errorf("%d calls after %s, marks %v", calls, time.Since(begin), f.left)
+		}
+	})
+}
+
 // Feature D10: messages that nothing tells apart, in flight in processes that live, are handled, all and at once. Those that
 // ended with one are counted. Coordinates tell them apart.
 func TestWithoutIDs(t *testing.T) {
