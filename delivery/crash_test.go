@@ -161,7 +161,7 @@ func (o order) start(t *testing.T) (cmd *exec.Cmd, said *bufio.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // so that nobody waits for ever for what it says
+	deadline := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // the test does not wait for ever for what it says
 	t.Cleanup(func() {
 		deadline.Stop()
 		_ = cmd.Process.Kill()

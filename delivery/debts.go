@@ -30,7 +30,7 @@ type refused struct {
 // that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it after keepMarks.
 const most = 1024
 
-// owe tells whether there was room for one more.
+// owe reports whether there was room for one more.
 func (d *debts) owe(m mark, w written) (room bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,7 +57,7 @@ func (d *debts) paid(m mark) {
 	delete(d.owed, m)
 }
 
-// keep tells whether there was room for one more.
+// keep reports whether there was room for one more.
 func (d *debts) keep(r refused) (room bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

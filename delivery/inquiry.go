@@ -45,7 +45,7 @@ func (n *news) latest() (looks int, rows map[string]row, next <-chan struct{}) {
 }
 
 // gone reports whether a process that is not there has not been there since an earlier look: one look may be older than the
-// process. Who has signed off took its marks along.
+// process. A process that signed off took its marks along.
 func (n *news) gone(process string, looks int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

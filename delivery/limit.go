@@ -136,7 +136,7 @@ type Limit struct {
 	pending pending
 
 	closing atomic.Bool
-	leaving atomic.Bool // routers end, and nobody but their last messages is handled
+	leaving atomic.Bool // routers end: their last messages are being handled
 	mu      sync.Mutex  // held while this process registers or signs off
 	current *process    // nil while off
 }

@@ -39,6 +39,13 @@ type share struct {
 	visits  int
 	written written
 	removed chan struct{} // not nil while the last of them removes the mark
+	decided chan struct{} // closed when the first of them goes on, or does not
+	refused bool          // it does not
+}
+
+func (s *share) decide(err error) {
+	s.refused = err != nil
+	close(s.decided)
 }
 
 type waiter struct {
@@ -68,7 +75,7 @@ func (r *room) share(m mark) (s *share, first bool) {
 	if r.shared == nil {
 		r.shared = make(map[mark]*share)
 	}
-	s = &share{visits: 1}
+	s = &share{visits: 1, decided: make(chan struct{})}
 	r.shared[m] = s
 	return s, true
 }
@@ -97,7 +104,7 @@ func (r *room) wrote(s *share, w written) {
 	s.written = w
 }
 
-// wait leaves a place to wait aside, in nobody's way.
+// wait leaves a place to wait aside, in no other delivery's way.
 func (r *room) wait(from place) place {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -63,7 +64,7 @@ type visit struct {
 }
 
 // begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
-func (v *visit) begin(c *chain.Call) error {
+func (v *visit) begin(c *chain.Call) (err error) {
 	l := v.limit
 	if l.config.Store.within(c.Ctx) { // who waited for the store would wait for itself
 		return nil
@@ -79,13 +80,35 @@ func (v *visit) begin(c *chain.Call) error {
 	share, first := l.room.share(m)
 	v.mark, v.share = m, share
 	if !first { // the limit is attached twice, or the message was delivered twice: one mark serves all, until the last returns
-		return nil
+		return v.join(c)
 	}
+	defer func() { share.decide(err) }()
 	if err := v.move(c, false); err != nil {
 		return err
 	}
 	return v.count(c, process)
 }
+
+// join waits until the first delivery of the message knows whether it goes on, and does as that does.
+func (v *visit) join(c *chain.Call) error {
+	select {
+	case <-v.share.decided:
+	default:
+		v.place = v.limit.room.wait(v.place)
+		ctx := c.WaitContext()
+		select {
+		case <-v.share.decided:
+		case <-ctx.Done():
+			return c.PutBack(context.Cause(ctx))
+		}
+	}
+	if v.share.refused {
+		return c.PutBack(errNotFirst)
+	}
+	return nil
+}
+
+var errNotFirst = errors.New("delivery: another delivery of this message in this process did not go on: this one is given back")
 
 // count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no message.
 func (v *visit) count(c *chain.Call, process string) error {
@@ -94,8 +117,8 @@ func (v *visit) count(c *chain.Call, process string) error {
 		entered, err := l.enter(c, v.mark, w)
 		if entered {
 			l.room.wrote(v.share, w)
-			if l.leaving.Load() { // the marks of this process are signed off already, or are just now
-				l.remove(v.mark, w)
+			if l.leaving.Load() { // the marks of this process are signed off already, or are just now; those of others stay
+				l.remove(v.mark, written{1, process})
 			}
 			return nil
 		}
