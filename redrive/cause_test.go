@@ -28,8 +28,8 @@ func testStore_causes(t *testing.T, on database) {
 	}{
 		{3, func(int) error { return errors.New("disk full") }},
 		{4, func(int) error { return errors.New("no such customer") }},
-		{5, func(i int) error { return errors.New(fmt.Sprint("status ", 500+i)) }},
-		{6, func(i int) error { return errors.New(fmt.Sprintf(`order "A-%d" of 5f1c7a%04x is unknown`, i, i)) }},
+		{5, func(i int) error { return fmt.Errorf("status %d", 500+i) }},
+		{6, func(i int) error { return fmt.Errorf(`order "A-%d" of 5f1c7a%04x is unknown`, i, i) }},
 	} {
 		for i := range cause.times {
 			n++

@@ -144,12 +144,10 @@ func (s *Store) Drain(ctx context.Context, live message.Publisher, config DrainC
 		d.config.Filter.MaxSeq = last
 	}
 	if config.To == "" {
+		err = d.refuse(ctx) // an error here keeps no letter from coming back
 		d.config.Filter.allowed = d.allow
-		if err := d.refuse(ctx); err != nil {
-			return d.report, err
-		}
 	}
-	err = d.run(ctx)
+	err = errors.Join(d.run(ctx), err)
 	return d.report, err
 }
 

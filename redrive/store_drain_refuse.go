@@ -12,7 +12,7 @@ const maxRefusedTopics = 20
 // letter that one drain may not bring back is another one's.
 func (d *drain) refuse(ctx context.Context) error {
 	f := d.config.Filter
-	f.allowed, f.refused = nil, d.allow
+	f.refused = d.allow
 	w := d.store.where(f)
 	var topics []RefusedTopic
 	all := 0

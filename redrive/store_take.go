@@ -62,19 +62,26 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 // looks at, so that others pass over letters that no one takes. It is no write either: on SQLite there is one writer at a
 // time.
 func (s *Store) choose(ctx context.Context, w *where, n, most int, one bool) (chosen []int64, bytes int, err error) {
-	full := false
-	err = s.read(ctx, func() { chosen, bytes, full = nil, 0, false }, func(rows *sql.Rows) error {
+	err = s.read(ctx, func() { chosen, bytes = nil, 0 }, func(rows *sql.Rows) error {
 		var seq int64
 		var size int
-		err := rows.Scan(&seq, &size)
-		if full = full || bytes+size > most && !(one && len(chosen) == 0); !full {
-			chosen, bytes = append(chosen, seq), bytes+size
+		if err := rows.Scan(&seq, &size); err != nil {
+			return err
 		}
-		return err
+		if bytes+size > most && !(one && len(chosen) == 0) {
+			return errFull // SQLite would read on, through the payloads, to the next size
+		}
+		chosen, bytes = append(chosen, seq), bytes+size
+		return nil
 	}, `SELECT seq, CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END
 FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`, append(w.args, n)...)
+	if errors.Is(err, errFull) {
+		err = nil
+	}
 	return chosen, bytes, err
 }
+
+var errFull = errors.New("no more letters fit")
 
 // free are the conditions for letters that f chooses and that have no lease.
 func (s *Store) free(f Filter) *where {
