@@ -40,6 +40,8 @@ type dialect struct {
 	// refusal for size.
 	limit    func(ctx context.Context, db *sql.DB) (int, error)
 	tooLarge func(error) bool
+	// answered reports whether an error is the server's answer. Nil where limit is nil.
+	answered func(error) bool
 }
 
 // statements are what a store says to its database. Those that end in IN go on with dialect.among.

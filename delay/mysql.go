@@ -28,6 +28,7 @@ var mysqlDialect = dialect{
 	read:        once,
 	limit:       mysqlLimit,
 	tooLarge:    mysqlTooLarge,
+	answered:    func(err error) bool { return mysql.Number(err) != 0 },
 }
 
 // mysqlOverhead is for all of a statement, or of a row, that does not come with the message.

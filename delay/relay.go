@@ -118,7 +118,15 @@ func NewRelay(config RelayConfig) (*Relay, error) {
 
 // Plugin runs the relay for as long as handlers of the router run: from before the first subscribes until the last has
 // received its last message. The router's end waits for a call of the publisher that is under way.
-func (r *Relay) Plugin(router *message.Router) error { return r.life.Plugin(router) }
+func (r *Relay) Plugin(router *message.Router) error {
+	switch {
+	case r == nil:
+		return errNoRelay
+	case router == nil:
+		return errors.New("delay: the router of Relay.Plugin is nil: give Relay.Plugin to Router.AddPlugin")
+	}
+	return r.life.Plugin(router)
+}
 
 func (r *Relay) start() error {
 	ctx, stop := context.WithCancel(context.Background())
@@ -131,6 +139,12 @@ func (r *Relay) start() error {
 // returned, and what was taken and not published has been given back to other relays, for which it takes up to 5 seconds.
 // An error of the database or of the publisher does not end it.
 func (r *Relay) Run(ctx context.Context) error {
+	switch {
+	case r == nil:
+		return errNoRelay
+	case ctx == nil:
+		return errNoContext
+	}
 	w := &worker{RelayConfig: &r.config, topics: topics{}}
 	bell := newBell()
 	defer r.config.Store.bells.hang(bell)()

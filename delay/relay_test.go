@@ -33,6 +33,26 @@ func TestNewRelay_refuses(t *testing.T) {
 	}
 }
 
+// A nil argument is an error with a sentence.
+func TestNil(t *testing.T) {
+	s := SQLite(databases[0].open(t, databases[0].create(t)))
+	r, err := NewRelay(RelayConfig{Store: s, Publisher: &outbox{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var none context.Context
+	_, waited := s.Waiting(none)
+	for name, err := range map[string]error{
+		"Put": s.Put(none, "orders", newMessage("1"), 0), "Initialize": s.Initialize(none), "Waiting": waited, "Run": r.Run(none),
+		"Plugin": r.Plugin(nil), "no relay": (*Relay)(nil).Plugin(nil), "runs no relay": (*Relay)(nil).Run(t.Context()),
+		"For": (*Store)(nil).For("billing").Put(t.Context(), "orders", newMessage("1"), 0),
+	} {
+		if err == nil || !strings.Contains(err.Error(), " nil") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Several relays share the work: with no failures each message is published exactly once.
 func TestShare(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, address string) {

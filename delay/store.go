@@ -70,7 +70,11 @@ func (s *Store) For(service string) *Store {
 	return of
 }
 
-var errNoDB = errors.New("delay: the *sql.DB of the store is nil: give an open database")
+var (
+	errNoDB      = errors.New("delay: the *sql.DB of the store is nil: give an open database")
+	errNoContext = errors.New("delay: the context is nil: give context.Background() if there is no other")
+	errNoRelay   = errors.New("delay: the *Relay is nil: make it with NewRelay")
+)
 
 // Initialize creates the table, or verifies the one that is there, and does not touch it: the role then needs no right to
 // create any. Many processes may do so at once. NewRelay does it too; a process that only puts has to do it once itself,
@@ -79,6 +83,9 @@ var errNoDB = errors.New("delay: the *sql.DB of the store is nil: give an open d
 func (s *Store) Initialize(ctx context.Context) error {
 	if s == nil || s.db == nil {
 		return errNoDB
+	}
+	if ctx == nil {
+		return errNoContext
 	}
 	if len(s.service) > maxService {
 		return fmt.Errorf("delay: For: the service's name has %d bytes, and may have %d", len(s.service), maxService)
@@ -101,6 +108,9 @@ func (s *Store) Initialize(ctx context.Context) error {
 func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
 	if s == nil || s.db == nil {
 		return errNoDB
+	}
+	if ctx == nil {
+		return errNoContext
 	}
 	if err := checkPut(topic, msg, after); err != nil {
 		return err
@@ -140,7 +150,7 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if !joined {
 		err = s.putAlone(ctx, args)
 	}
-	if err != nil && s.tooLarge(err) {
+	if err != nil && (s.tooLarge(err) || s.hungUp(err, r.size())) {
 		err = fmt.Errorf("%w: %d bytes: %w", poison.ErrTooLarge, r.size(), err)
 	}
 	return err
@@ -162,6 +172,13 @@ func (s *Store) fits(ctx context.Context, size int) error {
 		return fmt.Errorf("%w: %d bytes, where the server takes %d", poison.ErrTooLarge, size, most)
 	}
 	return nil
+}
+
+// hungUp reports whether an error is as that of a server which hung up on a message that takes more bytes in the statement:
+// a driver that writes the values into the statement may double them by escaping.
+func (s *Store) hungUp(err error, size int) bool {
+	most := s.atMost.Load()
+	return most > 0 && 2*int64(size) > most && !s.answered(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 func (s *Store) askLimit(ctx context.Context) error {
@@ -210,6 +227,9 @@ type Waiting struct {
 func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 	if s == nil || s.db == nil {
 		return nil, errNoDB
+	}
+	if ctx == nil {
+		return nil, errNoContext
 	}
 	if s.within(ctx) && s.db.Stats().MaxOpenConnections == 1 {
 		return nil, fmt.Errorf("delay: count what waits: %w", errWithin)

@@ -17,6 +17,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -109,7 +110,8 @@ func ended() context.Context {
 // A message that does not fit is refused before the server hangs up.
 func TestPut_tooLarge(t *testing.T) {
 	d := databases[2]
-	s := d.newStore(t, d.create(t))
+	address := d.create(t)
+	s := d.newStore(t, address)
 	s.atMost.Store(0) // as in a process that did not initialize
 	var packet int
 	if err := s.db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
@@ -121,6 +123,12 @@ func TestPut_tooLarge(t *testing.T) {
 		}
 	}
 	put(t, s, "orders", message.NewMessage("1", make([]byte, min(packet-2*mysqlOverhead, 12<<20))), 0)
+	// A driver that writes the values into the statement doubles this one.
+	doubling := d.store(d.open(t, mysqltest.With(address, "interpolateParams=true")))
+	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
+	if !errors.Is(err, poison.ErrTooLarge) {
+		t.Errorf("%v", err)
+	}
 }
 
 type claim struct{ db *sql.DB }
