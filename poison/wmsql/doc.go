@@ -116,9 +116,9 @@
 //
 // MySQL closes the connection on a statement longer than max_allowed_packet, and the transaction ends with it, on every
 // attempt anew. What is longer is written by several statements. So the dead letter of any message that came in one
-// statement can be written, whoever published it. Metadata is one statement: with more than max_allowed_packet less 64 KiB
-// of it a message is refused as too large, because its letter would be. The same bound holds for whole messages with
-// an adapter of your own or a payload type other than LONGBLOB, and, with 1 GiB in place of max_allowed_packet, on PostgreSQL.
+// statement can be written, whoever published it; metadata of close to max_allowed_packet, a payload type other than LONGBLOB
+// and a schema adapter of your own are the exceptions. And a Publisher refuses a message as too large that leaves less than
+// 128 KiB of max_allowed_packet for its letter, wherever that may be stored; on PostgreSQL, of 1 GiB.
 //
 // # What is not promised
 //

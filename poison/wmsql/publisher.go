@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,6 +90,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	}
 	if err := p.dialect.fit(topic, p.config.Schema); err != nil {
 		return err
+	}
+	if i := slices.Index(messages, nil); i >= 0 {
+		return fmt.Errorf("wmsql: publish to %q: message %d of %d is nil", topic, i+1, len(messages))
 	}
 	for len(messages) > 0 {
 		d := p.deliveryOf(messages[0])

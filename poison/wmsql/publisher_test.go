@@ -1,6 +1,7 @@
 package wmsql_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -24,6 +25,13 @@ func TestPublisherConfig(t *testing.T) {
 			if _, err := wmsql.NewPublisher(config); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+strings.TrimSpace(field)) {
 				t.Errorf("%s: %v", field, err)
 			}
+		}
+		if err := b.pub.Publish(b.topic, message.NewMessage("", nil), nil); err == nil || !strings.Contains(err.Error(), "message 2 of 2 is nil") {
+			t.Error(err)
+		}
+		var none context.Context
+		if _, err := b.subscriber().Subscribe(none, b.topic); err == nil {
+			t.Error("a context that is nil")
 		}
 		if err := errors.Join(b.pub.Close(), b.pub.Close()); err != nil {
 			t.Error(err)

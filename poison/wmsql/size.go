@@ -14,8 +14,10 @@ import (
 const (
 	// statementOverhead is room for what a statement has beside its long arguments.
 	statementOverhead = 4 << 10
-	// letterRoom is what a message must leave for its dead letter: poison.DefaultMaxAdded in JSON, and then some.
+	// letterRoom is what a dead letter may add to its message: poison.DefaultMaxAdded in JSON, and then some.
 	letterRoom = 64 << 10
+	// sinkRoom is what other places for dead letters on the same server keep for themselves, such as redrive.Store.
+	sinkRoom = 64 << 10
 	// maxOurs bounds how much of the room may be taken up already by metadata that looks like ours: it may be forged.
 	maxOurs = letterRoom - 16<<10
 )
@@ -35,9 +37,10 @@ func (p *Publisher) statements(topic string, messages []*message.Message, as for
 	if err != nil {
 		return nil, err
 	}
-	limit := p.dialect.maxStatement
-	switch size := sizeOf(query); {
-	case size+p.dialect.room() <= limit && (2*size <= limit || p.dialect.written(query)+statementOverhead <= limit):
+	limit, size := p.dialect.maxStatement, sizeOf(query)
+	fits := size+p.dialect.liveRoom() <= limit
+	switch {
+	case fits && (2*size <= limit || p.dialect.written(query)+statementOverhead <= limit):
 		return []wsql.Query{query}, nil
 	case len(messages) > 1:
 		half := len(messages) / 2
@@ -47,10 +50,10 @@ func (p *Publisher) statements(topic string, messages []*message.Message, as for
 		}
 		second, err := p.statements(topic, messages[half:], as)
 		return append(first, second...), err
+	case !fits && oursIn(messages[0]) == 0, !p.inPieces && size > limit:
+		return nil, p.dialect.tooLarge(size)
 	case p.inPieces:
 		return p.pieces(topic, messages[0], carried[0])
-	case size+p.dialect.room()-oursIn(messages[0]) > limit:
-		return nil, p.dialect.tooLarge(size)
 	default: // in bytes it fits; a driver that writes arguments into the statement says itself what does not
 		return []wsql.Query{query}, nil
 	}
@@ -114,11 +117,12 @@ func (d *dialect) written(query wsql.Query) int {
 
 func (d *dialect) tooLarge(size int) error {
 	return fmt.Errorf("wmsql: a statement of %d bytes, where %s takes %d, of which %d are for the dead letter that the message may become: %w",
-		size, d.name, d.maxStatement, d.room(), poison.ErrTooLarge)
+		size, d.name, d.maxStatement, d.liveRoom(), poison.ErrTooLarge)
 }
 
-// room is what a message must leave for its dead letter.
-func (d *dialect) room() int { return min(letterRoom, d.maxStatement/4) }
+// room is what metadata must leave for that of a dead letter, and liveRoom what a message must that is none yet.
+func (d *dialect) room() int     { return min(letterRoom, d.maxStatement/4) }
+func (d *dialect) liveRoom() int { return min(letterRoom+sinkRoom, d.maxStatement/2) }
 
 func sizeOf(query wsql.Query) int {
 	size := len(query.Query) + statementOverhead

@@ -166,6 +166,9 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 // closed. Every call is a consumer of the group of its own, with a connection of its own. A topic whose table is missing
 // is an error that says so.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if ctx == nil {
+		return nil, errors.New("wmsql: the context of Subscribe is nil: give context.Background() if there is no other")
+	}
 	if err := s.prepare(ctx, topic); err != nil {
 		return nil, err
 	}
