@@ -174,6 +174,10 @@ func TestPositionIsGood(t *testing.T) {
 		b.exec(`DELETE FROM ` + b.table(b.topic))
 		b.still(ids, 200*time.Millisecond)
 		check("all rows are gone")
+		if !b.isPostgres() {
+			b.exec(`SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_TABLE_OPTIONS')`) // of some connections
+			check("the next number is not shown")
+		}
 		b.publish("e", "f")
 		b.comes(ids, "e", "f")
 		b.drained()

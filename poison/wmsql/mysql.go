@@ -119,8 +119,12 @@ func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic string, at 
 	if err := db.QueryRowContext(ctx, `SHOW CREATE TABLE `+s.schema.MessagesTable(topic)).Scan(&table, &create); err != nil {
 		return "", err
 	}
-	next := int64(1)
-	if found := nextNumber.FindStringSubmatch(create); found != nil {
+	options := tableOptions.FindStringSubmatch(create)
+	if options == nil { // sql_mode hides them (NO_TABLE_OPTIONS)
+		return "", nil
+	}
+	next := int64(1) // where the option is not shown
+	if found := nextNumber.FindStringSubmatch(options[1]); found != nil {
 		n, err := strconv.ParseInt(found[1], 10, 64)
 		if err != nil {
 			return "", nil // a BIGINT can give out no number that is higher
@@ -133,8 +137,11 @@ func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic string, at 
 	return fmt.Sprintf("it is at %d, and the next message of the table gets the number %d: the table was emptied (TRUNCATE), or made anew", at.offset, next), nil
 }
 
-// nextNumber finds the table's option behind the columns. It is not shown where the next number is 1.
-var nextNumber = regexp.MustCompile(`\n\) [^'\n]*\bAUTO_INCREMENT=(\d+)`)
+// tableOptions are behind the columns, and nextNumber is one of them.
+var (
+	tableOptions = regexp.MustCompile(`\n\) (ENGINE=[^'\n]*)`)
+	nextNumber   = regexp.MustCompile(`\bAUTO_INCREMENT=(\d+)`)
+)
 
 func (s mysqlSource) restart(topic, group string) []wsql.Query {
 	return []wsql.Query{{
