@@ -115,7 +115,7 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs; the router asks whether it has one before it closes it
 		return nil, nil
 	}
-	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold, Logger: o.config.Logger})
+	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold, Lost: outage.Lost, Logger: o.config.Logger})
 	return &outputPublisher{Publisher: pub, outputs: o, guard: guard}, nil
 }
 

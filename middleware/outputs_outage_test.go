@@ -1,0 +1,104 @@
+package middleware_test
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+var errRefusedDial = fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+
+// Feature D15, promise P3, decision 13: sources are held through an outage of their outputs' broker, and none is set aside or
+// nacked. The log has one Error for the outage.
+func TestOutputsThroughAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, began := watermill.NewCaptureLogger(), time.Now()
+		dead, pub := &publisher{}, &publisher{refuse: func(string, *message.Message) error {
+			if time.Since(began) < 14*time.Second {
+				return errRefusedDial
+			}
+			return nil
+		}}
+		o := newOutputs(t, dead, middleware.OutputsConfig{Logger: logger})
+		decorated := decorate(t, o, pub)
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				if err := route(o, decorated, newMessage(strconv.Itoa(i)), producing("a"+strconv.Itoa(i), "b"+strconv.Itoa(i))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if len(pub.ids()) != 40 || len(dead.ids()) != 0 {
+			t.Errorf("%d outputs, %d letters", len(pub.ids()), len(dead.ids()))
+		}
+		if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
+			t.Errorf("logged %v", lines)
+		}
+	})
+}
+
+// Promises P3, P4: a broker that is away for long gives its sources back, uncounted, each after MaxHold.
+func TestOutputsGiveTheSourceBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 1<<30, errRefusedDial)}
+		o := newOutputs(t, dead, middleware.OutputsConfig{MaxHold: 7 * time.Second})
+		decorated := decorate(t, o, pub)
+		for range 50 {
+			msg, began := newMessage("1"), time.Now()
+			if err := route(o, decorated, msg, producing("a")); !aborted(err) || time.Since(began) != 7*time.Second {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+			if !msg.Equals(newMessage("1")) {
+				t.Fatal("the source did not come back as it arrived:", msg)
+			}
+		}
+		if len(dead.ids()) != 0 {
+			t.Errorf("%d letters", len(dead.ids()))
+		}
+	})
+}
+
+// Feature D15, promise P4: an output that alone is refused, while others get through, sets its source aside in the end,
+// although the error is that of an outage.
+func TestOutputRefusedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 1<<30, errRefusedDial)}
+		o := newOutputs(t, dead, middleware.OutputsConfig{})
+		decorated := decorate(t, o, pub)
+		stop := make(chan struct{})
+		var others sync.WaitGroup
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Second):
+					if err := route(o, decorated, newMessage("other"), producing("b")); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		began := time.Now()
+		for err := error(nil); len(dead.ids()) == 0; {
+			if err = route(o, decorated, newMessage("1"), producing("a")); err != nil && !aborted(err) || time.Since(began) > 10*time.Minute {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+		}
+		close(stop)
+		others.Wait()
+		wantSetAside(t, dead.letters(t)[0], "a", errRefusedDial)
+	})
+}
