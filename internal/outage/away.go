@@ -123,13 +123,11 @@ func named(v reflect.Value) bool {
 	case strings.HasPrefix(path, "github.com/jackc/pgx") && name == "ConnectError":
 		return true
 	case path == "github.com/rabbitmq/amqp091-go" && name == "Error":
-		code := v.FieldByName("Code")
-		if !code.IsValid() || !code.CanInt() {
-			return false
-		}
-		switch code.Int() { // connection forced, access refused at connecting, channel error (not open), resources, internal
-		case 320, 501, 504, 506, 541:
+		switch code, byServer := amqpError(v); code {
+		case 320, 506, 541: // connection forced, resources, internal
 			return true
+		case 501, 504: // a frame that could not be read, a channel that is not open: by the server, what was sent is wrong
+			return !byServer
 		}
 		return false
 	case strings.HasSuffix(path, "/sarama") && name == "KError":
@@ -138,6 +136,31 @@ func named(v reflect.Value) bool {
 		return said(v)
 	}
 	return false
+}
+
+func amqpError(v reflect.Value) (code int64, byServer bool) {
+	if f := v.FieldByName("Code"); f.IsValid() && f.CanInt() {
+		code = f.Int()
+	}
+	if f := v.FieldByName("Server"); f.IsValid() && f.Kind() == reflect.Bool {
+		byServer = f.Bool()
+	}
+	return code, byServer
+}
+
+// Lost reports whether err says that an AMQP connection or channel ended under a request. A message can cause that: RabbitMQ
+// closes the connection over headers that are too large.
+func Lost(err error) bool {
+	lost := false
+	walk(err, func(err error) bool {
+		v := reflect.ValueOf(err)
+		if v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Type().PkgPath() == "github.com/rabbitmq/amqp091-go" && v.Elem().Type().Name() == "Error" {
+			code, _ := amqpError(v.Elem())
+			lost = code == 501 || code == 504
+		}
+		return !lost
+	})
+	return lost
 }
 
 // awayKafka are Kafka's error codes for brokers that are away, starting or without enough replicas.

@@ -71,6 +71,8 @@ func TestAway(t *testing.T) {
 		"kafka, too large":     {sarama.ErrMessageSizeTooLarge, false},
 		"kafka, invalid topic": {sarama.ErrInvalidTopic, false},
 		"amqp, not found":      {&amqp091.Error{Code: amqp091.NotFound}, false},
+		"amqp, cut":            {&amqp091.Error{Code: amqp091.FrameError, Reason: "EOF"}, true},
+		"amqp, bad frame":      {&amqp091.Error{Code: amqp091.FrameError, Server: true}, false},
 		"amqp, precondition":   {&amqp091.Error{Code: amqp091.PreconditionFailed}, false},
 		"wraps itself":         {endless{}, false},
 	} {

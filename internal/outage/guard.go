@@ -32,6 +32,9 @@ type Config struct {
 	MaxHold time.Duration
 	// Away reports whether an error says that the thing is away. Default: Away.
 	Away func(error) bool
+	// Lost reports whether an error says that the connection was lost under the request, which the request itself can have
+	// caused. After maxInterruptions of these in a row the error is returned as it is. Default: none does.
+	Lost func(error) bool
 	// Logger receives a line when an outage begins, and one when it ends. Default: none.
 	Logger watermill.LoggerAdapter
 }
@@ -194,7 +197,7 @@ func (g *Guard) failed(ctx context.Context, c *chain.Call, err error) bool {
 	}
 	g.latest, g.latestAt, g.next = of, now, now.Add(probeEvery)
 	g.noting.Store(true)
-	g.suspects.refused(of, now)
+	g.suspects.refused(of, now, g.config.Lost != nil && g.config.Lost(err))
 	if g.failures >= declaredAfter && !g.away.Swap(true) {
 		g.config.Logger.Error(g.config.Name+": an outage began; messages are held, and given back uncounted, until it is over",
 			err, watermill.LogFields{"since": g.began.UTC().Format(time.RFC3339Nano)})

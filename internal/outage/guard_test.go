@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
@@ -197,6 +198,24 @@ func TestInterrupted(t *testing.T) {
 		g.Settled(call(t.Context(), "m"))
 		if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); !givenBack(err) {
 			t.Error("a message that came through is still counted:", err)
+		}
+	})
+}
+
+// Promise P4: a message that ends the connection each time ends itself, although nothing else passes.
+func TestEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errLost := &amqp091.Error{Code: amqp091.FrameError}
+		g := New(Config{Lost: Lost})
+		err, asked := error(nil), 0
+		for began := time.Now(); err == nil || givenBack(err); {
+			err = g.Do(t.Context(), call(t.Context(), "m"), func() error { asked++; return errLost })
+			if time.Since(began) > time.Hour {
+				t.Fatal("it is held for ever")
+			}
+		}
+		if err != error(errLost) || asked != maxInterruptions+1 {
+			t.Errorf("after %d attempts: %v", asked, err)
 		}
 	})
 }

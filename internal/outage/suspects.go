@@ -41,6 +41,7 @@ func subjectOf(c *chain.Call) subject {
 type suspect struct {
 	first, last   time.Time
 	refusals      int // between which others passed
+	losses        int // of the connection under a request
 	interruptions int
 }
 
@@ -66,8 +67,8 @@ func (s *suspects) find(of subject, now time.Time) *suspect {
 	return one
 }
 
-// refused notes that a message was refused.
-func (s *suspects) refused(of subject, now time.Time) {
+// refused notes that a message was refused, and perhaps that the connection was lost under its request.
+func (s *suspects) refused(of subject, now time.Time, lost bool) {
 	one := s.find(of, now)
 	if one.first.IsZero() {
 		one.first = now
@@ -76,19 +77,23 @@ func (s *suspects) refused(of subject, now time.Time) {
 		one.refusals++
 	}
 	one.last = now
+	if lost {
+		one.losses++
+	}
 }
 
-// condemned reports whether a message is refused for what it is: others pass, and it does not.
+// condemned reports whether a message is refused for what it is: others pass, and it does not, or it ends the connection.
 func (s *suspects) condemned(of subject, now time.Time) bool {
 	one := s.of[of]
-	return one != nil && !one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal
+	return one != nil && one.losses > maxInterruptions ||
+		one != nil && !one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal
 }
 
 // passed notes that a message passed.
 func (s *suspects) passed(of subject, now time.Time) {
 	s.others = now
 	if one := s.of[of]; one != nil {
-		one.first, one.refusals = time.Time{}, 0
+		one.first, one.refusals, one.losses = time.Time{}, 0, 0
 		if one.interruptions == 0 {
 			delete(s.of, of)
 		}

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // channel is one of the publisher's, with confirms. One message at a time is published on it, so that what is returned
@@ -41,7 +44,7 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan tim
 	select {
 	case <-confirmation.Done():
 	case <-deadline:
-		return fmt.Errorf("wmamqp: %s: no confirm within %s; the message may have arrived", to, timeout), false
+		return classify.Transient(fmt.Errorf("wmamqp: %s: no confirm within %s; the message may have arrived", to, timeout)), false
 	}
 	select {
 	case r, open := <-c.returns: // a returned message is confirmed too, after its return
@@ -81,7 +84,7 @@ func (a address) String() string {
 
 var (
 	errPublisherClosed = errors.New("wmamqp: the publisher is closed")
-	errNoChannel       = errors.New("wmamqp: no channel became free in time: the broker does not answer, or PublisherConfig.Channels is too small")
+	errNoChannel       = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or PublisherConfig.Channels is too small")
 )
 
 // take gets one of the publisher's places. It is open, or nil and to be opened.

@@ -10,6 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // connection is watermill-amqp's, which dials again when it is lost. Of one of our own we also hold the sockets, so that
@@ -38,7 +40,7 @@ func connect(given *amqp.ConnectionWrapper, config amqp.ConnectionConfig, writeT
 	return &connection{ConnectionWrapper: wrapper, sockets: sockets, log: log}, nil
 }
 
-var errNotConnected = errors.New("wmamqp: not connected to the broker, which is dialled again")
+var errNotConnected = outage.NewError("wmamqp: not connected to the broker, which is dialled again")
 
 // open returns an open channel's connection. It reads the wrapper's field, which the wrapper writes without a lock when
 // it has dialled again, so it is asked only for a new channel.

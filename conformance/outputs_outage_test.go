@@ -1,0 +1,194 @@
+package conformance_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/poison/wmamqp"
+	"github.com/watermill-spillway/spillway/poison/wmkafka"
+)
+
+// Feature D15, promises P1, P3, decision 13: the broker of the outputs crashes under load, and comes back after longer than the
+// attempts take. The handlers have succeeded: no source is set aside, and each output is published.
+func TestOutputsBrokerCrashes(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T, topic string) message.Publisher{
+		"rabbitmq": func(t *testing.T, topic string) message.Publisher {
+			config := wmamqp.NewPublisherConfig(services.AMQP(t))
+			config.QueueType = "classic" // a quorum queue that was just made takes long to come back
+			pub, err := wmamqp.NewPublisher(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pub.InitializeTopics(topic); err != nil {
+				t.Fatal(err)
+			}
+			return pub
+		},
+		"kafka": func(t *testing.T, topic string) message.Publisher {
+			pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: services.Kafka(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pub.InitializeTopics(topic); err != nil {
+				t.Fatal(err)
+			}
+			return pub
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topic := "outputs-" + rand.Text()[:12]
+			pub := open(t, topic)
+			dead, logger := &ids{}, watermill.NewCaptureLogger()
+			channel, err := spillway.New(spillway.Config{Publisher: dead, Logger: logger})
+			if err != nil {
+				t.Fatal(err)
+			}
+			router, err := message.NewRouter(message.RouterConfig{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			channel.Attach(router)
+			published := &ids{}
+			router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) {
+				return confirmed{pub, published}, nil
+			})
+			const all = 200
+			source := &inMemory{n: all, acked: make(chan struct{})}
+			router.AddHandler("billing", "orders", source, topic, pub, func(msg *message.Message) ([]*message.Message, error) {
+				time.Sleep(5 * time.Millisecond)
+				return []*message.Message{message.NewMessage(msg.UUID, []byte("output"))}, nil
+			})
+			stopped := make(chan error, 1)
+			go func() { stopped <- router.Run(t.Context()) }()
+			for deadline := time.Now().Add(time.Minute); published.len() < 50; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("nothing is published")
+				}
+			}
+			services.Kill(t, name)
+			time.Sleep(3 * time.Second) // longer than the five attempts
+			services.Start(t, name)
+			select {
+			case <-source.acked:
+			case <-time.After(time.Minute):
+				t.Error("not all sources were acked")
+			}
+			if err := router.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+			if n := dead.len(); n > 0 {
+				t.Errorf("%d healthy sources of %d are set aside", n, all)
+			}
+			for i := range all {
+				if !published.has(fmt.Sprint(i)) {
+					t.Errorf("output %d is not published", i)
+				}
+			}
+			if t.Failed() {
+				t.Log(logger.Captured()[watermill.ErrorLogLevel], logger.Captured()[watermill.InfoLogLevel])
+			}
+		})
+	}
+}
+
+// ids are those of messages that were published.
+type ids struct {
+	mu sync.Mutex
+	of map[string]bool
+}
+
+func (p *ids) Publish(_ string, messages ...*message.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[string]bool{}
+	}
+	for _, msg := range messages {
+		p.of[msg.UUID] = true
+	}
+	return nil
+}
+
+func (p *ids) Close() error { return nil }
+
+func (p *ids) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.of)
+}
+
+func (p *ids) has(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[id]
+}
+
+// confirmed notes what a publisher has confirmed.
+type confirmed struct {
+	message.Publisher
+	ids *ids
+}
+
+func (p confirmed) Publish(topic string, messages ...*message.Message) error {
+	if err := p.Publisher.Publish(topic, messages...); err != nil {
+		return err
+	}
+	return p.ids.Publish(topic, messages...)
+}
+
+// inMemory is a subscriber of n messages, eight at a time, each again until it is acked.
+type inMemory struct {
+	n     int
+	acked chan struct{} // closed when all are
+}
+
+func (s *inMemory) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out, waiting := make(chan *message.Message), make(chan int, s.n)
+	var all, each sync.WaitGroup
+	for i := range s.n {
+		waiting <- i
+	}
+	all.Add(s.n)
+	for range 8 {
+		each.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case i := <-waiting:
+					msg := message.NewMessage(fmt.Sprint(i), []byte("payload"))
+					msg.SetContext(ctx)
+					select {
+					case out <- msg:
+					case <-ctx.Done():
+						return
+					}
+					select {
+					case <-msg.Acked():
+						all.Done()
+					case <-msg.Nacked():
+						waiting <- i
+					case <-ctx.Done():
+					}
+				}
+			}
+		})
+	}
+	go func() { all.Wait(); close(s.acked) }()
+	go func() { each.Wait(); close(out) }()
+	return out, nil
+}
+
+func (s *inMemory) Close() error { return nil }
