@@ -115,7 +115,8 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs; the router asks whether it has one before it closes it
 		return nil, nil
 	}
-	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold, Lost: outage.Lost, Logger: o.config.Logger})
+	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold,
+		Away: brokerAway, Lost: outage.Lost, Logger: o.config.Logger})
 	return &outputPublisher{Publisher: pub, outputs: o, guard: guard}, nil
 }
 
@@ -143,3 +144,6 @@ func tieOf(messages []*message.Message) *tie {
 	}
 	return nil
 }
+
+// brokerAway reports whether err says that the broker of outputs is away. A topic that is missing says so of the output.
+func brokerAway(err error) bool { return outage.Away(err) && !outage.NoPlace(err) }

@@ -58,6 +58,17 @@ func Contended(err error) bool {
 	return false
 }
 
+// NoPlace reports whether err says that the table which a request names is missing, or closed to this user. Away is true for
+// such an error too: a store without its table is out of order. For an output it says that its topic is gone.
+func NoPlace(err error) bool {
+	switch postgres.State(err) {
+	case "42P01", "42501", "3F000":
+		return true
+	}
+	number := mysql.Number(err)
+	return number == 1142 || number == 1146
+}
+
 // awayState knows SQLSTATEs (PostgreSQL's Appendix A) by class or in full.
 func awayState(state string) bool {
 	switch state {
