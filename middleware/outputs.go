@@ -111,6 +111,8 @@ func (o *Outputs) Step(next chain.Handler) chain.Handler {
 
 // Decorate is the router's publisher decorator that goes with the middleware. It must be added before all others, so
 // that it sees the messages as the handler made them. Messages without a tie pass through.
+// A decorator that changes a payload should assign a new one: of a source's outputs at most 1 MiB is copied, and if a decorator
+// writes into the bytes of the others and they are refused, their source comes again or is set aside.
 func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs; the router asks whether it has one before it closes it
 		return nil, nil
