@@ -27,15 +27,26 @@ func failTimes(n *note, times int) message.NoPublishHandlerFunc {
 	}
 }
 
+// errOwnWords is a refusal for size that QueueConfig.TooLarge alone knows.
+var errOwnWords = errors.New("body exceeds the quota")
+
 // Promise P4: what a stage will never take is set aside with the handler's failure, and those behind it go on.
 func TestStageNeverTakes(t *testing.T) {
 	for name, refuses := range map[string]func(string, *message.Message) error{
 		"too large": func(string, *message.Message) error { return fmt.Errorf("kafka: %w", poison.ErrTooLarge) },
+		"refused":   func(string, *message.Message) error { return fmt.Errorf("amqp: %w", poison.ErrRefused) },
+		"own words": func(string, *message.Message) error { return errOwnWords },
 		"panics":    func(string, *message.Message) error { panic("a bug in the marshaler") },
 		"goexit":    func(string, *message.Message) error { runtime.Goexit(); return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStaging(t, middleware.StagesConfig{Stages: middleware.Delays(time.Second)}, nil)
+			queue, err := poison.NewQueue(poison.QueueConfig{
+				Publisher: &letters{}, TooLarge: func(err error) bool { return errors.Is(err, errOwnWords) || poison.IsTooLarge(err) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newStaging(t, middleware.StagesConfig{Queue: queue, Stages: middleware.Delays(time.Second)}, nil)
 			s.broker.refuses = func(topic string, msg *message.Message) error {
 				if topic != "orders" && msg.UUID == "bad" {
 					return refuses(topic, msg)

@@ -88,10 +88,11 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	return s.send(c, h, failure, number, pause)
 }
 
-// hopeless tells of an error that a stage has for a message each time: it is too large, or a publisher panics over it. What
+// hopeless tells of an error that a stage has for a message each time: it is too large, refused for what it carries, or a publisher
+// panics over it. What
 // else a publisher says may be its own trouble, a missing table or right, whoever would call that permanent in a handler.
-func hopeless(err error) bool {
-	return poison.IsTooLarge(err) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
+func (s *Stages) hopeless(err error) bool {
+	return s.config.Queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
 }
 
 // send places the message in a stage. A stage that does not take it gives it back, uncounted, for as long as the refusal
@@ -103,7 +104,7 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 		s.refusals.taken(to.topic)
 	} else {
 		err = fmt.Errorf("middleware: stage %d of handler %q, %q: %w", number, h.name, to.topic, err)
-		if hopeless(err) || c.Acked() || s.refusals.tooLong(to.topic, refusalOf(h.name, c.Msg)) {
+		if s.hopeless(err) || c.Acked() || s.refusals.tooLong(to.topic, refusalOf(h.name, c.Msg)) {
 			s.config.Logger.Error("A message cannot go into its stage; it is set aside", err, nil)
 			return errors.Join(failure, err)
 		}
@@ -157,7 +158,7 @@ const stageAttempts = 3
 func (s *Stages) insist(c *chain.Call, try func() error) (err error) {
 	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
-		if err = try(); err == nil || poison.IsTooLarge(err) || attempt == stageAttempts || !wait.For(c.WaitContext(), waits.NextBackOff()) {
+		if err = try(); err == nil || s.config.Queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || attempt == stageAttempts || !wait.For(c.WaitContext(), waits.NextBackOff()) {
 			return err
 		}
 	}

@@ -131,7 +131,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		if errors.Is(err, ErrRefused) {
 			return true, err
 		}
-		if q.isTooLarge(err) {
+		if q.IsTooLarge(err) {
 			if sizeRefusals++; sizeRefusals == 2 {
 				limits = limits.shrunk()
 			}
@@ -158,7 +158,8 @@ func (q *Queue) refusedAlways(err error) bool {
 	return class == classify.ClassPermanent || class == classify.ClassInvalid
 }
 
-func (q *Queue) isTooLarge(err error) (large bool) {
+// IsTooLarge reports whether a publisher's error is a refusal for size, as QueueConfig.TooLarge says. It is for package middleware.
+func (q *Queue) IsTooLarge(err error) (large bool) {
 	if failed := contain.Call("poison.TooLarge", func() error { large = q.config.TooLarge(err); return nil }); failed != nil {
 		q.config.Logger.Error("QueueConfig.TooLarge panicked; the refusal counts as one of another kind", failed, nil)
 	}
