@@ -14,8 +14,11 @@
 //	a dead letter's own consumer failed   <topic>.parked, never <topic>.dlq.dlq
 //
 // The source is acked only after a sink confirmed the letter. A refusal is tried again with backoff; a refusal for size
-// is tried once more, then with the letter cut to the bone; then come the fallbacks in order; then the message is given
-// back with everything that was said as the error. Publish has no context of its own, so a publisher that blocks holds
+// is tried once more, then with the letter cut to the bone; then come the fallbacks in order. A sink that refuses the letter
+// for what it is (ErrRefused, its size even when cut, a panic, a permanent error) is then offered its raw form: id and payload,
+// our own keys in printable ASCII, and the producer's id and metadata packed into one value, which Decode and Read unpack; at
+// last without these, and x-original-metadata-dropped says how much that was. If no sink takes that, the message is given back
+// with everything that was said as the error. Publish has no context of its own, so a publisher that blocks holds
 // the message: bound it by the time-outs of its client. What a failed handler produced is not published.
 //
 // A panic is an error with reason panic, whether Recover stands further in or not. After runtime.Goexit the goroutine
@@ -43,5 +46,6 @@
 //
 // Order: a message that was set aside is out of its place. One letter per message: a message can be delivered again
 // after its letter was placed and before it was acked, and then there is a second letter with the same id. Room: a
-// letter is larger than its message by the budget, and a broker that refuses it even cut to the bone needs a fallback.
+// letter is larger than its message by the budget, and a broker whose limit leaves no room for 2 KiB beside the payload needs a
+// fallback.
 package poison

@@ -55,10 +55,7 @@ func transformed(t *testing.T, pub message.Publisher) message.Publisher {
 }
 
 // metered is as Watermill's metrics decorator, a value that has the publisher in an unexported field.
-type metered struct {
-	pub  message.Publisher
-	name string
-}
+type metered struct{ pub message.Publisher }
 
 func (m metered) Publish(topic string, messages ...*message.Message) error {
 	return m.pub.Publish(topic, messages...)
