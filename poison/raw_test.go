@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
 // strict refuses every message with metadata that is not ours, or that holds anything but printable ASCII.
@@ -236,5 +237,32 @@ func TestClaimedKeyIsNotBelieved(t *testing.T) {
 		if l := Read(dead.in("unknown.dlq")[0]); string(l.Origin.Key) != string(known.Key) || l.Origin.Offset != "7" || l.Redrive.Count != 1 {
 			t.Errorf("%s: %+v", name, l.Origin)
 		}
+	}
+}
+
+// Feature V3: a letter that is refused for its size, from a topic with a long name, is counted at each redrive.
+func TestRoundsOfALongTopicAreCounted(t *testing.T) {
+	long := strings.Repeat("t", 1960)
+	dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {
+		if sizeOf(msg.Metadata) > 4<<10 {
+			return ErrTooLarge
+		}
+		return nil
+	}}
+	queue, err := NewQueue(QueueConfig{Publisher: dead, Naming: func(Source) string { return "dead" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := message.NewMessage("m", nil)
+	for round := range 50 {
+		msg.SetContext(chain.Within(t.Context(), "billing", long))
+		if err := queue.Place(msg, errors.New(strings.Repeat("long ", 4<<10))); err != nil {
+			t.Fatal(err)
+		}
+		l := Read(dead.in("dead")[round])
+		if l.Redrive.Count != round || l.Origin.Topic != long || l.Failure.Reason != classify.ReasonUnknownMaxRetries {
+			t.Fatalf("round %d: %+v, topic of %d bytes, reason %q", round, l.Redrive, len(l.Origin.Topic), l.Failure.Reason)
+		}
+		msg = l.Redriven("ada", "campaign", longAgo)
 	}
 }
