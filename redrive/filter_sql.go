@@ -38,14 +38,25 @@ func asText(s string) any   { return s }
 func asStatus(s Status) any { return string(s) }
 
 // where returns the conditions for what f chooses of the store's service. The fields have been validated.
-func (s *Store) where(f Filter) *where {
+func (s *Store) where(f Filter) *where { return s.conditions(f, "service", "status") }
+
+// whereByKey returns the same conditions for letters that are named by their Seq. No index of services and states serves
+// them: PostgreSQL, as long as it has no statistics of the table, would read all letters that wait instead of those named.
+func (s *Store) whereByKey(f Filter, seqs []int64) *where {
+	w := s.conditions(f, "COALESCE(service, '')", "COALESCE(status, '')")
+	keys, args := amongSeqs(seqs)
+	w.and(keys, args...)
+	return w
+}
+
+func (s *Store) conditions(f Filter, service, status string) *where {
 	w, text := new(where), s.dialect.text
-	w.and("service = ?", asBytes(s.service))
+	w.and(service+" = ?", asBytes(s.service))
 	statuses := f.Statuses
 	if len(statuses) == 0 {
 		statuses = []Status{StatusWaiting}
 	}
-	anyIn(w, "status", statuses, asStatus)
+	anyIn(w, status, statuses, asStatus)
 	if f.After > 0 {
 		w.and("seq > ?", f.After)
 	}

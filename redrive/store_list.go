@@ -62,9 +62,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
 		}
 		var entries []Entry
 		if err == nil {
-			keys, args := amongSeqs(chosen)
-			w := s.where(f)
-			w.and(keys, args...)
+			w := s.whereByKey(f, chosen)
 			entries, err = s.entries(ctx, `SELECT `+entryColumns+` FROM spillway_dead_letters`+w.String()+` ORDER BY seq`, w.args...)
 		}
 		if err != nil {

@@ -90,23 +90,25 @@ func (s *Store) free(f Filter) *where {
 	return w
 }
 
+func (s *Store) freeByKey(f Filter, seqs []int64) *where {
+	w := s.whereByKey(f, seqs)
+	w.and("leased_until <= now()")
+	return w
+}
+
 // lease gives the token to those of the chosen letters that f still chooses, that still have no lease, and that no other
 // transaction is writing. It looks them up by their key, so that it locks no others.
 func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token string, lease time.Duration) ([]Taken, error) {
 	f.After, f.MaxSeq = 0, 0 // the keys say as much
 	until := time.Now().Add(lease)
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		keys, args := amongSeqs(chosen)
-		w := s.free(f)
-		w.and(keys, args...)
+		w := s.freeByKey(f, chosen)
 		if s.dialect.lock != "" {
 			locked, err := s.lock(ctx, tx, w)
 			if err != nil || len(locked) == 0 {
 				return err
 			}
-			keys, args = amongSeqs(locked)
-			w = s.free(f)
-			w.and(keys, args...)
+			w = s.freeByKey(f, locked)
 		}
 		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.dialect.byKey+` SET token = ?, leased_until = now() + ?`+w.String(),
 			append([]any{s.dialect.text(token), ticks(lease)}, w.args...)...)
