@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,8 +89,9 @@ type proxy struct {
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
 	isCut    bool
-	armed    bool // for the next COMMIT
-	answer   bool // let it through, and cut the answer
+	armed    bool         // for the next COMMIT
+	answer   bool         // let it through, and cut the answer
+	accepted atomic.Int64 // connections, since it was cut
 	all      sync.WaitGroup
 }
 
@@ -116,6 +118,7 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
+		p.accepted.Add(1)
 		server, err := net.Dial("tcp", p.to)
 		if err != nil || !p.keep(client, server) {
 			_ = client.Close()
@@ -144,6 +147,7 @@ func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.isCut = true
+	p.accepted.Store(0)
 	for conn := range p.conns {
 		_ = conn.Close()
 	}

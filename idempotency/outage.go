@@ -25,6 +25,12 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
+// storeAway reports whether a claim failed because the store is away. It is not away for a claim that has waited for long, and
+// no attempt helps one that was to join a transaction which has ended.
+func storeAway(err error) bool {
+	return !errors.Is(err, errNestedPools) && !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) && outage.Away(err)
+}
+
 // claim claims the key of c's message. While the store is away the message is held.
 func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim Claim, err error) {
 	err = r.guard.Do(ctx, c, func() (err error) {

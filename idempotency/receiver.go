@@ -160,7 +160,7 @@ func NewReceiver(config ReceiverConfig) (*Receiver, error) {
 		return nil, err
 	}
 	r := &Receiver{config: config, pool: pool{logger: config.Logger}}
-	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Logger: config.Logger})
+	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway, Logger: config.Logger})
 	if store, ok := config.Store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = store.pool()
 	}

@@ -1,0 +1,141 @@
+package idempotency_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// errorLog keeps errors.
+type errorLog struct {
+	watermill.NopLogger
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *errorLog) Error(text string, err error, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintln(text, err, fields))
+}
+
+func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+func (l *errorLog) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
+}
+
+// Bad input, promise P4: handlers that write through the *sql.DB wait for connections that the claims of others hold. That is
+// logged, once, with what to do.
+func TestPoolUsedUp(t *testing.T) {
+	for _, d := range databases {
+		if d.name != "postgres" && d.name != "mariadb" {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			c, logger := newCell(t, d), &errorLog{}
+			c.db.SetMaxOpenConns(4)
+			r := c.receiver(idempotency.ReceiverConfig{Logger: logger})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					msg := newMessage(fmt.Sprint(i))
+					msg.SetContext(ctx)
+					_, _ = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+						time.Sleep(100 * time.Millisecond) // until all connections are in use
+						_, err := c.db.ExecContext(msg.Context(), inEffects(msg.UUID))
+						return nil, err
+					})(msg)
+				})
+			}
+			eventually(t, "it is logged", func() bool { return len(logger.all()) > 0 })
+			cancel()
+			all.Wait()
+			if told := logger.all(); len(told) != 1 || !strings.Contains(told[0], "SetMaxOpenConns") || !strings.Contains(told[0], "max_open_connections:4") {
+				t.Errorf("%q", told)
+			}
+		})
+	}
+}
+
+// Bad input, promise P4: two receivers with two pools on one database: the inner claim waits for the outer one of its own
+// message. It ends, says so, and does not wait for ever.
+func TestTwoPoolsOneDatabase(t *testing.T) {
+	for _, d := range databases {
+		if d.name != "postgres" && d.name != "mariadb" {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			c, logger := newCell(t, d), watermill.NewCaptureLogger()
+			outer := c.receiver(idempotency.ReceiverConfig{})
+			inner := c.receiver(idempotency.ReceiverConfig{Store: c.store(d.open(t, c.address)), Logger: logger})
+			done := make(chan error, 1)
+			go func() {
+				_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if !givenBack(err) || !strings.Contains(err.Error(), "give the handler one receiver") {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("it waits for ever")
+			}
+			if told := logger.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || !strings.Contains(told[0].Msg, "its own message") {
+				t.Errorf("%+v", told)
+			}
+			c.rows(0, 0)
+		})
+	}
+}
+
+// Feature I1, decision 13: during an outage the store gets at most one connection attempt a second, however many messages
+// there are.
+func TestOneAttemptASecond(t *testing.T) {
+	for _, d := range databases {
+		if d.name != "postgres" && d.name != "mariadb" {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCell(t, d)
+			c.initialized(c.db)
+			db, l := c.over()
+			r := c.receiver(idempotency.ReceiverConfig{Store: c.store(db)})
+			c.applies(r.Middleware(c.write), newMessage("m0"))
+			l.cut()
+			began := time.Now()
+			var all sync.WaitGroup
+			for i := range 50 {
+				all.Go(func() {
+					time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+					c.applies(r.Middleware(c.write), newMessage(fmt.Sprint(i)))
+				})
+			}
+			time.Sleep(3 * time.Second)
+			attempts, most := l.(*proxy).accepted.Load(), int64(time.Since(began)/time.Second)+8 // those that find out
+			if attempts > most {
+				t.Errorf("%d connections in %s", attempts, time.Since(began))
+			}
+			l.mend()
+			all.Wait()
+			c.rows(51, 51)
+		})
+	}
+}
