@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/poison/wmamqp"
@@ -133,4 +134,47 @@ func peerIdle(t *testing.T, p *peer) func() error {
 		t.Fatal(err)
 	}
 	return sub.Close
+}
+
+// A connection that is lost is an error in the log, of the connection and of its subscription; the end that follows is none.
+func TestLostConnectionIsLogged(t *testing.T) {
+	if unracedAlone(t) {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p, logger := &peer{}, watermill.NewCaptureLogger()
+		sub, err := wmamqp.NewSubscriber(wmamqp.SubscriberConfig{AMQP: p.config(), Logger: logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, err := sub.Subscribe(context.Background(), "q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		(<-messages).Ack()
+		p.falls(gone)
+		time.Sleep(10 * time.Second)
+		for _, msg := range []string{"Received close notification from AMQP, reconnecting", "Cannot reconnect to AMQP, retrying", "Failed to prepare consume"} {
+			if !hasError(logger, msg) {
+				t.Errorf("no error %q in the log", msg)
+			}
+		}
+		before := len(logger.Captured()[watermill.ErrorLogLevel])
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if after := len(logger.Captured()[watermill.ErrorLogLevel]); after != before {
+			t.Errorf("%d errors with the end", after-before)
+		}
+	})
+}
+
+func hasError(logger *watermill.CaptureLoggerAdapter, msg string) bool {
+	for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
+		if line.Msg == msg {
+			return true
+		}
+	}
+	return false
 }

@@ -48,7 +48,6 @@ func (c *connection) close(left limits) error {
 	if c.sockets == nil {
 		return nil
 	}
-	c.log.end()
 	c.sockets.refuse()
 	done := make(chan struct{})
 	go func() {
@@ -79,14 +78,18 @@ const (
 	wrapperHears = "handleConnectionClose is for connection or Pub/Sub close"
 )
 
-// connectionLog is the logger of a wrapper of our own. From the beginning of Close on, what the wrapper calls an error is
-// the orderly end, and logged for debugging alone. It also ends the wrapper's goroutine: that one waits for a connection
-// without end when the wrapper is closed while it has none.
+// connectionLog is the logger of a wrapper of our own, and of all subscriptions on it. Watermill-amqp calls an error what
+// is an orderly end: it nacks what it has in hand on a channel that is closed, and dials again when it is told to close.
+// From the end of a queue's subscriptions on, and from the beginning of Close on, that is logged at Debug.
+//
+// It also ends the wrapper's goroutine: that one waits for a connection without end when the wrapper is closed while it
+// has none.
 type connectionLog struct {
-	late
-	ends context.CancelFunc
+	watermill.LoggerAdapter
 
 	mu      sync.Mutex
+	ended   bool                       // Close has begun
+	live    map[*subscription]struct{} // those that are not over, and those that are ending
 	waits   bool
 	wrapper wrapper // set when it is closed
 }
@@ -99,14 +102,63 @@ type wrapper interface {
 }
 
 func newConnectionLog(logger watermill.LoggerAdapter) *connectionLog {
-	over, end := context.WithCancel(context.Background())
-	return &connectionLog{late: late{logger, over}, ends: end}
+	return &connectionLog{LoggerAdapter: logger, live: make(map[*subscription]struct{})}
 }
 
-func (l *connectionLog) end() { l.ends() }
+// A connection that was given has no log of ours: l is nil.
+
+// end says that Close has begun.
+func (l *connectionLog) end() {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.ended = true
+	}
+}
+
+// enter and leave keep account of subscriptions.
+func (l *connectionLog) enter(s *subscription) {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.live[s] = struct{}{}
+	}
+}
+
+func (l *connectionLog) leave(s *subscription) {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.live, s)
+	}
+}
+
+func (l *connectionLog) Error(msg string, err error, fields watermill.LogFields) {
+	if l.isOver(fields) {
+		l.LoggerAdapter.Debug(msg, fields.Add(watermill.LogFields{"err": err}))
+		return
+	}
+	l.LoggerAdapter.Error(msg, err, fields)
+}
+
+// isOver reports whether what a line is about has ended: the connection, or all subscriptions of the line's queue.
+func (l *connectionLog) isOver(fields watermill.LogFields) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queue, aboutQueue := fields["amqp_queue_name"]
+	if l.ended || !aboutQueue {
+		return l.ended
+	}
+	for s := range l.live {
+		if s.queue == queue && s.ctx.Err() == nil {
+			return false
+		}
+	}
+	return true
+}
 
 func (l *connectionLog) Debug(msg string, fields watermill.LogFields) {
-	l.late.Debug(msg, fields)
+	l.LoggerAdapter.Debug(msg, fields)
 	if msg == wrapperWaits || msg == wrapperHears {
 		l.mu.Lock()
 		defer l.mu.Unlock()

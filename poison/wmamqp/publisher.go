@@ -216,6 +216,7 @@ func (p *Publisher) Close() error {
 
 func (p *Publisher) close() error {
 	close(p.closing)
+	p.conn.log.end()
 	left, stop := newLimits(closeWait)
 	defer stop()
 	var idle []*channel

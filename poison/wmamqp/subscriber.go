@@ -24,7 +24,8 @@ type SubscriberConfig struct {
 	// Subscribe refuses what the connection has no channels for; on a Connection that is shared only those of this subscriber
 	// are counted. Default: 1; at most 100.
 	InFlight int
-	// Connection is used in place of one of the subscriber's own, and not closed with it.
+	// Connection is used in place of one of the subscriber's own, and not closed with it. Its logger is the one it was made
+	// with, in which watermill-amqp calls the orderly end of a subscription an error.
 	Connection *amqp.ConnectionWrapper
 	// SettleGrace is how long a handler whose message went away is waited for, after its context ended. Default: 1 s.
 	SettleGrace time.Duration
@@ -187,6 +188,7 @@ func (s *Subscriber) enter(sub *subscription, topic string, channels int) error 
 	}
 	s.active.Add(1)
 	s.stops[sub] = sub.stop
+	s.conn.log.enter(sub)
 	return nil
 }
 
@@ -194,6 +196,7 @@ func (s *Subscriber) leave(sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.stops, sub)
+	s.conn.log.leave(sub)
 	s.active.Done()
 }
 
@@ -230,6 +233,7 @@ func (s *Subscriber) Close() error {
 func (s *Subscriber) close() error {
 	left, stop := newLimits(closeWait - forceWait + s.config.SettleGrace)
 	defer stop()
+	s.conn.log.end()
 	s.mu.Lock()
 	s.closed = true
 	for _, stop := range s.stops {

@@ -57,7 +57,7 @@ func (s *Subscriber) open(sub *subscription, topic string) error {
 func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error) {
 	c := &consumer{subscription: sub, receiver: &receiver{Marshaler: s.config.AMQP.Marshaler}}
 	var err error
-	if c.inner, _, err = s.inner(c.receiver, sub.queue, late{s.config.Logger, sub.ctx}); err != nil {
+	if c.inner, _, err = s.inner(c.receiver, sub.queue, s.config.Logger); err != nil {
 		return nil, err
 	}
 	// When our context ends, inner goes on until the message in flight is settled.
