@@ -13,17 +13,17 @@ import (
 // Hooks are called after the event, in the goroutine that did it, and must be quick. With a Concurrency above 1 they are
 // called concurrently. Letters that they are given may be kept. A hook that panics is logged and changes nothing.
 type Hooks struct {
-	// OnRedrive is told of a letter that was published to the topic.
+	// OnRedrive is called with a letter that was published to the topic.
 	OnRedrive func(ctx context.Context, l poison.Letter, topic string)
-	// OnQuarantine is told of a letter that was redriven as often as is allowed.
+	// OnQuarantine is called with a letter that was redriven as often as is allowed.
 	OnQuarantine func(context.Context, poison.Letter)
 	// OnRefused is called with a letter whose topic (empty, if it has none) is not allowed. A Drain of a Store does not call
 	// it: its Report counts such letters, which stay as they are.
 	OnRefused func(ctx context.Context, l poison.Letter, topic string)
-	// OnParked is told of a message of a dead-letter topic that was parked, and why: not chosen, not allowed, not a
+	// OnParked is called with a message of a dead-letter topic that was parked, and why: not chosen, not allowed, not a
 	// letter (then only Letter.Original and Topic are set), or not accepted by the publisher. A Store parks nothing.
 	OnParked func(ctx context.Context, l poison.Letter, why error)
-	// OnPublishError is told of each refusal by a publisher.
+	// OnPublishError is called with each refusal by a publisher.
 	OnPublishError func(context.Context, poison.Letter, error)
 }
 

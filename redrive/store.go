@@ -52,7 +52,9 @@ type Store struct {
 var ErrClosed = errors.New("redrive: the dead-letter store is closed; a router closes the publisher of each of its handlers: " +
 	"give handlers a publisher of their own")
 
-// NewStore returns a Store and makes its table, within 30 seconds. A nil or in-memory database is an error, and so is one
+// NewStore returns a Store and makes its table, within 30 seconds. A table of an earlier version is upgraded with its rows,
+// forward only; Schema has the statements. The causes of old letters are computed for 5 seconds at most, and Groups computes
+// the rest. A nil or in-memory database is an error, and so is one
 // that is of no kind which StoreConfig.DB names, and a table of that name that is not a Store's.
 func NewStore(config StoreConfig) (*Store, error) {
 	if config.DB == nil {

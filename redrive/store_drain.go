@@ -42,13 +42,13 @@ type DrainConfig struct {
 	Lease time.Duration
 	// PublishAttempts is how often a letter is offered to the publisher. Default: 3.
 	PublishAttempts int
-	// Logger is told of refusals, never of a payload. Default: none.
+	// Logger receives refusals, never a payload. Default: none.
 	Logger watermill.LoggerAdapter
 	// Hooks are called on what happens.
 	Hooks Hooks
 }
 
-// Report tells what a drain did. It is right up to the moment when the drain ended, also beside an error.
+// Report says what a drain did. It is right up to the moment when the drain ended, also beside an error.
 type Report struct {
 	// ID is the x-redrive-id of all that was redriven.
 	ID string
@@ -68,7 +68,7 @@ type Report struct {
 	Parked int
 	// Failed were not accepted by the publisher. Of a store they wait again; of a topic they are parked.
 	Failed int
-	// LeasesLost counts letters that somebody else took over, or that arrived again, while they were worked on. Those
+	// LeasesLost counts letters that another took over, or that arrived again, while they were worked on. Those
 	// that were published by then will be published once more.
 	LeasesLost int
 }
