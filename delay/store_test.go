@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
@@ -128,6 +129,26 @@ func TestPut_tooLarge(t *testing.T) {
 	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
 	if !errors.Is(err, poison.ErrTooLarge) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A server that hangs up on a message that a driver may have doubled is as good as a refusal for size; as a rule its answer
+// is lost. Other errors, and errors of small messages, are not.
+func TestHungUp(t *testing.T) {
+	s := MySQL(nil)
+	s.atMost.Store(100)
+	reset := errors.New("write: connection reset by peer")
+	for _, c := range []struct {
+		err  error
+		size int
+		want bool
+	}{{reset, 51, true}, {reset, 50, false}, {&mysql.MySQLError{Number: 1062}, 51, false}, {context.Canceled, 51, false}, {context.DeadlineExceeded, 51, false}} {
+		if got := s.hungUp(c.err, c.size); got != c.want {
+			t.Errorf("%v of %d bytes: %v", c.err, c.size, got)
+		}
+	}
+	if Postgres(nil).hungUp(reset, 1<<30) {
+		t.Error("a server without such a limit")
 	}
 }
 
