@@ -72,12 +72,12 @@ func TestNotNowEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := func(ctx context.Context, then error, opts ...classify.Option) (error, int, time.Duration) {
-			calls, began := 0, time.Now()
+		run := func(ctx context.Context, then error, opts ...classify.Option) (calls int, took time.Duration, err error) {
+			began := time.Now()
 			msg := newMessage(strconv.FormatInt(began.UnixNano(), 10))
 			arrived := msg.Copy()
 			msg.SetContext(ctx)
-			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			_, err = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				calls++
 				if !msg.Equals(arrived) {
 					t.Errorf("call %d got %v", calls, msg)
@@ -88,26 +88,26 @@ func TestNotNowEnds(t *testing.T) {
 				}
 				return nil, then
 			})(msg)
-			return err, calls, time.Since(began)
+			return calls, time.Since(began), err
 		}
-		if err, calls, took := run(t.Context(), nil); err != nil || calls != 3 || took != 750*time.Millisecond {
+		if calls, took, err := run(t.Context(), nil); err != nil || calls != 3 || took != 750*time.Millisecond {
 			t.Errorf("%d calls, after %s: %v", calls, took, err)
 		}
 		boom := classify.Permanent(errors.New("boom"))
-		if err, calls, _ := run(t.Context(), boom); !errors.Is(err, boom) || aborted(err) || calls != 3 {
+		if calls, _, err := run(t.Context(), boom); !errors.Is(err, boom) || aborted(err) || calls != 3 {
 			t.Errorf("%d calls: %v", calls, err)
 		}
-		if err, calls, took := run(t.Context(), nil, classify.RetryAfter(3*time.Second)); err != nil || calls != 3 || took != 6*time.Second {
+		if calls, took, err := run(t.Context(), nil, classify.RetryAfter(3*time.Second)); err != nil || calls != 3 || took != 6*time.Second {
 			t.Errorf("%d calls, after %s: %v", calls, took, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
-		if err, calls, took := run(ctx, nil, classify.RetryAfter(time.Minute)); !aborted(err) || calls != 1 || took != 3*time.Second {
+		if calls, took, err := run(ctx, nil, classify.RetryAfter(time.Minute)); !aborted(err) || calls != 1 || took != 3*time.Second {
 			t.Errorf("%d calls, after %s: %v", calls, took, err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(2*time.Second, stop)
-		if err, calls, took := run(ctx, nil, classify.RetryAfter(5*time.Second)); !aborted(err) || calls != 1 || took != 2*time.Second {
+		if calls, took, err := run(ctx, nil, classify.RetryAfter(5*time.Second)); !aborted(err) || calls != 1 || took != 2*time.Second {
 			t.Errorf("%d calls, after %s: %v", calls, took, err)
 		}
 		_, err = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
