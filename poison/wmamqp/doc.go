@@ -18,7 +18,9 @@
 // letter does not arrive where its message did. Neither an expiration is written back, since the message's time has
 // passed and a letter must not expire, nor a user id, since the broker closes the channel on another user's. All headers
 // travel in one frame, 128 KiB by default: Publisher refuses what does not fit before the broker closes the connection,
-// with poison.ErrTooLarge, and poison.Queue then cuts the letter.
+// with poison.ErrTooLarge, and poison.Queue then cuts the letter. A reply-to of amq.rabbitmq.reply-to, for which the broker
+// would close the channel, becomes metadata x-amqp-kept-reply-to. Metadata whose name has more than 255 bytes travels in one
+// header, x-spillway-long-names. What else the broker or the client refuses for what it carries is poison.ErrRefused.
 //
 // # Publisher
 //
@@ -40,6 +42,12 @@
 // once. When its queue is deleted it declares it again.
 // The x-delivery-count of a quorum queue is in DeliveryFromContext, not in metadata: a message that is delivered again
 // is the same, and a letter that arrives twice is one in the dead-letter store.
+//
+// # Log
+//
+// Watermill-amqp logs its own orderly end as errors. On a connection of our own these lines are at Debug, from the end of a
+// queue's subscriptions or from Close on. A connection that is lost is an Error, as are the tries to dial it again. A
+// connection that was given keeps the logger that it was made with.
 //
 // # Retry stages
 //
@@ -78,7 +86,7 @@
 //	rabbitmqctl list_queues name policy operator_policy effective_policy_definition
 //
 // and keep such policies away from the names of dead-letter queues. The arguments of a queue that this user may not
-// declare cannot be seen either, nor all of those of a queue whose name has more than about 80 bytes; Logger is told.
+// declare cannot be seen either, nor all of those of a queue whose name has more than about 80 bytes; Logger gets a line.
 // Order: a message given back goes to its old place where it can, but another consumer may have the next one already; with
 // InFlight there is none.
 // Once only: a confirm or an ack can be lost with the connection, and then the message is there twice, with the same id.
