@@ -50,7 +50,7 @@ func (c *campaign) count(what string) {
 // wrong, the logs.
 func (c *campaign) run(ctx context.Context) (r *report, err error) {
 	c.begun, c.happened = time.Now(), map[string]int{}
-	own := fmt.Sprintf("spillway_chaos_%x_%x", c.plan.Seed&0xffffffff, time.Now().UnixMilli())
+	own := fmt.Sprintf("chaos_%.1s_%x", c.name, time.Now().UnixMilli()) // PostgreSQL's names have 63 bytes, with all endings
 	b, err := newBase(c.servers[len(c.servers)-1], own)
 	if err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (c *campaign) settle(ctx context.Context) (left int, err error) {
 		case failed == nil && err == nil && left == 0:
 			quiet++
 		}
-		if quiet >= 4 {
+		if quiet >= 4 && (quiet >= 40 || c.accounted(ctx, effects)) { // what a consumer holds, RabbitMQ does not count
 			if err := c.stop(); err != nil {
 				return left, err
 			}
@@ -208,6 +208,26 @@ func (c *campaign) settle(ctx context.Context) (left int, err error) {
 		}
 		wait(ctx, 250*time.Millisecond)
 	}
+}
+
+// accounted reports whether there are as many effects and letters as there must be, some of which may be repeated.
+func (c *campaign) accounted(ctx context.Context, effects int) bool {
+	letters := 0
+	for _, topic := range c.site.deadLetters() {
+		n, err := c.site.backlog(ctx, c.site.reader(topic), topic)
+		if err != nil {
+			return false
+		}
+		letters += n
+	}
+	for _, k := range kinds {
+		if k.reason == "" {
+			effects -= c.plan.counts[k.name]
+		} else {
+			letters -= c.plan.counts[k.name]
+		}
+	}
+	return effects >= 0 && letters >= 0
 }
 
 func (c *campaign) endings() int {
