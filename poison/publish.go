@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -27,14 +26,11 @@ var ErrTooLarge = errors.New("message too large")
 // an error that the Classifier knows as permanent or invalid end so too.
 var ErrRefused = errors.New("message refused for what it carries")
 
-// IsTooLarge tells whether a publisher's error is a refusal for size. It knows ErrTooLarge and the words of the clients
-// in use: sarama says "larger than", Kafka's broker "too large".
+// IsTooLarge reports whether a publisher's error is a refusal for size. It knows ErrTooLarge, and the
+// types and codes of the clients of Kafka, AMQP and SQL. Words count only for clients that have nothing else. A publisher of
+// your own wraps ErrTooLarge, which every part heeds.
 func IsTooLarge(err error) bool {
-	if errors.Is(err, ErrTooLarge) {
-		return true
-	}
-	text := strings.ToLower(bounded.Error(err, 1<<10))
-	return strings.Contains(text, "too large") || strings.Contains(text, "larger than")
+	return err != nil && refusedForSize(err)
 }
 
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
@@ -156,14 +152,6 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 func (q *Queue) refusedAlways(err error) bool {
 	class := q.config.Classifier.Classify(err).Class
 	return class == classify.ClassPermanent || class == classify.ClassInvalid
-}
-
-// IsTooLarge reports whether a publisher's error is a refusal for size, as QueueConfig.TooLarge says. It is for package middleware.
-func (q *Queue) IsTooLarge(err error) (large bool) {
-	if failed := contain.Call("poison.TooLarge", func() error { large = q.config.TooLarge(err); return nil }); failed != nil {
-		q.config.Logger.Error("QueueConfig.TooLarge panicked; the refusal counts as one of another kind", failed, nil)
-	}
-	return large
 }
 
 // logged bounds a value that came with a message before it goes into a log line or an error.

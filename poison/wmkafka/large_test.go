@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,6 +51,7 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 	pub := c.publisher(PublisherConfig{MaxMessageBytes: most + letterRoom})
 	for name, record := range records {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			topic := c.topic + "-" + strings.ReplaceAll(name, " ", "-")
 			own := *c
 			own.TB, own.topic, own.group = t, topic, topic
@@ -92,5 +94,35 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 				t.Errorf("came back as\n%.300s, was\n%.300s", back, was)
 			}
 		})
+	}
+}
+
+// Feature D4: a client without TLS that is answered by a TLS listener is refused, and not for the size of a message.
+func TestTLSListenerIsNoRefusalForSize(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	go func() {
+		if conn, err := listener.Accept(); err == nil { // a fatal alert and the end, as of a TLS listener
+			_, _ = conn.Read(make([]byte, 1<<10))
+			_, _ = conn.Write([]byte("\x15\x03\x03\x00\x02\x02\x50\x15\x03\x03\x00\x02\x01\x00"))
+			_ = conn.Close()
+		}
+	}()
+	config := SaramaPublisherConfig()
+	config.Metadata.Retry.Max = 0
+	broker := sarama.NewBroker(listener.Addr().String())
+	if err := broker.Open(config); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = broker.Close() }()
+	_, err = broker.GetMetadata(&sarama.MetadataRequest{})
+	if err == nil || !strings.Contains(err.Error(), "too large or too small") {
+		t.Fatalf("sarama says %v", err)
+	}
+	if err = fmt.Errorf("publish: %w", err); isTooLarge(err) || poison.IsTooLarge(err) {
+		t.Errorf("%v is a refusal for size", err)
 	}
 }

@@ -1,0 +1,147 @@
+package poison
+
+import (
+	"reflect"
+	"strings"
+	"syscall"
+
+	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/contain"
+)
+
+// refusedForSize judges by ErrTooLarge, types and codes, without importing a client. Words count only if no error in the tree is of a
+// client that has codes: "message of length 352518912 too large or too small" is what sarama says of a TLS listener.
+func refusedForSize(err error) (large bool) {
+	known, nodes := false, 0
+	failed := contain.Call("error", func() error { known, large = searchSize(err, &nodes); return nil })
+	if failed != nil || known {
+		return failed == nil && large
+	}
+	text := strings.ToLower(bounded.Error(err, 1<<10))
+	for _, words := range sizeWords {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// sizeWords are those of clients that have no type or code for it.
+var sizeWords = []string{
+	"message too large", "message is too large", "message was too large", "message size too large", "message_too_large", "record too large",
+	"payload too large", "request entity too large", "message larger than", "larger than the max",
+	"maximum payload exceeded",            // NATS
+	"exceeds maximum allowed size",        // Redis
+	"item size exceeds bundle byte limit", // Google Cloud Pub/Sub
+	"message must be shorter than",        // Amazon SQS and SNS
+	"packet for query is too large",       // go-sql-driver/mysql, before it sends
+	"string or blob too big",              // SQLite
+}
+
+const maxSizeNodes = 100 // of a tree of errors, which may be endless
+
+// searchSize reports whether err or one that it wraps is of a client with codes, and whether one of them is for size.
+func searchSize(err error, nodes *int) (known, large bool) {
+	if *nodes++; err == nil || *nodes > maxSizeNodes {
+		return false, false
+	}
+	known, large = sizeCode(err)
+	var wrapped []error
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		wrapped = []error{e.Unwrap()}
+	case interface{ Unwrap() []error }:
+		wrapped = e.Unwrap()
+	}
+	for _, inner := range wrapped {
+		k, l := searchSize(inner, nodes)
+		known, large = known || k, large || l
+	}
+	return known, large
+}
+
+// sizeCode judges one error by itself.
+func sizeCode(err error) (known, large bool) {
+	if err == ErrTooLarge {
+		return true, true
+	}
+	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(ErrTooLarge) {
+		return true, true
+	}
+	switch e := err.(type) {
+	case syscall.Errno:
+		return e == syscall.EMSGSIZE, e == syscall.EMSGSIZE
+	case interface{ SQLState() string }: // pgx, lib/pq
+		return true, e.SQLState() == "54000" // program_limit_exceeded
+	case interface{ HTTPStatusCode() int }:
+		return true, e.HTTPStatusCode() == 413
+	}
+	value := reflect.ValueOf(err)
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			return false, false
+		}
+		value = value.Elem()
+	}
+	path := value.Type().PkgPath()
+	if _, vendored, ok := strings.Cut(path, "/vendor/"); ok {
+		path = vendored
+	}
+	judge, ok := sizeCodes[path+"."+value.Type().Name()]
+	if !ok {
+		return false, false
+	}
+	return true, judge(value)
+}
+
+// sizeCodes are the error types of clients whose codes tell a refusal for size.
+var sizeCodes = map[string]func(reflect.Value) bool{
+	"github.com/IBM/sarama.KError":              isKafkaSize,
+	"github.com/IBM/sarama.ConfigurationError":  func(v reflect.Value) bool { return strings.Contains(v.String(), "larger than") },
+	"github.com/IBM/sarama.PacketEncodingError": func(v reflect.Value) bool { return contains(v, "Info", "invalid request size") },
+	"github.com/IBM/sarama.PacketDecodingError": func(reflect.Value) bool { return false },
+	"github.com/twmb/franz-go/pkg/kerr.Error":   func(v reflect.Value) bool { return isKafkaSize(v.FieldByName("Code")) },
+	"github.com/segmentio/kafka-go.Error":       isKafkaSize,
+	"github.com/rabbitmq/amqp091-go.Error": func(v reflect.Value) bool { // content-too-large, or over max_message_size
+		code := number(v, "Code")
+		return code == 311 || code == 406 && contains(v, "Reason", "larger than")
+	},
+	"github.com/go-sql-driver/mysql.MySQLError": func(v reflect.Value) bool { // max_allowed_packet, row size
+		n := number(v, "Number")
+		return n == 1153 || n == 1118
+	},
+	"github.com/mattn/go-sqlite3.Error": func(v reflect.Value) bool { return number(v, "Code") == sqliteTooBig },
+	"modernc.org/sqlite.Error": func(v reflect.Value) bool {
+		e, ok := v.Addr().Interface().(interface{ Code() int })
+		return ok && e.Code()&0xff == sqliteTooBig
+	},
+}
+
+const sqliteTooBig = 18
+
+// isKafkaSize knows MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE.
+func isKafkaSize(v reflect.Value) bool { return v.CanInt() && (v.Int() == 10 || v.Int() == 18) }
+
+func number(v reflect.Value, field string) int64 {
+	switch v = v.FieldByName(field); {
+	case v.CanInt():
+		return v.Int()
+	case v.CanUint():
+		return int64(v.Uint())
+	}
+	return -1
+}
+
+func contains(v reflect.Value, field, words string) bool {
+	v = v.FieldByName(field)
+	return v.Kind() == reflect.String && strings.Contains(v.String(), words)
+}
+
+// IsTooLarge reports whether a publisher's error is a refusal for size, by QueueConfig.TooLarge. It is for the parts that
+// publish on behalf of the queue's messages.
+func (q *Queue) IsTooLarge(err error) (large bool) {
+	if failed := contain.Call("poison.TooLarge", func() error { large = q.config.TooLarge(err); return nil }); failed != nil {
+		q.config.Logger.Error("QueueConfig.TooLarge panicked; the refusal counts as one of another kind", failed, nil)
+	}
+	return large
+}
