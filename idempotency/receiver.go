@@ -73,8 +73,9 @@ type ReceiverConfig struct {
 	PutBackAfter time.Duration
 	// MaxHold is how long a message is held at most while the store is away, before it is given back to come again. Either way
 	// nothing is counted. Keep it below the time after which the broker delivers a message again that was not acked: 30 s of
-	// JetStream, 60 s of Redis Streams, 30 min of RabbitMQ, whose quorum queues count what is given back (x-delivery-limit).
-	// Default: 20 s, and no longer than a second before the deadline of the message's context.
+	// JetStream, 60 s of Redis Streams, 30 min of RabbitMQ. Default: 20 s, or 15 minutes for messages of wmamqp's Subscriber,
+	// since quorum queues count what is given back (x-delivery-limit). It ends a second before the deadline of the message's
+	// context.
 	MaxHold time.Duration
 	// Logger is told of duplicates and of what cannot be returned as an error. By default nobody is.
 	Logger watermill.LoggerAdapter

@@ -40,7 +40,7 @@
 // handler gets it, under the handler's own name and topic, with the same middlewares. A stage that does not take a message
 // gives it back to the topic that it came from, uncounted: but not for good, since it holds up those behind it. What a
 // publisher refuses for what the message is, is set aside, and what was refused for five minutes while the stage took others;
-// where the stage takes nothing, one message in five minutes.
+// where the stage takes nothing, one message in five minutes, or none if its broker or store is away.
 //
 // Retry makes way for stages of the same chain, as the front door composes it: it tries once where nobody said how often.
 // Attached one by one it does not know of them, so say RetryConfig.Attempts.

@@ -26,7 +26,7 @@ type OutputsConfig struct {
 	Attempts int
 	// MaxHold is how long a source is held at most while the broker of its outputs is away, before it is given back to come
 	// again: its handler has succeeded, and nothing is counted. Keep it below the time after which the source's broker delivers
-	// a message again that was not acked. Default: 20 s.
+	// a message again that was not acked. Default: 20 s, or 15 minutes for messages of wmamqp's Subscriber.
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is waited for up to 30 s.
 	Backoff Backoff

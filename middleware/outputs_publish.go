@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/wait"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // outputPublisher is a handler's publisher that reports back to the source of what it publishes.
@@ -136,7 +135,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		p.report(c, err)
 		tries++
 		pause := waits.NextBackOff()
-		if tries >= config.Attempts || pause == backoff.Stop || alone && inVain(verdict, err, tries) {
+		if tries >= config.Attempts || pause == backoff.Stop || alone && p.inVain(verdict, err, tries) {
 			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
 		pause = max(pause, min(verdict.RetryAfter, maxOutputWait))
@@ -207,13 +206,13 @@ func refused(outputs []*chain.Call, next int, alone bool) string {
 	return fmt.Sprintf("output %q", bounded.Text(outputs[next].Original().UUID, 200))
 }
 
-// inVain tells whether a message that was refused alone will be refused again. Size gets one more try, because a client
+// inVain reports whether a message that was refused alone will be refused again. Size gets one more try, because a client
 // may have sent the message in one batch with one that was too large.
-func inVain(v classify.Verdict, err error, tries int) bool {
+func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool {
 	if _, panicked := classify.AsPanic(err); panicked { // of the publisher: that may pass
 		return false
 	}
-	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && poison.IsTooLarge(err)
+	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.config.Queue.IsTooLarge(err)
 }
 
 // setAside places the source in its dead-letter topic: its handler succeeded, so what it was counted with stays.

@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -42,8 +41,8 @@ type RetryConfig struct {
 	// messages, and begins anew after ten minutes without one. Default: 1 hour.
 	NotNowFor time.Duration
 	// NotNowHold is how long such a message is held at most, and handled again after waits that grow from 250 ms to 10 s, before it
-	// is given back. Keep it below the time after which the broker delivers a message again that was not acked. A broker that
-	// limits deliveries itself (x-delivery-limit) counts what is given back: there, make it longer. Default: 20 s.
+	// is given back. Keep it below the time after which the broker delivers a message again that was not acked. Default: 20 s, or
+	// 15 minutes for messages of wmamqp's Subscriber, whose broker counts what is given back.
 	NotNowHold time.Duration
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
@@ -123,9 +122,6 @@ func (c *RetryConfig) setDefaults() {
 	c.Backoff.setDefaults()
 	if c.NotNowFor == 0 {
 		c.NotNowFor = time.Hour
-	}
-	if c.NotNowHold == 0 {
-		c.NotNowHold = outage.DefaultMaxHold
 	}
 	if c.MaxWait == 0 {
 		c.MaxWait = 30 * time.Second

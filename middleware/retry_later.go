@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -27,8 +28,8 @@ const (
 // what the handler returned when it said something else, or the error that gives the message back: when the message was held
 // for NotNowHold, or its context ends first.
 func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict classify.Verdict) (out []*message.Message, _ error) {
-	until := time.Now().Add(r.config.NotNowHold)
 	ctx := c.WaitContext()
+	until := time.Now().Add(outage.MaxHold(ctx, r.config.NotNowHold))
 	for {
 		pause := max(r.later.pause(c), verdict.RetryAfter)
 		if pause > time.Until(until) || outlasts(ctx, pause, r.config.Reserve) {

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -104,7 +105,7 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 		s.refusals.taken(to.topic)
 	} else {
 		err = fmt.Errorf("middleware: stage %d of handler %q, %q: %w", number, h.name, to.topic, err)
-		if s.hopeless(err) || c.Acked() || s.refusals.tooLong(to.topic, refusalOf(h.name, c.Msg)) {
+		if s.hopeless(err) || c.Acked() || s.refusals.tooLong(to.topic, refusalOf(h.name, c.Msg), outage.Away(err)) {
 			s.config.Logger.Error("A message cannot go into its stage; it is set aside", err, nil)
 			return errors.Join(failure, err)
 		}

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// DefaultMaxHold is less than the shortest usual time after which a broker delivers a message again: 30 s.
-	DefaultMaxHold = 20 * time.Second
 	// probeEvery is the time between two attempts during an outage, whatever the number of messages that wait.
 	probeEvery = time.Second
 	// courtesy is how long the message that looked last lets others go first.
@@ -28,7 +26,7 @@ const (
 type Config struct {
 	// Name says in log lines what is away.
 	Name string
-	// MaxHold is how long a message is held at most before it is given back. Default: DefaultMaxHold.
+	// MaxHold is how long a message is held at most before it is given back. Default: as the function MaxHold says.
 	MaxHold time.Duration
 	// Away reports whether an error says that the thing is away. Default: Away.
 	Away func(error) bool
@@ -60,9 +58,6 @@ type Guard struct {
 
 // New returns a Guard.
 func New(config Config) *Guard {
-	if config.MaxHold == 0 {
-		config.MaxHold = DefaultMaxHold
-	}
 	if config.Away == nil {
 		config.Away = Away
 	}
@@ -119,7 +114,7 @@ func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err e
 
 // until is when a message is given back.
 func (g *Guard) until(ctx context.Context) time.Time {
-	until := time.Now().Add(g.config.MaxHold)
+	until := time.Now().Add(MaxHold(ctx, g.config.MaxHold))
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-reserve).Before(until) {
 		until = deadline.Add(-reserve)
 	}

@@ -99,6 +99,15 @@ func TestGivenBack(t *testing.T) {
 			}
 			cancel()
 		}
+		adapters := WithMaxHold(t.Context(), time.Hour)
+		for configured, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: time.Minute} {
+			var away thing
+			away.down.Store(true)
+			began := time.Now()
+			if err := New(Config{MaxHold: configured}).Do(adapters, call(adapters, "m"), away.ask); !givenBack(err) || time.Since(began) != want {
+				t.Errorf("an adapter's hold, and %s configured: after %s: %v", configured, time.Since(began), err)
+			}
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer time.AfterFunc(3*time.Second, cancel).Stop()
 		began := time.Now()

@@ -10,7 +10,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
+
+// maxHold is how long a message is held during an outage of what the kit needs. RabbitMQ counts what is given back, and takes
+// away what is held for 30 minutes (consumer_timeout).
+const maxHold = 15 * time.Minute
 
 // SubscriberConfig configures a Subscriber. NewSubscriberConfig makes a safe one.
 type SubscriberConfig struct {
@@ -144,7 +150,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		return nil, err
 	}
 	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic), out: make(chan *message.Message)}
-	sub.ctx, sub.stop = context.WithCancel(ctx)
+	sub.ctx, sub.stop = context.WithCancel(outage.WithMaxHold(ctx, maxHold))
 	if err := s.enter(sub, topic, most); err != nil {
 		sub.stop()
 		return nil, err
