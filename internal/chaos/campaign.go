@@ -143,6 +143,8 @@ func (c *campaign) happen(ctx context.Context) (left int, err error) {
 			return 0, err
 		}
 	}
+	// RabbitMQ that is killed within a second after it declared a quorum queue may keep one that never confirms.
+	wait(ctx, 2*time.Second)
 	c.tell("%d messages, seed %d, %d faults", c.plan.Messages, c.plan.Seed, len(c.plan.faults))
 	publishing := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
