@@ -216,7 +216,7 @@ func TestStubbornHandler(t *testing.T) {
 	})
 }
 
-// Features D10, V3: a letter of a deadly message that was mended and redriven is handled, though the process that refused it was
+// Features D10, V3: a letter of a deadly message that was fixed and redriven is handled, though the process that refused it was
 // killed as soon as its letter had its place.
 func TestRedrivenAfterKill(t *testing.T) {
 	onEach(t, func(t *testing.T, d database, address string) {

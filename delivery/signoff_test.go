@@ -101,7 +101,7 @@ func TestSignOffFails(t *testing.T) {
 	})
 }
 
-// Feature D10: whoever closes, and whenever: while a handler runs its process is registered, and in the end it is not.
+// Feature D10: who closes, and when, makes no difference: while a handler runs its process is registered, and in the end it is not.
 func TestSignOffUnderLoad(t *testing.T) {
 	f := newFake()
 	l := newLimit(t, LimitConfig{Store: f})

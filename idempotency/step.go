@@ -137,7 +137,7 @@ const undone = "the transaction was rolled back, by the database after a deadloc
 	"the handler went on and returned nil: nothing that it wrote was kept. Return the error of a failed statement, and " +
 	"leave the rollback to the receiver"
 
-// unfinished is the error of a commit that failed. Where the connection was lost nobody knows whether it did: the message is
+// unfinished is the error of a commit that failed. If the connection was lost, the outcome is unknown: the message is
 // given back, and absorbed if its key is there.
 func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 	if errors.Is(err, errRolledBack) { // another attempt would write the same again

@@ -26,7 +26,7 @@ func (l *lent) Close() error {
 	return l.err
 }
 
-// subscribers asks for the subscriber of each stage. After an error it closes those that nobody else has.
+// subscribers asks for the subscriber of each stage. After an error it closes those that no other handler has.
 func (s *Stages) subscribers(router *message.Router, h *staged, live message.Subscriber) (waiters []*waiter, err error) {
 	for _, wait := range h.waits {
 		var sub message.Subscriber

@@ -37,7 +37,7 @@ type HandlerConfig struct {
 	Entry func(poison.Letter) string
 	// Filter chooses the letters; all others are parked. Its fields for a Store must be empty.
 	Filter Filter
-	// Rate is how often Publisher is called per second at the most, for letters that it refused and is offered again too. 0
+	// Rate is how often Publisher is called per second at most, for letters that it refused and is offered again too. 0
 	// means as fast as possible.
 	Rate float64
 	// Concurrency is how many are published at the same time, of all topics together. Default: 1.

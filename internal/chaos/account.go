@@ -29,7 +29,7 @@ type report struct {
 	// OutputsMissing are effects without their output, OutputsChanged those with outputs of several ids.
 	OutputsMissing int `json:"outputs_missing"`
 	OutputsChanged int `json:"outputs_changed"`
-	// Letters counts by reason; Repeated are those beyond the first of a message, which is promised to nobody.
+	// Letters counts by reason; Repeated are those beyond the first of a message, which README does not rule out.
 	Letters  map[string]int `json:"letters"`
 	Repeated int            `json:"letters_repeated"`
 	Seconds  float64        `json:"seconds"`

@@ -14,7 +14,7 @@ type kind struct {
 	least int
 	// reason is that of the dead letter that the message must become. Empty: it must take effect, and no letter may be.
 	reason string
-	// effects is how many effects the message may have at the most.
+	// effects is how many effects the message may have at most.
 	effects int
 }
 

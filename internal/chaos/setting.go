@@ -39,7 +39,7 @@ var delays = []time.Duration{time.Second, 3 * time.Second}
 
 func (s *setting) outputs() string { return s.Topic + ".done" }
 
-// onTables tells whether the broker is the database.
+// onTables reports whether the broker is the database.
 func (s *setting) onTables() bool { return len(serversOf[s.Broker]) == 1 }
 
 // reader is the group in which the driver reads a topic of letters or outputs.

@@ -26,7 +26,7 @@ var errWaited = NewError("what the message needs is away, and was awaited in vai
 // Away reports whether err, of a store or broker that the kit needs, says that this is out of reach or out of order. Such an
 // error says nothing of the message: connections refused and lost, time-outs, shutdown, too many connections, a replica that
 // takes no writes, a full disk; and a store that is misconfigured: a missing table, a missing right, a wrong password.
-// It is false for what a database says of contention (Contended) and of the data, and for what nobody knows.
+// It is false for what a database says of contention (Contended) and of the data, and for errors that are not known.
 //
 // It is for errors of the kit's own requests. In a handler's error some of this says something of the message.
 func Away(err error) bool {

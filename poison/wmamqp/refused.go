@@ -13,7 +13,7 @@ import (
 )
 
 // directReplyTo is a reply-to that the broker takes only on a channel that consumes the answers, and else closes the
-// channel. On its way the broker replaces it, so it arrives only where somebody forged it.
+// channel. On its way the broker replaces it, so it arrives only if it was forged.
 const directReplyTo = "amq.rabbitmq.reply-to"
 
 // keptReplyTo is the metadata, and the header, of a reply-to that cannot be published as one.

@@ -150,7 +150,7 @@ func (s mysqlSource) restart(topic, group string) []wsql.Query {
 	}}
 }
 
-// acknowledge writes into offset_consumed, which nobody reads, by what the row can be recognized.
+// acknowledge writes into offset_consumed, which watermill-sql does not query, what recognises the row.
 func (s mysqlSource) acknowledge(topic, group string, row wsql.Row) wsql.Query {
 	query := s.offsets.AckMessageQuery(topic, row, group)
 	query.Args[0] = fingerprint(row.Offset, row.UUID)
@@ -169,7 +169,7 @@ func fingerprint(offset int64, id []byte) int64 {
 }
 
 // recognize compares the row at an acknowledged number with the fingerprint. One that belongs to another number was left
-// there by whoever moved the position by hand.
+// there if the position was moved by hand.
 func recognize(offset, consumed int64, id []byte) trust {
 	switch {
 	case id == nil || consumed >= 0 || (-1-consumed)>>32 != offset&(1<<30-1):

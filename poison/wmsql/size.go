@@ -94,7 +94,7 @@ func (p *Publisher) pieces(topic string, msg, row *message.Message) ([]wsql.Quer
 	}), nil
 }
 
-// written is how long a statement is where the driver writes the arguments into it, at the most.
+// written is how long a statement is where the driver writes the arguments into it, at most.
 func (d *dialect) written(query wsql.Query) int {
 	size := sizeOf(query)
 	if !d.escapes {
