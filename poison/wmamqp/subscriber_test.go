@@ -444,7 +444,7 @@ func TestLetterToMissingQueue(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue()
 	b.declare(topic + ".other")
-	dead := unprepared{b.publisher()}
+	dead := poison.WithInitializer(b.publisher(), poison.TopicsExist) // hides that it can declare queues
 	b.send(topic, amqp091.Publishing{MessageId: "m", Body: []byte("body")})
 	var refusals list
 	stop := b.run(topic, b.subscriber(), poison.QueueConfig{
@@ -473,6 +473,3 @@ func TestLetterToMissingQueue(t *testing.T) {
 	stop()
 	eventually(t, "the message is in its queue", func() bool { return b.ready(topic) == 1 })
 }
-
-// unprepared hides that its publisher can declare queues.
-type unprepared struct{ message.Publisher }
