@@ -3,6 +3,7 @@ package wmkafka
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -36,14 +37,23 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 // when all partitions have leaders. An existing one is not changed. One that expires, is bounded, compacted, or too small for
 // the largest letter, loses letters that it confirmed, or refuses some: that is an error, unless AcceptLossyTopics is set. So
 // is a topic that is missing and cannot be created, a MaxMessageBytes too small for source, and a source whose largest letter
-// exceeds what the client and the broker take in a request. The error names topic, setting and remedy.
-func (p *Publisher) InitializeTopicsFor(source string, topics ...string) (err error) {
+// exceeds what the client and the broker take in a request. The error names topic, setting and remedy. What times out is tried
+// once more: a broker that is busy makes a topic after all.
+func (p *Publisher) InitializeTopicsFor(source string, topics ...string) error {
 	if p.closed.Load() {
 		return ErrClosed
 	}
 	if len(topics) == 0 {
 		return nil
 	}
+	err := p.initializeTopics(source, topics)
+	if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() {
+		return p.initializeTopics(source, topics)
+	}
+	return err
+}
+
+func (p *Publisher) initializeTopics(source string, topics []string) (err error) {
 	admin, err := connectAdmin(p.config.Brokers, p.config.Sarama)
 	if err != nil {
 		return fmt.Errorf("wmkafka: topics %q cannot be initialized: %w", topics, err)
