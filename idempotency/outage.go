@@ -133,7 +133,8 @@ func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error 
 	if !ok || !cut.lostConnection() {
 		return err
 	}
-	if class := (*classify.Classifier)(nil).Classify(err).Class; class != classify.ClassTransient && class != classify.ClassUnknown {
+	_, panicked := classify.AsPanic(err) // over the error of a statement, as a handler with Must does
+	if class := (*classify.Classifier)(nil).Classify(err).Class; !panicked && class != classify.ClassTransient && class != classify.ClassUnknown {
 		return err
 	}
 	if c.Aborted() || endedByTime(err) && r.ping(waitContext(c)) == nil { // some drivers close a connection when a statement's time is over
