@@ -66,7 +66,9 @@ type tally struct {
 	all  chan struct{}
 }
 
-func newTally(want int) *tally { return &tally{ids: map[string]bool{}, want: want, all: make(chan struct{})} }
+func newTally(want int) *tally {
+	return &tally{ids: map[string]bool{}, want: want, all: make(chan struct{})}
+}
 
 func (t *tally) add(id string) {
 	t.mu.Lock()

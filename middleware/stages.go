@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/life"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -201,6 +202,7 @@ type Stages struct {
 	end    context.CancelFunc
 	ended  sync.WaitGroup
 
+	guard    *outage.Guard // of the publisher or the store
 	refusals refusals
 	passed   atomic.Bool // a message has met the middleware
 	plugged  atomic.Bool // Plugin was given to a router
@@ -219,6 +221,7 @@ func NewStages(config StagesConfig) (*Stages, error) {
 	}
 	s := &Stages{config: config, active: config.active(), handlers: make(map[string]*staged)}
 	s.knows = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
+	s.guard = outage.New(outage.Config{Name: "middleware: the stages' " + config.place(), Lost: outage.Lost, Logger: config.Logger})
 	if config.Store != nil {
 		if config.MaxDelay > delay.MaxDelay {
 			return nil, fmt.Errorf("middleware: StagesConfig.MaxDelay is %s: a Store keeps no message for more than %s", config.MaxDelay, delay.MaxDelay)
@@ -230,6 +233,14 @@ func NewStages(config StagesConfig) (*Stages, error) {
 		s.relay, s.life = relay, life.New(s.begin, func() { s.end(); s.ended.Wait() })
 	}
 	return s, nil
+}
+
+// place names where messages wait.
+func (c *StagesConfig) place() string {
+	if c.Store != nil {
+		return "delay store"
+	}
+	return "publisher"
 }
 
 // Total is how long a message can be on its way through all stages, those waits aside that an error asked for.

@@ -11,8 +11,8 @@ import (
 
 const (
 	// maxRefusal is how long a stage may refuse a message until that must end, since whoever is given back holds up those
-	// behind it. It is the message that is refused if the stage took another one meanwhile. If it took none, one message is set
-	// aside in that time, unless the errors say that the stage's broker or store is away: an outage sets nothing aside.
+	// behind it. It is the message that is refused where the stage took another one meanwhile; where it took none there is an
+	// outage, and one message is set aside in that time.
 	maxRefusal = 5 * time.Minute
 	// forgotten is how long after its last refusal a message that comes again is a new one: refused ones come at once.
 	forgotten = time.Minute
@@ -42,9 +42,8 @@ func refusalOf(handler string, msg *message.Message) refusal {
 	return refusal{handler, strconv.FormatUint(sum.Sum64(), 16)}
 }
 
-// tooLong notes that a topic refused a message, and reports whether that has lasted too long. away says that the error is one of
-// an outage.
-func (r *refusals) tooLong(topic string, of refusal, away bool) bool {
+// tooLong notes that a topic refused a message, and tells whether that has lasted too long.
+func (r *refusals) tooLong(topic string, of refusal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -58,7 +57,7 @@ func (r *refusals) tooLong(topic string, of refusal, away bool) bool {
 	if now.Sub(one.first) < maxRefusal {
 		return false
 	}
-	if !r.took[topic].After(one.first) && (away || now.Sub(r.let[topic]) < maxRefusal) {
+	if !r.took[topic].After(one.first) && now.Sub(r.let[topic]) < maxRefusal {
 		return false
 	}
 	delete(r.messages, of)

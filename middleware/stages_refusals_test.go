@@ -16,7 +16,7 @@ func TestStageRefusesMany(t *testing.T) {
 		first := 0
 		for range 12 {
 			for id := range 900 {
-				if r.tooLong("stage", refusalOf("billing", message.NewMessage(fmt.Sprint(id), nil)), false) {
+				if r.tooLong("stage", refusalOf("billing", message.NewMessage(fmt.Sprint(id), nil))) {
 					first++
 				}
 			}
@@ -26,28 +26,10 @@ func TestStageRefusesMany(t *testing.T) {
 			t.Errorf("%d were set aside in six minutes", first)
 		}
 		for id := range 3 * maxRefusals {
-			r.tooLong("stage", refusalOf("shipping", message.NewMessage(fmt.Sprint(id), nil)), false)
+			r.tooLong("stage", refusalOf("shipping", message.NewMessage(fmt.Sprint(id), nil)))
 		}
 		if len(r.messages) > maxRefusals {
 			t.Errorf("%d are remembered", len(r.messages))
-		}
-	})
-}
-
-// Decision 13: an outage sets nothing aside, however long it lasts. A message that is refused while others are taken is.
-func TestStageAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r refusals
-		of := refusalOf("billing", message.NewMessage("1", nil))
-		for range 240 {
-			if r.tooLong("stage", of, true) {
-				t.Fatal("set aside in an outage")
-			}
-			time.Sleep(30 * time.Second)
-		}
-		r.taken("stage")
-		if !r.tooLong("stage", of, true) {
-			t.Error("refused for two hours while others were taken, and not set aside")
 		}
 	})
 }
@@ -58,7 +40,7 @@ func TestStageRefusalIsForgotten(t *testing.T) {
 		var r refusals
 		of := refusalOf("billing", message.NewMessage("1", nil))
 		for range 5 {
-			if r.tooLong("stage", of, false) {
+			if r.tooLong("stage", of) {
 				t.Fatal("set aside")
 			}
 			time.Sleep(24 * time.Hour)

@@ -89,9 +89,9 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	return s.send(c, h, failure, number, pause)
 }
 
-// hopeless tells of an error that a stage has for a message each time: it is too large, refused for what it carries, or a publisher
-// panics over it. What
-// else a publisher says may be its own trouble, a missing table or right, whoever would call that permanent in a handler.
+// hopeless reports whether a stage has this error for a message each time: it is too large, refused for what it carries, or a
+// publisher panics over it. What else a publisher says may be its own trouble, a missing table or right, even if a handler's error of
+// that kind is permanent.
 func (s *Stages) hopeless(err error) bool {
 	return s.config.Queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
 }
@@ -100,18 +100,16 @@ func (s *Stages) hopeless(err error) bool {
 // can be an outage.
 func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, number int, pause time.Duration) error {
 	to := h.byNumber[number-1]
-	err := s.insist(c, func() error { return s.place(c, to, failure, number, pause) })
-	if err == nil {
-		s.refusals.taken(to.topic)
-	} else {
-		err = fmt.Errorf("middleware: stage %d of handler %q, %q: %w", number, h.name, to.topic, err)
-		if s.hopeless(err) || c.Acked() || s.refusals.tooLong(to.topic, refusalOf(h.name, c.Msg), outage.Away(err)) {
-			s.config.Logger.Error("A message cannot go into its stage; it is set aside", err, nil)
-			return errors.Join(failure, err)
-		}
-		s.config.Logger.Error("No stage took the message; it is given back", err, nil)
-		return c.PutBack(errors.Join(err, failure))
+	err := s.guard.Do(c.WaitContext(), c, func() error {
+		return s.insist(c, func() error { return s.place(c, to, failure, number, pause) })
+	})
+	if givenBack(err) { // the guard held it while the stage's broker or store was away, and logs the outage
+		return err
 	}
+	if err != nil {
+		return s.refused(c, to, failure, number, fmt.Errorf("middleware: stage %d of handler %q, %q: %w", number, h.name, to.topic, err))
+	}
+	s.refusals.taken(to.topic)
 	if !logging.IsSilent(s.config.Logger) {
 		s.config.Logger.Info("The handler failed; the message waits for its next attempt", watermill.LogFields{
 			"handler": h.name, "topic": h.topic, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
@@ -123,6 +121,22 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 		contain.Hook(s.config.Logger, "middleware.OnStage", func() { s.config.OnStage(c.Ctx, event) })
 	}
 	return nil
+}
+
+// refused is for a message that its stage did not take, though the stage is not away.
+func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, err error) error {
+	h := message.HandlerNameFromCtx(c.Ctx)
+	fields := watermill.LogFields{
+		"handler": h, "topic": message.SubscribeTopicFromCtx(c.Ctx), "stage_topic": to.topic, "stage": number,
+		"message_uuid": bounded.Text(c.Msg.UUID, 200),
+	}
+	condemned := outage.Away(err) && c.WaitContext().Err() == nil // the guard saw others pass
+	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, refusalOf(h, c.Msg)) {
+		s.config.Logger.Error("A message cannot go into its stage; it is set aside", err, fields)
+		return errors.Join(failure, err)
+	}
+	s.config.Logger.Error("No stage took the message; it is given back", err, fields)
+	return c.PutBack(errors.Join(err, failure))
 }
 
 // place tells the time anew for each try, so that a message is never early for one that came late into its stage.
@@ -155,11 +169,15 @@ var errMisnamed = errors.New("QueueConfig.Origin tells another topic or handler 
 // stageAttempts is how often a message is offered to its stage.
 const stageAttempts = 3
 
-// insist tries some times, with waits between that the end of the message ends.
-func (s *Stages) insist(c *chain.Call, try func() error) (err error) {
+// insist tries some times, with waits between that the end of the message ends. What is away the guard tries again.
+func (s *Stages) insist(c *chain.Call, try func() error) error {
 	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
-		if err = try(); err == nil || s.config.Queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || attempt == stageAttempts || !wait.For(c.WaitContext(), waits.NextBackOff()) {
+		err := try()
+		if err == nil || s.config.Queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || outage.Away(err) || attempt == stageAttempts {
+			return err
+		}
+		if !wait.For(c.WaitContext(), waits.NextBackOff()) {
 			return err
 		}
 	}

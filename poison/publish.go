@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/bounded"
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -123,7 +124,12 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
 			contain.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, err) })
 		}
-		q.config.Logger.Error("A dead letter was refused", err, watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)})
+		fields := watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)}
+		if outage.Away(err) { // the guard logs the outage once
+			q.config.Logger.Debug("A sink of dead letters is away", fields)
+		} else {
+			q.config.Logger.Error("A dead letter was refused", err, fields)
+		}
 		if errors.Is(err, ErrRefused) {
 			return true, err
 		}
@@ -151,7 +157,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 // what is permanent or invalid in anybody's error.
 func (q *Queue) refusedAlways(err error) bool {
 	class := q.config.Classifier.Classify(err).Class
-	return class == classify.ClassPermanent || class == classify.ClassInvalid
+	return (class == classify.ClassPermanent || class == classify.ClassInvalid) && !outage.Away(err)
 }
 
 // logged bounds a value that came with a message before it goes into a log line or an error.

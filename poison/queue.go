@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // QueueConfig configures a Queue. Only Publisher is required.
@@ -135,6 +136,7 @@ func (c *QueueConfig) validate() error {
 type Queue struct {
 	config    QueueConfig
 	limits    limits
+	guard     *outage.Guard // of what takes the letters
 	misplaced sync.Once
 	ready     sync.Map // dead-letter topics that exist
 }
@@ -147,7 +149,8 @@ func NewQueue(config QueueConfig) (*Queue, error) {
 	}
 	limits := defaultLimits
 	limits.total = config.MaxAdded
-	return &Queue{config: config, limits: limits}, nil
+	guard := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost, Logger: config.Logger})
+	return &Queue{config: config, limits: limits, guard: guard}, nil
 }
 
 // Middleware sets aside what fails in h: the router sees success once the letter's placement was confirmed, and an

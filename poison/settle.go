@@ -60,7 +60,7 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 	}
 	original := c.Original()
 	original.SetContext(c.WaitContext())
-	return q.place(original, q.config.Classifier.Failure(err))
+	return q.place(c, original, q.config.Classifier.Failure(err))
 }
 
 // Place sets msg aside as the middleware would, for code that gives up on a message outside of a handler. The topic and
@@ -73,11 +73,11 @@ func (q *Queue) Place(msg *message.Message, err error) error {
 	if err == nil {
 		return errors.New("poison: Place: the error is nil: give the reason why the message is set aside")
 	}
-	return q.place(msg.CopyWithContext(), q.config.Classifier.Failure(err))
+	return q.place(nil, msg.CopyWithContext(), q.config.Classifier.Failure(err))
 }
 
-// place owns msg.
-func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
+// place owns msg. While all sinks are away it holds the message of c, if there is one, and at last gives the message back.
+func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Failure) error {
 	ctx := msg.Context()
 	source := Source{
 		Topic:   message.SubscribeTopicFromCtx(ctx),
@@ -102,13 +102,21 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
 	}
-	if err := q.publish(chain.Returning(ctx), &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber); err != nil {
+	publish := func() error {
+		return q.publish(chain.Returning(ctx), &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber)
+	}
+	var err error
+	if c == nil {
+		err = publish()
+	} else if err = q.guard.Do(ctx, c, publish); err != nil && c.Aborted() {
+		q.unplaced(ctx, l, err)
+		return c.Abort(errors.Join(err, failure))
+	}
+	if err != nil {
 		fields := q.fields(l)
 		fields["cause"] = q.cause(failure, l).Error()
 		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, fields)
-		if hook := q.config.Hooks.OnUnplaced; hook != nil {
-			contain.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })
-		}
+		q.unplaced(ctx, l, err)
 		return errors.Join(failure, err)
 	}
 	if !logging.IsSilent(q.config.Logger) { // the fields are a good part of what a letter costs
@@ -116,6 +124,12 @@ func (q *Queue) place(msg *message.Message, failure *classify.Failure) error {
 	}
 	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
 	return nil
+}
+
+func (q *Queue) unplaced(ctx context.Context, l Letter, err error) {
+	if hook := q.config.Hooks.OnUnplaced; hook != nil {
+		contain.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })
+	}
 }
 
 // letter tells the story of msg, which it owns.
