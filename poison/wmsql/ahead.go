@@ -19,9 +19,10 @@ var ErrPositionAhead = errors.New("the position of the consumer group is not of 
 type trust int
 
 const (
-	unknown trust = iota // nothing speaks against it
-	sure                 // the row that was acknowledged last is there
-	doubted              // it seems to be of another table
+	unknown    trust = iota // nothing speaks against it
+	sure                    // the row that was acknowledged last is there
+	doubted                 // it seems to be of another table
+	unrecorded              // nothing speaks against it, and the server that it is of has yet to be recorded
 )
 
 // verifyInterval is how often an idle subscription looks for what reading the position does not show.
@@ -29,7 +30,7 @@ const verifyInterval = time.Second
 
 // verify returns an error that wraps ErrPositionAhead if the database shows that the position is not of this table.
 func (s *Subscriber) verify(ctx context.Context, db *sql.DB, topic string, at position, trust trust) error {
-	evidence, err := s.source.evidence(ctx, db, topic, at, trust)
+	evidence, err := s.source.evidence(ctx, db, topic, s.config.ConsumerGroup, at, trust)
 	if err != nil {
 		return fmt.Errorf("wmsql: compare the position of consumer group %q with the table of %q: %w", s.config.ConsumerGroup, topic, err)
 	}
@@ -52,7 +53,13 @@ func (s *Subscriber) verifyFirst(ctx context.Context, topic string) error {
 	if trust == sure {
 		return nil
 	}
-	return s.verify(ctx, s.config.DB, topic, at, trust)
+	err = s.verify(ctx, s.config.DB, topic, at, trust)
+	if errors.Is(err, ErrPositionAhead) {
+		if _, failed := s.source.refuse(ctx, s.config.DB, topic, s.config.ConsumerGroup, at); failed != nil {
+			err = fmt.Errorf("%w; the refusal could not be recorded: %w", err, failed)
+		}
+	}
+	return err
 }
 
 // suspected reports whether an idle subscription has to look at its position again, under the lock. It asks the database
@@ -61,6 +68,8 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 	switch {
 	case trust == sure:
 		return false, nil
+	case trust == unrecorded:
+		return true, nil
 	case trust == doubted:
 	case time.Since(s.verified) < verifyInterval:
 		return false, nil
@@ -71,27 +80,48 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 		s.suspicious = true
 		return true, nil
 	}
-	return false, err
+	return trust == doubted && err == nil, err
 }
 
 // standsAhead looks again, with the position locked, and sets the group back to the start if the user wants that. Otherwise
-// the subscription stands still: whatever it acknowledged would hide what it passed over.
-func (s *subscription) standsAhead(ctx context.Context, t *transaction, at position, trust trust) (restarted bool, err error) {
-	if trust != doubted && !s.suspicious {
+// the subscription stands still: whatever it acknowledged would hide what it passed over. What it records is committed, and
+// the next transaction begins anew.
+func (s *subscription) standsAhead(ctx context.Context, t *transaction, at position, trust trust) (anew bool, err error) {
+	if trust != doubted && trust != unrecorded && !s.suspicious {
 		return false, nil
 	}
+	group := s.config.ConsumerGroup
 	ahead := s.verify(ctx, t.db, s.topic, at, trust)
-	if !errors.Is(ahead, ErrPositionAhead) {
+	switch {
+	case ahead == nil:
+		s.suspicious = false
+		if trust != doubted && trust != unrecorded {
+			return false, nil
+		}
+		if accepted, err := s.source.accept(ctx, t.db, s.topic, group); !accepted || err != nil {
+			return false, err
+		}
+		if trust == doubted {
+			s.logger.Info("The position is good on another server too: transaction ids have gone on", nil)
+		}
+		return true, t.commit()
+	case !errors.Is(ahead, ErrPositionAhead):
 		s.suspicious = false
 		return false, ahead
-	}
-	if !s.config.RestartIfAhead {
+	case !s.config.RestartIfAhead:
+		s.suspicious = true
+		if refused, err := s.source.refuse(ctx, t.db, s.topic, group, at); refused || err != nil {
+			return false, errors.Join(ahead, err, t.commit())
+		}
 		return false, ahead
 	}
-	for _, query := range s.source.restart(s.topic, s.config.ConsumerGroup) {
+	for _, query := range s.source.restart(s.topic, group) {
 		if _, err := t.db.ExecContext(ctx, query.Query, query.Args...); err != nil {
 			return false, fmt.Errorf("wmsql: set the position back to the start: %w", err)
 		}
+	}
+	if _, err := s.source.accept(ctx, t.db, s.topic, group); err != nil {
+		return false, fmt.Errorf("wmsql: record the server of the position: %w", err)
 	}
 	if err := t.commit(); err != nil {
 		return false, err

@@ -84,6 +84,14 @@ func (d *dialect) checkSize(size int) error {
 
 // source is what we can say better about watermill-sql's own tables than its adapters can.
 type source interface {
+	// introduce asks the server what it lets the role read.
+	introduce(ctx context.Context, db *sql.DB) (source, error)
+	// noteColumn makes room for what refuse and accept record.
+	noteColumn(ctx context.Context, db *sql.DB, topic string) error
+	// refuse records a refusal of a position where time would erase the evidence. It is not done where there is no room.
+	refuse(ctx context.Context, db *sql.DB, topic, group string, at position) (done bool, err error)
+	// accept records that the position is of this server.
+	accept(ctx context.Context, db *sql.DB, topic, group string) (done bool, err error)
 	// register makes sure that there is a row of the group to lock.
 	register(topic, group string) wsql.Query
 	// registered counts the rows of the group, and does not wait for a lock.
@@ -92,7 +100,7 @@ type source interface {
 	// and locks it.
 	position(ctx context.Context, db *sql.DB, topic, group, lock string) (position, trust, error)
 	// evidence says what shows that a position is not of this table, or "".
-	evidence(ctx context.Context, db *sql.DB, topic string, at position, trust trust) (string, error)
+	evidence(ctx context.Context, db *sql.DB, topic, group string, at position, trust trust) (string, error)
 	// restart sets the group back to the start, so that it gets all that the table holds.
 	restart(topic, group string) []wsql.Query
 	// acknowledge moves the position behind a row.

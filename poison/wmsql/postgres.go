@@ -56,7 +56,7 @@ var postgresDialect = dialect{
 	source: func(s wsql.SchemaAdapter, o wsql.OffsetsAdapter) (source, bool) {
 		schema, ok := valueOf[wsql.DefaultPostgreSQLSchema](s)
 		offsets, also := valueOf[wsql.DefaultPostgreSQLOffsetsAdapter](o)
-		return postgresSource{schema, offsets}, ok && also
+		return postgresSource{schema: schema, offsets: offsets}, ok && also
 	},
 }
 
@@ -70,8 +70,9 @@ func valueOf[T any](adapter any) (value T, ok bool) {
 }
 
 type postgresSource struct {
-	schema  wsql.DefaultPostgreSQLSchema
-	offsets wsql.DefaultPostgreSQLOffsetsAdapter
+	schema   wsql.DefaultPostgreSQLSchema
+	offsets  wsql.DefaultPostgreSQLOffsetsAdapter
+	identity string // an expression
 }
 
 func (s postgresSource) register(topic, group string) wsql.Query {
@@ -82,34 +83,60 @@ func (s postgresSource) registered(topic, group string) wsql.Query {
 	return wsql.Query{Query: `SELECT count(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = $1`, Args: []any{group}}
 }
 
-// position is doubted where its transaction is one that has not begun. What waited for the lock sees a position that is
-// newer than its snapshot, so a doubt is not yet evidence.
+// position is doubted where its transaction is one that has not begun, where it was refused before, and where it is of
+// another server. What waited for the lock sees a position that is newer than its snapshot, so a doubt is not yet evidence.
 func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
 	var offset sql.NullInt64
 	var ahead bool
-	err = db.QueryRowContext(ctx, `SELECT offset_acked, last_processed_transaction_id, last_processed_transaction_id >= pg_snapshot_xmax(pg_current_snapshot())
-FROM `+s.offsets.MessagesOffsetsTable(topic)+` WHERE consumer_group = $1`+lock, group).Scan(&offset, &at.transaction, &ahead)
+	var n note
+	err = db.QueryRowContext(ctx, `SELECT offset_acked, last_processed_transaction_id, last_processed_transaction_id >= pg_snapshot_xmax(pg_current_snapshot()),
+	`+s.columns()+` FROM `+s.offsets.MessagesOffsetsTable(topic)+` p WHERE consumer_group = $1`+lock, group).
+		Scan(&offset, &at.transaction, &ahead, &n.kept, &n.recorded, &n.server)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
 	}
 	at.offset = offset.Int64
-	if ahead {
+	switch {
+	case ahead || n.doubts(at):
 		trust = doubted
+	case n.missing(at):
+		trust = unrecorded
 	}
 	return at, trust, err
 }
 
 // evidence is a transaction id, of the position or of a message, that this server has yet to give out. What is visible has
-// a lower one, so that there is no false alarm.
-func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic string, at position, _ trust) (string, error) {
+// a lower one, so that there is no false alarm. Time erases it, so a refusal that is recorded is evidence too. Of another
+// server a message that the position would pass over is.
+func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group string, at position, _ trust) (string, error) {
 	var next, newest int64
+	var n note
 	err := db.QueryRowContext(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-	COALESCE((SELECT transaction_id FROM `+s.schema.MessagesTable(topic)+` ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), '0')::text::bigint`).Scan(&next, &newest)
-	if err != nil || max(at.transaction, newest) < next {
+	COALESCE((SELECT transaction_id FROM `+s.schema.MessagesTable(topic)+` ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), '0')::text::bigint,
+	`+s.columns()+` FROM `+s.offsets.MessagesOffsetsTable(topic)+` p WHERE consumer_group = $1`, group).
+		Scan(&next, &newest, &n.kept, &n.recorded, &n.server)
+	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next transaction is %d: "+
-		"the tables come from another server (a dump was restored, or replicated)", at.transaction, newest, next), nil
+	if max(at.transaction, newest) >= next {
+		return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next transaction is %d: "+
+			"the tables come from another server (a dump was restored, or replicated)", at.transaction, newest, next), nil
+	}
+	if n.recorded.String == refusedAt(at) {
+		return fmt.Sprintf("it is at transaction %d, and was refused there before, as %s shows: the tables came from another server "+
+			"(a dump was restored, or replicated)", at.transaction, serverColumn), nil
+	}
+	if !n.moved() {
+		return "", nil
+	}
+	var passed bool
+	query := s.passedOver(topic, at)
+	if err := db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&passed); err != nil || !passed {
+		return "", err
+	}
+	return fmt.Sprintf("it is at transaction %d of server %s, as %s shows, while this is server %s, and messages with numbers above %d have lower "+
+		"transaction ids (if this server is the other one after pg_upgrade, set %s to null)",
+		at.transaction, n.recorded.String, serverColumn, n.server.String, at.offset, serverColumn), nil
 }
 
 // restart gives messages with ids of the future the id of this transaction: they would be waited for. No group that goes on

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -26,6 +27,13 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 	queries := append(s.config.Schema.SchemaInitializingQueries(topic), s.config.Offsets.SchemaInitializingQueries(topic)...)
 	if err := create(ctx, s.dialect, s.config.DB, queries); err != nil {
 		return fmt.Errorf("wmsql: create the tables of %q: %w", topic, err)
+	}
+	if s.source == nil {
+		return nil
+	}
+	if err := s.source.noteColumn(ctx, s.config.DB, topic); err != nil { // the role may not, or consumers are busy: the next start tries again
+		s.config.Logger.Info("The table of positions has no column for the server, so a move to another server is noticed only at first",
+			watermill.LogFields{"topic": topic, "error": err.Error()})
 	}
 	return nil
 }

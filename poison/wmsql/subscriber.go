@@ -154,7 +154,9 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 	s := &Subscriber{config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
 	s.joined = &JoinedStore{sub: s, own: dialect.keys(config.DB)}
 	if source, ok := dialect.source(config.Schema, config.Offsets); ok {
-		s.source = source
+		if s.source, err = source.introduce(ctx, config.DB); err != nil {
+			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)
+		}
 	} else {
 		config.Logger.Info("The adapters are not watermill-sql's own for this database; their own queries are used, at their own cost",
 			watermill.LogFields{"schema": fmt.Sprintf("%T", config.Schema), "offsets": fmt.Sprintf("%T", config.Offsets), "database": dialect.name})
