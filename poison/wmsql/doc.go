@@ -93,13 +93,26 @@
 // RestartIfAhead goes on from the start. Deleted rows are no reason, nor is a position that was moved by hand. What shows
 // that a position is wrong:
 //
-//	PostgreSQL       it, or a message, has a transaction id that the server has yet to give out
+//	PostgreSQL       it, or a message, has a transaction id that the server has yet to give out; or the server is another
+//	                 one, and a message with a higher number has a lower transaction id; or it was refused before
 //	MySQL, MariaDB   the table has yet to give out its number, or the message with its number is another one; for
 //	                 that, offset_consumed holds a number below zero, made of the id of the message acknowledged last
 //
-// Nothing shows it on PostgreSQL when the server's ids have passed the position before a subscription looks, and on
-// MySQL when the message with the number of the position was deleted, or the position was written by watermill-sql's
-// subscriber, and the numbers have passed it by then. After a move set the position by hand, or drop its row.
+// On PostgreSQL the column spillway_server of the table of positions holds the server's identifier (pg_control_system),
+// or the refusal. SubscribeInitialize and InitializeSchema add it, also to a table that is there; without them run ALTER
+// TABLE "watermill_offsets_<topic>" ADD COLUMN spillway_server TEXT. watermill-sql's subscriber leaves it as it is. A
+// refused position stays refused until RestartIfAhead, or until a person sets the position or drops its row. When the
+// server is found to be another one, the messages of the topic are read once, in full. pg_upgrade makes another server
+// whose ids go on: the group goes on, and the new identifier is recorded. It is refused there by mistake if the last
+// transactions before the upgrade overlapped, so that a message with a higher number has a lower id. If every message
+// before the upgrade was handled, set spillway_server to null: the group goes on where it is.
+//
+// Nothing shows on PostgreSQL that a position is wrong if no identifier is on record (the column is missing or null, or
+// the role may not call pg_control_system), and the server's ids have passed the position before a subscription looks.
+// An order of numbers is no evidence on one server: transactions that overlap make higher numbers with lower ids. Nothing
+// shows it on MySQL when the message with the number of the position was deleted, or the position was written by
+// watermill-sql's subscriber, and the numbers have passed it by then. After a move set the position by hand, or drop its
+// row.
 //
 // # Retrying later
 //

@@ -124,7 +124,7 @@ func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group s
 	}
 	if n.recorded.String == refusedAt(at) {
 		return fmt.Sprintf("it is at transaction %d, and was refused there before, as %s shows: the tables came from another server "+
-			"(a dump was restored, or replicated)", at.transaction, serverColumn), nil
+			"(a dump was restored, or replicated; if the position is good all the same, set %s to null)", at.transaction, serverColumn, serverColumn), nil
 	}
 	if !n.moved() {
 		return "", nil

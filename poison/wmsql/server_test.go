@@ -1,9 +1,11 @@
 package wmsql_test
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +174,18 @@ func TestServerUpgraded(t *testing.T) {
 	if got := b.recorded(); got != server {
 		t.Errorf("recorded is %q, not %q", got, server)
 	}
+	// The last transactions before the upgrade overlapped: a person has to say that the position is good.
+	b.exec(`UPDATE ` + b.table(b.topic) + ` SET transaction_id = '3', "offset" = "offset" + 1 WHERE uuid = 'b'`)
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1', offset_acked = offset_acked - 1`)
+	b.exec(`UPDATE ` + b.table(b.topic) + ` SET "offset" = "offset" - 1 WHERE uuid = 'c'`)
+	b.refuses("overlapped")
+	b.refuses("and again")
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET spillway_server = NULL`)
+	b.publish("d")
+	b.handle("d")
+	if got := b.recorded(); got != server {
+		t.Errorf("recorded is %q, not %q", got, server)
+	}
 }
 
 // Feature P1: a position that a person sets after a refusal is good.
@@ -280,4 +294,47 @@ func TestServerStays(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A role that may not read the server's identifier consumes as before, and a refusal stays all the same.
+func TestServerUnknown(t *testing.T) {
+	address, err := url.Parse(postgrestest.Schema(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := postgrestest.Open(t, address.String())
+	do := func(db *sql.DB, statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	}
+	name := "spillway_test_" + strings.ToLower(rand.Text()[:12])
+	do(admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'unknown'`, `CREATE DATABASE `+name+` OWNER `+name)
+	defer do(admin, `DROP DATABASE `+name+` WITH (FORCE)`, `DROP ROLE `+name)
+	address.Path, address.RawQuery = "/"+name, "sslmode=disable"
+	own, err := sql.Open("pgx", address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(own, `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC`)
+	if err := own.Close(); err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword(name, "unknown")
+	t.Run("consumes", func(t *testing.T) { // and closes its pools before the database goes
+		b := newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address.String()) })
+		b.publish("a", "b")
+		b.handle("a", "b")
+		if got := b.recorded(); got != "" {
+			t.Errorf("recorded is %q", got)
+		}
+		b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 50)::text::xid8`)
+		b.refuses("ahead")
+		b.spend(100)
+		b.refuses("the ids have passed the position")
+		b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), "a", "b")
+	})
 }
