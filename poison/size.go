@@ -17,7 +17,7 @@ func refusedForSize(err error) (large bool) {
 	if failed != nil || known {
 		return failed == nil && large
 	}
-	text := strings.ToLower(bounded.Error(err, 1<<10))
+	text := strings.ToLower(unquoted(bounded.Error(err, 1<<10)))
 	for _, words := range sizeWords {
 		if strings.Contains(text, words) {
 			return true
@@ -26,9 +26,41 @@ func refusedForSize(err error) (large bool) {
 	return false
 }
 
+// unquoted returns text without its quoted parts, which are names. A single quote begins one only if no letter is before it:
+// else it is an apostrophe.
+func unquoted(text string) string {
+	var kept strings.Builder
+	for i := 0; i < len(text); i++ {
+		if end := closingQuote(text, i); end > 0 {
+			i = end
+		}
+		kept.WriteByte(text[i])
+	}
+	return kept.String()
+}
+
+// closingQuote returns the index of the quote that ends what begins at i, or 0.
+func closingQuote(text string, i int) int {
+	quote := text[i]
+	if quote != '"' && quote != '`' && quote != '\'' || quote == '\'' && i > 0 && isLetter(text[i-1]) {
+		return 0
+	}
+	for end := i + 1; end < len(text); end++ {
+		switch {
+		case text[end] == '\\' && quote == '"':
+			end++
+		case text[end] == quote && (quote != '\'' || end+1 == len(text) || !isLetter(text[end+1])):
+			return end
+		}
+	}
+	return 0
+}
+
+func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
+
 // sizeWords are those of clients that have no type or code for it.
 var sizeWords = []string{
-	"message too large", "message is too large", "message was too large", "message size too large", "message_too_large", "record too large",
+	"message too large", "message is too large", "message was too large", "message size too large", "message_too_large",
 	"payload too large", "request entity too large", "message larger than", "larger than the max",
 	"maximum payload exceeded",            // NATS
 	"exceeds maximum allowed size",        // Redis
@@ -52,12 +84,34 @@ func searchSize(err error, nodes *int) (known, large bool) {
 		wrapped = []error{e.Unwrap()}
 	case interface{ Unwrap() []error }:
 		wrapped = e.Unwrap()
+	default:
+		wrapped = listed(err)
 	}
 	for _, inner := range wrapped {
 		k, l := searchSize(inner, nodes)
 		known, large = known || k, large || l
 	}
 	return known, large
+}
+
+// listed returns the errors in a list such as sarama.ProducerErrors: a slice of pointers to structs with a field Err.
+func listed(err error) (errs []error) {
+	list := reflect.ValueOf(err)
+	if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Pointer {
+		return nil
+	}
+	for i := range min(list.Len(), maxSizeNodes) {
+		item := list.Index(i).Elem() // the zero Value of a nil pointer
+		if item.Kind() != reflect.Struct {
+			continue
+		}
+		if field := item.FieldByName("Err"); field.IsValid() && field.CanInterface() {
+			if inner, ok := field.Interface().(error); ok {
+				errs = append(errs, inner)
+			}
+		}
+	}
+	return errs
 }
 
 // sizeCode judges one error by itself.
