@@ -69,12 +69,24 @@ func brokerNumber(admin admin, setting string) (int, error) {
 	return 0, fmt.Errorf("%s is not told", setting)
 }
 
+// A topic whose limit is above these keeps its records for as long as anyone needs them: 100 years, and an exbibyte.
+const (
+	maxRetentionMs    = 100 * 36525 / 100 * 24 * 3600 * 1000
+	maxRetentionBytes = 1 << 60
+)
+
+// unlimited reports whether a limit of a topic, as the broker writes it, is none or above enough.
+func unlimited(limit string, enough int64) bool {
+	n, err := strconv.ParseInt(limit, 10, 64)
+	return err == nil && (n == -1 || n > enough)
+}
+
 // flaws says what in an existing topic loses or refuses letters.
 func (s settings) flaws(wanted settings) (flaws []string) {
-	if s.retentionMs != "-1" {
+	if !unlimited(s.retentionMs, maxRetentionMs) {
 		flaws = append(flaws, "letters are deleted after retention.ms="+s.retentionMs+"; set it to -1")
 	}
-	if s.retentionBytes != "-1" {
+	if !unlimited(s.retentionBytes, maxRetentionBytes) {
 		flaws = append(flaws, "letters are deleted beyond retention.bytes="+s.retentionBytes+"; set it to -1")
 	}
 	if s.cleanupPolicy != "delete" {

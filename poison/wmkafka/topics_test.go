@@ -128,6 +128,27 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 	}
 }
 
+// Feature D5: a retention of more than 100 years, or of more than an exbibyte, loses nothing. Any other limit is a flaw.
+func TestRetentionWithoutLimit(t *testing.T) {
+	for _, row := range []struct {
+		ms, bytes string
+		flaws     int
+	}{
+		{"-1", "-1", 0},
+		{"9223372036854775807", "9223372036854775807", 0},
+		{"3155760000001", "1152921504606846977", 0},
+		{"3155760000000", "-1", 1},
+		{"-1", "1152921504606846976", 1},
+		{"-2", "", 2},
+		{"92233720368547758070", "1e30", 2},
+	} {
+		s := settings{retentionMs: row.ms, retentionBytes: row.bytes, cleanupPolicy: "delete"}
+		if flaws := s.flaws(settings{}); len(flaws) != row.flaws {
+			t.Errorf("%s ms, %s bytes: %q", row.ms, row.bytes, flaws)
+		}
+	}
+}
+
 // Features D5, D16: a source whose largest letter no request has room for is an error at start-up: the broker would cut the
 // connection each time.
 func TestLetterLargerThanRequest(t *testing.T) {
