@@ -104,6 +104,27 @@ func TestParkIsInitialized(t *testing.T) {
 	})
 }
 
+// metered is as Watermill's metrics decorator, which has the publisher in an unexported field.
+type metered struct{ pub message.Publisher }
+
+func (m metered) Publish(topic string, messages ...*message.Message) error {
+	return m.pub.Publish(topic, messages...)
+}
+func (m metered) Close() error { return m.pub.Close() }
+
+// Feature D16: a Park that hides its initializer is refused at construction, of a drain too, and goes with WithInitializer.
+func TestParkThatHidesItsInitializer(t *testing.T) {
+	park := &strict{}
+	_, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: &outbox{}, Park: metered{park}, Allow: []string{"orders"}})
+	_, draining := redrive.Drain(t.Context(), topicConfig(t, &outbox{}, metered{park}))
+	for _, err := range []error{err, draining} {
+		if err == nil || !strings.Contains(err.Error(), "Config.Park: ") || !strings.Contains(err.Error(), "poison.WithInitializer") {
+			t.Errorf("got %v", err)
+		}
+	}
+	newHandler(t, redrive.HandlerConfig{Publisher: &outbox{}, Park: poison.WithInitializer(metered{park}, poison.TopicsExist)})
+}
+
 // Promise P4: a letter that does not fit with the reason of its quarantine goes there without it.
 func TestHandler_quarantinesWhatIsTooLarge(t *testing.T) {
 	park := &outbox{before: func(_ string, msg *message.Message) error {
