@@ -18,8 +18,9 @@ const (
 	courtesy = 100 * time.Millisecond
 	// reserve is the time kept free before the deadline of a message, to give it back in.
 	reserve = time.Second
-	// declaredAfter is the number of failures in a row that make an outage. One failure can be that of one message.
-	declaredAfter = 2
+	// closedAfter is the number of failures in a row after which messages wait without an attempt of their own. One failure
+	// can be that of one message.
+	closedAfter = 2
 )
 
 // Config configures a Guard.
@@ -31,7 +32,8 @@ type Config struct {
 	// Away reports whether an error says that the thing is away. Default: Away.
 	Away func(error) bool
 	// Lost reports whether an error says that the connection was lost under the request, which the request itself can have
-	// caused. After maxInterruptions of these in a row the error is returned as it is. Default: none does.
+	// caused. After maxInterruptions of these the error is returned as it is. Default: none does. For every client a message
+	// that alone loses a connection which the client can make again and again gets its error after maxRefusal.
 	Lost func(error) bool
 	// Logger receives a line when an outage begins, and one when it ends. Default: none.
 	Logger watermill.LoggerAdapter
@@ -40,19 +42,17 @@ type Config struct {
 // Guard watches one thing that the kit needs. It is safe for concurrent use.
 type Guard struct {
 	config Config
-	away   atomic.Bool // an outage was declared
+	away   atomic.Bool // messages wait without an attempt of their own
 	noting atomic.Bool // there is something that a success changes
 
 	mu       sync.Mutex
 	failures int           // in a row
-	began    time.Time     // of the first failure
 	next     time.Time     // of the next attempt
 	latest   subject       // that failed
 	latestAt time.Time     // and when
 	waiting  int           // messages that wait now
 	up       chan struct{} // closed by a success
-	held     int           // messages that waited
-	returned int           // of these, and others, given back
+	episode  episode
 	suspects suspects
 }
 
@@ -72,7 +72,7 @@ func New(config Config) *Guard {
 // error gives the message back. Pass the context in which try waits.
 func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 	var err error
-	if !g.away.Load() {
+	if !g.away.Load() && !g.backsOff(c) {
 		if err = try(); !g.failed(ctx, c, err) {
 			return err
 		}
@@ -87,7 +87,7 @@ func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
 	until, of := g.until(ctx), subjectOf(c)
 	g.mu.Lock()
-	g.held++
+	g.episode.held++
 	g.waiting++
 	g.mu.Unlock()
 	defer func() {
@@ -129,30 +129,50 @@ const (
 	ended                  // its context ended
 )
 
+// backsOff reports whether c's message was refused while others passed, and is not due yet.
+func (g *Guard) backsOff(c *chain.Call) bool {
+	if !g.noting.Load() {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.suspects.due(subjectOf(c)).After(time.Now())
+}
+
 // turn waits until the thing is back or it is the caller's turn to look. The message that looked last lets others go first:
-// it may be the only one that is refused.
+// it may be the only one that is refused. A message that was refused while others passed waits until it is due, whatever
+// comes of the others.
 func (g *Guard) turn(ctx context.Context, of subject, until time.Time) outcome {
 	for {
 		g.mu.Lock()
 		now := time.Now()
+		next, up := g.suspects.due(of), g.up
 		if g.failures == 0 {
-			g.mu.Unlock()
-			return granted
+			up = nil // it is closed
+			if !now.Before(next) {
+				g.mu.Unlock()
+				return granted
+			}
 		}
 		if !now.Before(until) {
 			g.mu.Unlock()
 			return expired
 		}
-		next := g.next
-		if of == g.latest && g.waiting > 1 {
-			next = next.Add(courtesy)
+		if g.failures > 0 {
+			probe := g.next
+			if of == g.latest && g.waiting > 1 {
+				probe = probe.Add(courtesy)
+			}
+			if probe.After(next) {
+				next = probe
+			}
+			if !now.Before(next) {
+				g.next = now.Add(probeEvery)
+				g.mu.Unlock()
+				return granted
+			}
 		}
-		if !now.Before(next) {
-			g.next = now.Add(probeEvery)
-			g.mu.Unlock()
-			return granted
-		}
-		pause, up := min(next.Sub(now), until.Sub(now)), g.up
+		pause := min(next.Sub(now), until.Sub(now))
 		g.mu.Unlock()
 
 		timer := time.NewTimer(pause)
@@ -180,22 +200,33 @@ func (g *Guard) failed(ctx context.Context, c *chain.Call, err error) bool {
 	if !g.config.Away(err) {
 		return false
 	}
+	lost, l := g.config.Lost != nil && g.config.Lost(err), linkOf(err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
-	if g.failures == 0 {
-		g.began, g.up = now, make(chan struct{})
+	now, of := time.Now(), subjectOf(c)
+	g.noting.Store(true)
+	alone := g.suspects.refused(of, now, lost, l)
+	if g.suspects.condemned(of, now) {
+		if g.episode.isOf(of) { // what looked like an outage was this message
+			g.recovered(now)
+		}
+		return true
 	}
-	of := subjectOf(c)
+	if alone { // the others pass
+		return true
+	}
+	if g.failures == 0 {
+		g.up = make(chan struct{})
+	}
 	if g.failures == 0 || of != g.latest || now.Sub(g.latestAt) >= probeEvery { // else it is one message that came again at once
 		g.failures++
 	}
 	g.latest, g.latestAt, g.next = of, now, now.Add(probeEvery)
-	g.noting.Store(true)
-	g.suspects.refused(of, now, g.config.Lost != nil && g.config.Lost(err))
-	if g.failures >= declaredAfter && !g.away.Swap(true) {
-		g.config.Logger.Error(g.config.Name+": an outage began; messages are held, and given back uncounted, until it is over",
-			err, watermill.LogFields{"since": g.began.UTC().Format(time.RFC3339Nano)})
+	if g.failures >= closedAfter {
+		g.away.Store(true)
+	}
+	if !g.suspects.passing(of, now) {
+		g.failing(of, now, err)
 	}
 	return true
 }
@@ -213,19 +244,15 @@ func (g *Guard) passed(c *chain.Call) {
 	g.noting.Store(g.suspects.any())
 }
 
-// recovered ends an outage. The caller holds mu.
+// recovered lets all messages go on. The caller holds mu.
 func (g *Guard) recovered(now time.Time) {
 	if g.failures == 0 {
 		return
 	}
 	g.failures = 0
 	close(g.up)
-	if g.away.Swap(false) {
-		g.config.Logger.Info(g.config.Name+": the outage is over", watermill.LogFields{
-			"lasted": now.Sub(g.began).Round(time.Millisecond).String(), "held": g.held, "given_back": g.returned,
-		})
-	}
-	g.held, g.returned = 0, 0
+	g.away.Store(false)
+	g.calming(now)
 }
 
 // GiveBack returns the error with which c's message comes again, uncounted. A message that its handler acked cannot come
@@ -238,7 +265,7 @@ func (g *Guard) GiveBack(c *chain.Call, err error) error {
 		return err
 	}
 	g.mu.Lock()
-	g.returned++
+	g.episode.returned++
 	g.mu.Unlock()
 	return c.PutBack(err)
 }

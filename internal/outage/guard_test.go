@@ -73,6 +73,8 @@ func TestOutage(t *testing.T) {
 		}
 		d.down.Store(false)
 		all.Wait()
+		time.Sleep(calm)
+		synctest.Wait()
 		lines := logger.Captured()
 		if len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
 			t.Fatalf("logged %v", lines)

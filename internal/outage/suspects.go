@@ -18,8 +18,15 @@ const (
 	minRefusals = 3
 	// maxInterruptions is how often in a row work on a message may be interrupted by a lost connection.
 	maxInterruptions = 10
+	// minBackoff and maxBackoff bound how long a message that is refused while others pass waits for its next attempt.
+	minBackoff = 250 * time.Millisecond
+	maxBackoff = 10 * time.Second
+	// idle is how long nothing must have passed before failures of a message that others had passed can be an outage.
+	idle = time.Minute
 	// forgotten is how long after its last failure a message that comes again is a new one.
 	forgotten = 10 * time.Minute
+	// maxDoublings bounds how often maxRefusal is doubled.
+	maxDoublings = 10
 	// maxSuspects bounds what is remembered.
 	maxSuspects = 1000
 )
@@ -41,8 +48,15 @@ func subjectOf(c *chain.Call) subject {
 type suspect struct {
 	first, last   time.Time
 	refusals      int // between which others passed
-	losses        int // of the connection under a request
+	losses        int // of the connection under a request, as Config.Lost knows them
 	interruptions int
+
+	due     time.Time     // the next attempt, if others pass
+	backoff time.Duration // before due
+
+	cuts     int       // of the connection under a request, in a row, while no other message met one
+	firstCut time.Time // of these
+	hopeless bool      // the message cuts the connection
 }
 
 // suspects are messages that failed lately. The guard's lock guards them.
@@ -50,6 +64,10 @@ type suspects struct {
 	of     map[subject]*suspect
 	others time.Time // when a message last passed
 	swept  time.Time
+
+	cut          subject   // the message that met the latest cut
+	disconnected time.Time // when an error last said that there is no connection
+	inVain       int       // messages that were found to cut the connection, since one passed
 }
 
 func (s *suspects) any() bool { return len(s.of) > 0 }
@@ -67,33 +85,78 @@ func (s *suspects) find(of subject, now time.Time) *suspect {
 	return one
 }
 
-// refused notes that a message was refused, and perhaps that the connection was lost under its request.
-func (s *suspects) refused(of subject, now time.Time, lost bool) {
+// refused notes that a message was refused, and perhaps that the connection was lost under its request. It reports whether
+// others passed since the message was last refused. If they did, the message waits, longer each time.
+func (s *suspects) refused(of subject, now time.Time, lost bool, l link) (alone bool) {
 	one := s.find(of, now)
 	if one.first.IsZero() {
 		one.first = now
 	}
-	if one.last.IsZero() || s.others.After(one.last) {
+	alone = !one.last.IsZero() && one.refusals > 0 && s.others.After(one.last)
+	if alone || one.refusals == 0 {
 		one.refusals++
 	}
-	one.last = now
+	if alone {
+		one.backoff = min(max(2*one.backoff, minBackoff), maxBackoff)
+		one.due = now.Add(one.backoff)
+	}
 	if lost {
 		one.losses++
+	}
+	s.noteLink(one, of, now, l)
+	one.last = now
+	return alone
+}
+
+// noteLink counts the cuts that one message alone meets. An outage begins with cuts too, but goes on with failures to connect.
+func (s *suspects) noteLink(one *suspect, of subject, now time.Time, l link) {
+	switch l {
+	case disconnected:
+		s.disconnected = now
+	case cut:
+		if one.cuts == 0 || s.cut != of || !s.disconnected.Before(one.firstCut) {
+			one.cuts, one.firstCut = 0, now
+		}
+		s.cut = of
+		one.cuts++
+	}
+	if one.hopeless || l != cut || one.cuts <= maxInterruptions {
+		return
+	}
+	// If the next message cuts the connection too, perhaps none does: a proxy can accept connections for a server that is away.
+	if now.Sub(one.firstCut) >= maxRefusal<<min(s.inVain, maxDoublings) {
+		one.hopeless = true
+		s.inVain++
 	}
 }
 
 // condemned reports whether a message is refused for what it is: others pass, and it does not, or it ends the connection.
 func (s *suspects) condemned(of subject, now time.Time) bool {
 	one := s.of[of]
-	return one != nil && one.losses > maxInterruptions ||
-		one != nil && !one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal
+	return one != nil && (one.hopeless || one.losses > maxInterruptions ||
+		!one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal)
+}
+
+// due is when a message that was refused while others passed is tried again. A condemned message does not wait.
+func (s *suspects) due(of subject) time.Time {
+	one := s.of[of]
+	if one == nil || s.condemned(of, one.last) {
+		return time.Time{}
+	}
+	return one.due
+}
+
+// passing reports whether a message is refused while others pass, or passed until lately.
+func (s *suspects) passing(of subject, now time.Time) bool {
+	one := s.of[of]
+	return one != nil && one.refusals > 1 && now.Sub(s.others) < idle
 }
 
 // passed notes that a message passed.
 func (s *suspects) passed(of subject, now time.Time) {
-	s.others = now
+	s.others, s.inVain = now, 0
 	if one := s.of[of]; one != nil {
-		one.first, one.refusals, one.losses = time.Time{}, 0, 0
+		*one = suspect{last: one.last, interruptions: one.interruptions}
 		if one.interruptions == 0 {
 			delete(s.of, of)
 		}

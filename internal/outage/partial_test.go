@@ -1,0 +1,241 @@
+package outage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/rabbitmq/amqp091-go"
+)
+
+var errDial = fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+
+// Promise P4: an error says whether the client is connected.
+func TestLink(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want link
+	}{
+		{fmt.Errorf("publish: %w", io.EOF), cut},
+		{io.ErrUnexpectedEOF, cut},
+		{&net.OpError{Op: "write", Err: syscall.EPIPE}, cut},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, cut},
+		{mysql.ErrInvalidConn, cut},
+		{&amqp091.Error{Code: amqp091.FrameError, Reason: "EOF"}, cut},
+		{amqp091.ErrClosed, unclear},
+		{errAway, unclear},
+		{sarama.ErrNotConnected, unclear},
+		{errDial, disconnected},
+		{syscall.ECONNREFUSED, disconnected},
+		{sarama.Wrap(sarama.ErrOutOfBrokers, io.EOF), disconnected},
+		{fmt.Errorf("%w: %w", new(pgconn.ConnectError), io.EOF), disconnected},
+		{&pgconn.PgError{Code: "57P03"}, disconnected},
+		{context.DeadlineExceeded, disconnected},
+		{NewError("not connected"), disconnected},
+		{evil{}, disconnected},
+	} {
+		if got := linkOf(row.err); got != row.want {
+			t.Errorf("%#v: %d", row.err, got)
+		}
+	}
+}
+
+type evil struct{}
+
+func (evil) Error() string { panic("Error") }
+
+// until offers a message until it ends, for a day at most.
+func until(t *testing.T, g *Guard, id string, try func() error) (time.Duration, error) {
+	began := time.Now()
+	for {
+		err := g.Do(t.Context(), call(t.Context(), id), try)
+		if took := time.Since(began); !givenBack(err) || took > 24*time.Hour {
+			return took, err
+		}
+	}
+}
+
+// Promise P4: a message over which the other side closes the connection ends, although nothing else can pass meanwhile. The
+// log has as many ends of outages as begins.
+func TestCutsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := watermill.NewCaptureLogger()
+		g := New(Config{Logger: logger})
+		for _, id := range []string{"7", "8"} { // one after the other
+			took, err := until(t, g, id, func() error { return io.EOF })
+			if err != io.EOF || took < maxRefusal || took > 3*maxRefusal {
+				t.Errorf("%s: after %s: %v", id, took, err)
+			}
+			if err := g.Do(t.Context(), call(t.Context(), id), func() error { return io.EOF }); err != io.EOF {
+				t.Error("a retry is held:", err)
+			}
+		}
+		if err := g.Do(t.Context(), call(t.Context(), "9"), func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(calm)
+		synctest.Wait()
+		lines := logger.Captured()
+		if begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel]); begins != ends || begins > 2 {
+			t.Errorf("%d begins, %d ends", begins, ends)
+		}
+	})
+}
+
+// Decision 13: an outage that begins with lost connections and goes on with refused ones sets nothing aside. Where a proxy
+// goes on to accept connections, a day of that sets few aside.
+func TestOutageOfADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, n := New(Config{}), 0
+		took, err := until(t, g, "m", func() error {
+			if n++; n%7 > 0 {
+				return io.EOF
+			}
+			return errDial
+		})
+		if !givenBack(err) {
+			t.Errorf("after %s: %v", took, err)
+		}
+		g, n = New(Config{}), 0
+		for began := time.Now(); time.Since(began) < 24*time.Hour; n++ {
+			_, _ = until(t, g, "m"+strconv.Itoa(n), func() error { return io.EOF })
+		}
+		if n > 10 {
+			t.Errorf("%d messages are set aside", n)
+		}
+		g = New(Config{}) // two messages, of two partitions
+		var both sync.WaitGroup
+		for _, id := range []string{"a", "b"} {
+			both.Go(func() {
+				if took, err := until(t, g, id, func() error { return io.EOF }); !givenBack(err) {
+					t.Errorf("%s: after %s: %v", id, took, err)
+				}
+			})
+		}
+		both.Wait()
+	})
+}
+
+// Promise P3: a broker that comes and goes sets nothing aside: what it did not take it takes when it is back.
+func TestFlapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := watermill.NewCaptureLogger()
+		g, began := New(Config{Logger: logger}), time.Now()
+		try := func() error {
+			switch time.Since(began) % (70 * time.Second) / (10 * time.Second) {
+			case 0:
+				return nil
+			case 1:
+				return io.EOF
+			}
+			return errDial
+		}
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				for n := 0; time.Since(began) < time.Hour; n++ {
+					if took, err := until(t, g, fmt.Sprintf("%d-%d", i, n), try); err != nil || took > 90*time.Second {
+						t.Errorf("after %s: %v", took, err)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(calm)
+		synctest.Wait()
+		lines := logger.Captured()
+		if begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel]); begins != ends || begins < 51 || begins > 52 {
+			t.Errorf("%d begins, %d ends, in an hour", begins, ends)
+		}
+	})
+}
+
+// Promise P4: a message that is refused while others pass is offered less and less often, and is no outage, also when the
+// others have ended.
+func TestRefusedIsNoStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, hold := range []time.Duration{0, time.Second} { // deliveries share the wait
+			logger := watermill.NewCaptureLogger()
+			g, ctx, offered := New(Config{Logger: logger, MaxHold: hold}), t.Context(), 0
+			var all sync.WaitGroup
+			all.Go(func() {
+				for range 600 {
+					_ = g.Do(ctx, call(ctx, "other"), func() error { return nil })
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+			all.Go(func() {
+				for began := time.Now(); time.Since(began) < time.Minute; {
+					_ = g.Do(ctx, call(ctx, "m"), func() error { offered++; return errAway })
+				}
+			})
+			all.Wait()
+			if offered < 8 || offered > 14 {
+				t.Errorf("offered %d times in a minute", offered)
+			}
+			for began := time.Now(); time.Since(began) < 30*time.Second; {
+				_ = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
+			}
+			if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 0 {
+				t.Errorf("logged %v", lines)
+			}
+		}
+	})
+}
+
+// Promise P5: one outage is one line for its begin and one for its end, although some attempts succeed and fail meanwhile. A
+// moment without a connection is none. No message waits for the line.
+func TestOneOutageIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := watermill.NewCaptureLogger()
+		g, ctx := New(Config{Logger: logger}), t.Context()
+		do := func(id string, err error) {
+			within, cancel := context.WithTimeout(ctx, reserve+time.Millisecond)
+			defer cancel()
+			_ = g.Do(within, call(within, id), func() error { return err })
+		}
+		do("a", errDial)
+		do("b", errDial)
+		do("c", nil)
+		time.Sleep(2 * calm)
+		if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 0 {
+			t.Errorf("5 ms are an outage: %v", lines)
+		}
+		var d thing
+		d.down.Store(true)
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() { _, _ = until(t, g, strconv.Itoa(i), d.ask) })
+		}
+		time.Sleep(12 * time.Second)
+		d.down.Store(false)
+		at := time.Now()
+		all.Wait()
+		if late := time.Since(at); late > probeEvery {
+			t.Errorf("messages wait for %s", late)
+		}
+		for i := range 4 {
+			do("late-"+strconv.Itoa(i), errDial)
+			do("more-"+strconv.Itoa(i), nil)
+			time.Sleep(calm / 2)
+		}
+		time.Sleep(calm)
+		synctest.Wait()
+		lines := logger.Captured()
+		if len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
+			t.Fatalf("logged %v", lines)
+		}
+	})
+}
