@@ -1,9 +1,13 @@
 package wmamqp
 
 import (
+	"crypto/rand"
+	"crypto/sha512"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
+	"sync"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -12,19 +16,41 @@ import (
 // KeyHeaders is the metadata in which a message from AMQP carries what metadata cannot say: the types of its headers,
 // and its properties. It is there only when there is something to carry, and never on the wire: the Marshaler writes
 // typed headers and properties from it. A message that leaves AMQP, into a dead-letter store or another broker, takes it
-// along. Who masks a header's value for such a place drops this value too.
+// along. Any producer can write such a value. The Marshaler believes it only of a message that this process read from AMQP,
+// and of one that Spillway itself publishes, such as a dead letter on its way back. Who masks a header's value for such a
+// place drops this value too.
 const KeyHeaders = "x-amqp-headers"
 
 // maxCarried bounds what is believed to be a carried value, in bytes: a header frame of several times the usual size.
 const maxCarried = 1 << 20
 
-const carriedVersion = 1
+const carriedVersion = 2
+
+// seal says that this process wrote a carried value. It is the value's last bytes: a hash with a key of the process. The hash is
+// truncated, so that it cannot be extended.
+type seal [16]byte
+
+var sealKey = sync.OnceValue(func() (key [32]byte) {
+	_, _ = rand.Read(key[:]) // never fails
+	return key
+})
+
+// sealOf returns the seal of the value b.
+func sealOf(b []byte) seal {
+	key := sealKey()
+	h := sha512.New512_256()
+	_, _ = h.Write(key[:])
+	_, _ = h.Write(b)
+	var sum [sha512.Size256]byte
+	return seal(h.Sum(sum[:0])[:len(seal{})])
+}
 
 // carried is what KeyHeaders holds.
 type carried struct {
 	id         uint64        // the hash of the message's id: its properties are not those of another message
 	properties amqp091.Table // as propertiesOf names them
 	headers    amqp091.Table // those that are no strings, by the name they have in metadata
+	sealed     bool          // this process wrote it
 }
 
 func hashOf(id string) uint64 {
@@ -43,9 +69,11 @@ func (c carried) encode() string {
 	if ok {
 		b, ok = appendTable(b, c.headers, 0)
 	}
-	if !ok || len(b) > maxCarried {
+	if !ok || len(b)+len(seal{}) > maxCarried {
 		return ""
 	}
+	sum := sealOf(b)
+	b = append(b, sum[:]...)
 	return base64.RawStdEncoding.EncodeToString(b)
 }
 
@@ -58,7 +86,11 @@ func decodeCarried(value string) (c carried, ok bool) {
 	if err != nil {
 		return carried{}, false
 	}
-	p := parser{rest: raw}
+	if len(raw) < len(seal{}) {
+		return carried{}, false
+	}
+	body := raw[:len(raw)-len(seal{})]
+	p := parser{rest: body}
 	if p.uint8() != carriedVersion {
 		return carried{}, false
 	}
@@ -68,6 +100,8 @@ func decodeCarried(value string) (c carried, ok bool) {
 	if p.bad || len(p.rest) > 0 || !areProperties(c.properties) {
 		return carried{}, false
 	}
+	sum := sealOf(body)
+	c.sealed = subtle.ConstantTimeCompare(sum[:], raw[len(body):]) == 1
 	return c, true
 }
 

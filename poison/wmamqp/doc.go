@@ -12,7 +12,7 @@
 // the x-delivery-count that a quorum queue adds after one nack) is an error, with which the message is requeued at once,
 // for ever, and what is behind it never delivered. Marshaler makes text of every header and carries its type, and the
 // message's properties, in metadata KeyHeaders; on the way back, into a dead-letter queue and out of it, both are what
-// they were. An application's own marshaler goes into Inner: what it cannot read becomes a dead letter.
+// they were. KeyHeaders that a producer on another broker wrote is not believed in what a handler produces. An application's own marshaler goes into Inner: what it cannot read becomes a dead letter.
 //
 // The headers CC and BCC, which make RabbitMQ route a message to more queues, are written under another name, so that a
 // letter does not arrive where its message did. Neither an expiration is written back, since the message's time has

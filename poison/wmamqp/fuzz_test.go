@@ -1,12 +1,14 @@
 package wmamqp_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/poison/wmamqp"
 )
 
@@ -26,10 +28,10 @@ func FuzzCarried(f *testing.F) {
 	}
 	forged, _ := wmamqp.Marshaler{}.Unmarshal(amqp091.Delivery{ConsumerTag: "c", MessageId: "id", ReplyTo: directReplyTo})
 	f.Add(forged.Metadata[wmamqp.KeyHeaders], strings.Repeat("n", 256), "v", "id")
-	f.Add("AQAAAAAAAAAAAAAAAAAAAAA", "", "", "id")
+	f.Add(base64.RawStdEncoding.EncodeToString(append([]byte{2}, make([]byte, 32)...)), "", "", "id")
 	f.Add("not base64", "x-delivery-count", "1", "id")
 	f.Fuzz(func(t *testing.T, carried, key, value, id string) {
-		msg := message.NewMessage(id, nil)
+		msg := message.NewMessageWithContext(chain.Returning(t.Context()), id, nil) // so that it is believed
 		msg.Metadata[key] = value
 		msg.Metadata[wmamqp.KeyHeaders] = carried
 		p, err := wmamqp.Marshaler{}.Marshal(msg)

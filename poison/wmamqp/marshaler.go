@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -19,7 +20,8 @@ import (
 // tables and arrays as JSON, bytes as they are or in base64), and KeyHeaders carries its type. Marshal writes it with its
 // type again where the text is unchanged, and as a string where somebody changed it. The producer's properties
 // (content type and encoding, correlation id, reply-to, priority, message id, timestamp, type, app id) are carried too and
-// written back on the same message, which is the one with the same id. Never written are an expiration, a user id, and
+// written back on the same message, which is the one with the same id. KeyHeaders is believed of messages that this process read
+// from AMQP and of those that Spillway publishes; in any other message it is dropped, and its headers are text. Never written are an expiration, a user id, and
 // the x-delivery-count of a quorum queue. A reply-to of amq.rabbitmq.reply-to, for which the broker would close the channel,
 // becomes metadata x-amqp-kept-reply-to. Delivery is always persistent.
 //
@@ -152,7 +154,10 @@ func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
 	p := amqp091.Publishing{Body: msg.Payload, Headers: make(amqp091.Table, len(msg.Metadata)+1)}
 	var long []string
 	carry, known := decodeCarried(msg.Metadata[KeyHeaders])
-	if known && carry.id == hashOf(msg.UUID) {
+	if known && !carry.sealed && !chain.IsReturning(msg.Context()) { // of a producer, on whatever broker
+		carry = carried{}
+	}
+	if carry.id == hashOf(msg.UUID) {
 		carry.writeTo(&p)
 	}
 	for key, value := range msg.Metadata {

@@ -15,6 +15,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/poison/wmamqp"
 )
@@ -176,6 +177,34 @@ func TestReservedNames(t *testing.T) {
 	}
 }
 
+// Feature D8: a carried value that this process did not write is believed only in what Spillway itself publishes. A producer on
+// another broker who chooses the id cannot give an output types, properties or a header that nothing in the metadata shows.
+func TestForgedCarriedValue(t *testing.T) {
+	headers := amqp091.Table{"n": int32(1), wmamqp.KeyHeaders: "own"}
+	d := delivery(headers, "")
+	d.MessageId, d.ReplyTo, d.Priority = "id", "thief", 9
+	ours := read(t, wmamqp.Marshaler{}, d)
+	raw, err := base64.RawStdEncoding.DecodeString(ours.Metadata[wmamqp.KeyHeaders])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-1] ^= 1 // as another process, or a forger, seals it
+	forged := ours.Copy()
+	forged.Metadata[wmamqp.KeyHeaders] = base64.RawStdEncoding.EncodeToString(raw)
+
+	p := write(t, wmamqp.Marshaler{}, forged)
+	if want := (amqp091.Table{"n": "1", "_watermill_message_uuid": "id"}); !reflect.DeepEqual(p.Headers, want) || p.ReplyTo != "" || p.Priority != 0 || p.MessageId != "" {
+		t.Errorf("believed: %#v", p)
+	}
+	passedOn := write(t, wmamqp.Marshaler{}, ours.Copy()) // a handler's copy has another context
+	forged.SetContext(chain.Returning(t.Context()))
+	for name, p := range map[string]amqp091.Publishing{"passed on": passedOn, "on its way back": write(t, wmamqp.Marshaler{}, forged)} {
+		if p.Headers["n"] != int32(1) || p.Headers[wmamqp.KeyHeaders] != "own" || p.ReplyTo != "thief" || p.Priority != 9 || p.MessageId != "id" {
+			t.Errorf("%s: %#v", name, p)
+		}
+	}
+}
+
 // Bad input: what is no carried value changes nothing but is kept as the metadata it is; a name that is too long is an
 // error, and so is a delivery that is none.
 func TestHostileMetadata(t *testing.T) {
@@ -184,7 +213,7 @@ func TestHostileMetadata(t *testing.T) {
 	for name, value := range map[string]string{
 		"text": "hello", "empty": "", "cut": base64.RawStdEncoding.EncodeToString(raw[:len(raw)-1]), "longer": base64.RawStdEncoding.EncodeToString(append(raw, 0)),
 		"version": base64.RawStdEncoding.EncodeToString(append([]byte{9}, raw[1:]...)), "huge": strings.Repeat("A", 2<<20),
-		"deep": base64.RawStdEncoding.EncodeToString(append(append([]byte{1}, make([]byte, 12)...), bytes.Repeat([]byte{0, 0, 1, 0, 1, 'k', 'F'}, 10_000)...)),
+		"deep": base64.RawStdEncoding.EncodeToString(append(append([]byte{2}, make([]byte, 12)...), bytes.Repeat([]byte{0, 0, 1, 0, 1, 'k', 'F'}, 10_000)...)),
 	} {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata = message.Metadata{"n": "1", wmamqp.KeyHeaders: value}
