@@ -157,7 +157,7 @@ func TestStagesMakeTheirTopics(t *testing.T) {
 		})
 		s.run()
 		s.stop()
-		if refused == nil || !strings.Contains(refused.Error(), `stage topic "orders.billing.retry.1s" of handler "billing" is missing`) || !errors.Is(refused, m.err) {
+		if refused == nil || !strings.Contains(refused.Error(), `stage topic "orders.billing.retry.1s" of handler "billing" cannot be used`) || !errors.Is(refused, m.err) {
 			t.Errorf("got %v", refused)
 		}
 	})

@@ -69,7 +69,7 @@ func (t *stageTopic) initialize() error {
 		return nil
 	}
 	if err := poison.InitializeFor(t.of.stages.config.Publisher, t.of.topic, t.topic); err != nil {
-		return fmt.Errorf("middleware: stage topic %q of handler %q is missing: %w", t.topic, t.of.name, err)
+		return fmt.Errorf("middleware: stage topic %q of handler %q cannot be used: %w", t.topic, t.of.name, err)
 	}
 	t.ready.Store(true)
 	return nil

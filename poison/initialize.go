@@ -92,7 +92,7 @@ func (q *Queue) Initialize(sources ...Source) error {
 
 func (q *Queue) initializeTopics(source string, topics ...string) error {
 	if err := InitializeFor(q.config.Publisher, source, topics...); err != nil {
-		return fmt.Errorf("poison: dead-letter destination missing: %w", err)
+		return fmt.Errorf("poison: dead-letter destination cannot be used: %w", err)
 	}
 	for _, sink := range q.config.Fallbacks {
 		named := topics
@@ -100,7 +100,7 @@ func (q *Queue) initializeTopics(source string, topics ...string) error {
 			named = []string{sink.Topic}
 		}
 		if err := InitializeFor(sink.Publisher, source, named...); err != nil {
-			return fmt.Errorf("poison: dead-letter destination missing: %w", err)
+			return fmt.Errorf("poison: dead-letter destination cannot be used: %w", err)
 		}
 	}
 	for _, topic := range topics {

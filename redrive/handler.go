@@ -24,8 +24,8 @@ type HandlerConfig struct {
 	// Park takes what is not brought back, into <topic>.parked and <topic>.quarantine. A Store will do. Plugin, Initialize and
 	// Drain have a poison.SourceInitializer or poison.Initializer make sure that these topics exist, and fail if they cannot.
 	// For any other publisher, create both topics yourself: where one is missing, the first letter that belongs there is given
-	// back without end, and on Kafka stops its partition. A decorator that hides the initializer
-	// is refused: see poison.WithInitializer.
+	// back without end, and on Kafka stops its partition. A decorator that hides the initializer is refused: see
+	// poison.WithInitializer.
 	Park message.Publisher
 	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes anywhere else,
 	// whatever its metadata say.
