@@ -109,7 +109,9 @@ func TestClosedTogether(t *testing.T) {
 		"itself":      {ps, true},
 		"transformed": {transformed(t, ps), true},
 		"metered":     {metered{pub: transformed(t, ps)}, true},
-		"of others":   {struct{ message.Publisher }{ps}, false},
+		"embedded":    {struct{ message.Publisher }{ps}, true},
+		"named":       {embeds{transformed(t, embeds{ps})}, true},
+		"pointer":     {&maker{Publisher: ps}, true},
 		"another":     {gochannel.NewGoChannel(gochannel.Config{}, nil), false},
 		"nil":         {nil, false},
 	} {
