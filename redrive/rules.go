@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -85,7 +86,7 @@ func wayBack(name string, publisher message.Publisher) error {
 	if contain.IsNil(publisher) {
 		return fmt.Errorf("redrive: %s is nil: letters have no way back", name)
 	}
-	if _, isStore := publisher.(*Store); isStore {
+	if _, isStore := decorated.As[*Store](publisher); isStore || decorated.Hides[*Store](publisher) != nil {
 		return fmt.Errorf("redrive: %s is a dead-letter Store: letters would come to lie there again; give the publisher of the live topics", name)
 	}
 	return nil
