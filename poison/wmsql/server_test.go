@@ -108,6 +108,9 @@ func TestRefusalStays(t *testing.T) {
 			}
 			b.refuses("the ids have passed the position")
 			b.refuses("and again")
+			if err := sub.Close(); err != nil { // it would take its turn in the group
+				t.Fatal(err)
+			}
 			b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), append(append(old, fresh...), "behind")...)
 			b.drained()
 			if got := b.recorded(); got == "" || strings.HasPrefix(got, "refused") {
@@ -154,6 +157,9 @@ func TestServerMoved(t *testing.T) {
 			b.refuses("another server")
 			b.exec(`DELETE FROM ` + b.table(b.topic) + ` WHERE uuid = 'old-0'`)
 			b.refuses("and again")
+			if err := sub.Close(); err != nil { // it would take its turn in the group
+				t.Fatal(err)
+			}
 			b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), append(fresh, old[1:]...)...)
 		})
 	}
