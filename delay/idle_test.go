@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -85,6 +86,9 @@ func TestIdle(t *testing.T) {
 			if _, err := plain.Exec(`UPDATE spillway_delayed SET due_at = 0, token = 'another'`); err != nil {
 				t.Fatal(err)
 			}
+		}
+		for !slices.Contains(watched.take(), s.say.next) { // what a start and a change ask is over
+			time.Sleep(poll)
 		}
 		time.Sleep(2 * poll)
 		begun := time.Now()

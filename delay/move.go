@@ -111,7 +111,7 @@ func (m *move) refused(rows []taken, err error) {
 		"topic": bounded.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
 	})
 	if len(rows) == 1 {
-		if first.damage == nil && !poison.IsTooLarge(err) {
+		if first.damage == nil && !refusedAlways(err) {
 			m.topics.refused(first.topic, 1, time.Now())
 		}
 		m.postpone(rows, doubled(firstRowWait, first.failures, maxRowWait), 1)
@@ -123,12 +123,17 @@ func (m *move) refused(rows []taken, err error) {
 
 // givenUp tells whether somebody else has the message now, which the publisher will never take.
 func (m *move) givenUp(t taken, refusal error) bool {
-	if m.GiveUp == nil || t.msg == nil || !poison.IsTooLarge(refusal) {
+	if m.GiveUp == nil || t.msg == nil || !refusedAlways(refusal) {
 		return false
 	}
 	err := contain.Call("GiveUp", func() error { return m.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
-	m.orLog("give up a message that is too large", err)
+	m.orLog("give up a message that its topic refuses", err)
 	return err == nil
+}
+
+// refusedAlways reports whether a publisher refuses a message for what it is, which says nothing of its topic.
+func refusedAlways(err error) bool {
+	return poison.IsTooLarge(err) || errors.Is(err, poison.ErrRefused)
 }
 
 func (m *move) postpone(rows []taken, wait time.Duration, failures int) {

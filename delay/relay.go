@@ -29,8 +29,8 @@ type RelayConfig struct {
 	// Lease is how long the messages of a relay that died wait for another one. A relay that lives renews it. It must be
 	// 100 milliseconds or more. Default: 10 seconds.
 	Lease time.Duration
-	// GiveUp is offered a message that the publisher refused for its size, and will refuse for ever. Where it returns nil the
-	// message is placed elsewhere, and leaves the store. Default: none, such a message is tried again every minute.
+	// GiveUp is offered a message that the publisher refused for its size, or with poison.ErrRefused, and will refuse for ever. Where
+	// it returns nil the message is placed elsewhere, and leaves the store. Default: none, such a message is tried again every minute.
 	GiveUp func(ctx context.Context, topic string, msg *message.Message, refusal error) error
 	// Logger is told of publishers that refuse, and of a database that fails. Default: none.
 	Logger watermill.LoggerAdapter

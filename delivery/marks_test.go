@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -97,7 +96,7 @@ func TestTooManyDebts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, kind := range []string{"owed", "kept"} {
 			f := newFake()
-			var log bytes.Buffer
+			var log text
 			l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false), QuietAfter: 24 * time.Hour})
 			h := l.Middleware(succeed)
 			var all []*message.Message
@@ -363,4 +362,22 @@ func TestMarkOf(t *testing.T) {
 		}
 		seen[m] = true
 	}
+}
+
+// text is what several goroutines wrote.
+type text struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (t *text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
 }

@@ -40,6 +40,7 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 			})
 		}
 		all.Wait()
+		time.Sleep(time.Minute) // the end is logged when failures have stopped for a while
 		if len(pub.ids()) != 40 || len(dead.ids()) != 0 {
 			t.Errorf("%d outputs, %d letters", len(pub.ids()), len(dead.ids()))
 		}
