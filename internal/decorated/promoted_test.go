@@ -11,15 +11,15 @@ type (
 	embeds struct{ message.Publisher }
 	counts struct {
 		message.Publisher
-		n int
+		N int
 	}
 	staysOpen struct{ message.Publisher }
 	ignores   struct{ message.Publisher }
 	two       struct {
 		message.Publisher
-		inside message.Publisher
+		Inside message.Publisher
 	}
-	field   struct{ pub message.Publisher }
+	field   struct{ Pub message.Publisher }
 	pointer struct{ *counts }
 	unwraps struct{ message.Publisher }
 )
