@@ -49,7 +49,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 					}
 				}
 				if !l.room.isEmpty() || len(l.room.shared) != 0 {
-					t.Error("somebody is left in the room")
+					t.Error("a message is left in the room")
 				}
 			})
 		})

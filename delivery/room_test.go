@@ -158,7 +158,7 @@ func TestSuspectGoesAway(t *testing.T) {
 		close(release)
 		<-done
 		if !l.room.isEmpty() {
-			t.Error("somebody is left in the room")
+			t.Error("a message is left in the room")
 		}
 	})
 }

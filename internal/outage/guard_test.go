@@ -130,7 +130,7 @@ func TestAckedIsNotGivenBack(t *testing.T) {
 	})
 }
 
-// Promise P4: a message that alone is refused ends, in a bounded time, and holds nobody up meanwhile; so does one that
+// Promise P4: a message that alone is refused ends, in a bounded time, and holds no other up meanwhile; so does one that
 // is refused in company with a few others, and one that is refused for what it is ends at once.
 func TestRefusedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,7 @@ func TestRebalanceInBackoff(t *testing.T) {
 	}
 }
 
-// Promise P3: a handler that is busy and does not look at its context holds nobody up: the rebalance ends, and the message
+// Promise P3: a handler that is busy and does not look at its context holds no other up: the rebalance ends, and the message
 // is delivered elsewhere, before the handler returns. What the handler says at last goes nowhere.
 func TestRebalanceUnderBusyHandler(t *testing.T) {
 	for name, settle := range map[string]func(*message.Message) bool{"then acks": (*message.Message).Ack, "then nacks": (*message.Message).Nack} {

@@ -76,7 +76,7 @@
 //
 // With auto_increment_increment above 1 there is a gap before every number: throughput stays, each message is later by up
 // to GapWait. Galera: the nodes give out numbers in turns, and a node sees another node's message when it has applied it.
-// GapWait is then the longest that a node may lag behind in this, and nothing tells whether one lags longer. So let all
+// GapWait is then the longest that a node may lag behind in this, and nothing shows that one lags longer. So let all
 // publishers of a topic, and its subscribers, use one node at a time; then a cluster is as safe as one server. Several
 // writers at once are not supported, and no test covers a cluster. The same holds for two masters that replicate to each
 // other.
@@ -129,7 +129,7 @@
 //
 // MySQL closes the connection on a statement longer than max_allowed_packet, and the transaction ends with it, on every
 // attempt anew. What is longer is written by several statements. So the dead letter of any message that came in one
-// statement can be written, whoever published it; metadata of close to max_allowed_packet, a payload type other than LONGBLOB
+// statement can be written, whatever published it; metadata of close to max_allowed_packet, a payload type other than LONGBLOB
 // and a schema adapter of your own are the exceptions. And a Publisher refuses a message as too large that leaves less than
 // 128 KiB of max_allowed_packet for its letter, wherever that may be stored; on PostgreSQL, of 1 GiB.
 //
