@@ -12,8 +12,8 @@ SERVICES    = internal/services/services.sh
 # databases, then those that use both. All others are tested side by side.
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS = ./poison/wmkafka ./poison/wmamqp ./internal/figures/kafka
-TABLES  = ./poison/wmsql ./idempotency ./idempotency/pgxstore ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
+BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/figures/kafka
+TABLES  = ./pubsub/wmsql ./idempotency ./idempotency/pgxstore ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) ./conformance ./internal/chaos),$(SERVED))
 SERVE   = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
 
@@ -140,7 +140,7 @@ chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flo
 	$(GO) run ./internal/chaos -messages $(MESSAGES) -seed $(SEED)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 10)
-	SPILLWAY_CHAOS=$(CHAOS) $(GO) test -race -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./poison/wmsql
+	SPILLWAY_CHAOS=$(CHAOS) $(GO) test -race -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./pubsub/wmsql
 
 fuzz: ## fuzz every target for FUZZTIME (default 10m) each
 	@for package in $$($(GO) list ./...); do \

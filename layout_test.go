@@ -14,7 +14,7 @@ const module = "github.com/watermill-spillway/spillway"
 var floors = map[string]int{
 	"internal/bounded": 0, "internal/contain": 0, "internal/decorated": 0, "internal/logging": 0, "internal/wait": 0, "internal/chain": 0, "internal/sqlite": 0, "internal/services": 0, "classify": 0,
 	"internal/schema": 0, "internal/packed": 0, "internal/life": 0, "internal/postgres": 0, "internal/keys": 0, "internal/outage": 0, "internal/mysql": 0, "internal/rerun": 0, "internal/shadow": 0, "internal/pipelined": 0,
-	"poison": 1, "idempotency": 1, "idempotency/pgxstore": 1, "delivery": 1, "delay": 1, "poison/wmkafka": 1, "poison/wmamqp": 1, "poison/wmsql": 1,
+	"poison": 1, "idempotency": 1, "idempotency/pgxstore": 1, "delivery": 1, "delay": 1, "pubsub/wmkafka": 1, "pubsub/wmamqp": 1, "pubsub/wmsql": 1,
 	"middleware":                     2,
 	"redrive":                        3,
 	"":                               4, // the front door
@@ -33,9 +33,9 @@ var mayKnow = []string{
 // leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. Nobody in the
 // library imports a leaf.
 var leaves = map[string][]string{
-	"poison/wmkafka":       {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
-	"poison/wmamqp":        {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
-	"poison/wmsql":         {"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"},
+	"pubsub/wmkafka":       {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
+	"pubsub/wmamqp":        {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
+	"pubsub/wmsql":         {"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"},
 	"idempotency/pgxstore": {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/stdlib"},
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/poison/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
 // amqpBroker is RabbitMQ as the suite's target sees it, with queues of one type.

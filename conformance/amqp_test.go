@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/poison/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
 // pickyAMQP is a marshaler that cannot read everything.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/watermill-spillway/spillway/poison/wmkafka"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
 // kafkaBroker is Kafka as the suite's target sees it: its addresses.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/poison/wmamqp"
-	"github.com/watermill-spillway/spillway/poison/wmkafka"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
 // Feature D15, promises P1, P3, decision 13: the broker of the outputs crashes under load, and comes back after longer than the

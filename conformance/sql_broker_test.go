@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/poison/wmsql"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // sqlServer is a kind of database server.

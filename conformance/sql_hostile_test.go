@@ -8,7 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/poison/wmsql"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 func isLetter(msg *message.Message) bool { return poison.IsLetter(msg) }

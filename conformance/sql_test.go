@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/poison/wmsql"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // The suite on tables of PostgreSQL and of MariaDB, with our subscriber and with watermill-sql's own, on the same tables.

@@ -22,8 +22,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/poison/wmamqp"
-	"github.com/watermill-spillway/spillway/poison/wmkafka"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
 // What a process holds of many messages that wait at once. It takes minutes and proves no row, so it has a target of its own,

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/mysql"
 	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
-	"github.com/watermill-spillway/spillway/poison/wmsql"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 type inbox struct {

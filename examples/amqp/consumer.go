@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/poison/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/poison/wmsql"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
-	"github.com/watermill-spillway/spillway/poison/wmsql"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 func main() {

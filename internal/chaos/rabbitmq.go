@@ -8,7 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/poison/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
 // onRabbitMQ is a site with quorum queues.

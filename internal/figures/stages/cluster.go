@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/poison/wmkafka"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
 // cluster is the Kafka that is measured, and the topics that are made for it.

@@ -9,7 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/poison/wmkafka"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
 // staging is a topic whose handler has one stage.

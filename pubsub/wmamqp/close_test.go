@@ -1,0 +1,180 @@
+package wmamqp_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+const (
+	closesWithin = 4 * time.Second
+	quickly      = 2 * time.Second // where the peer answers, or there is nothing to ask it
+)
+
+// Feature D4, promise P3: Close returns within 4 s as a whole, whatever the peer does and whatever is in flight; what is
+// left then ends by itself, and leaves no goroutine.
+func TestCloseWhateverThePeerDoes(t *testing.T) {
+	if unracedAlone(t) {
+		return
+	}
+	for _, how := range []string{alive, silent, cutOff, gone, lost} {
+		for what, use := range map[string]func(*testing.T, *peer) (closes func() error){
+			"publisher":  peerPublisher,
+			"publishing": peerPublishing,
+			"opening":    peerOpening,
+			"subscriber": peerSubscriber,
+			"idle":       peerIdle,
+		} {
+			for name, later := range map[string]time.Duration{"at once": 0, "later": 20 * time.Second} {
+				t.Run(how+"/"+what+"/"+name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						p := &peer{}
+						closes := use(t, p)
+						synctest.Wait()
+						p.falls(how)
+						time.Sleep(later)
+						begun := time.Now()
+						err := closes()
+						took := time.Since(begun)
+						t.Logf("%s: %v", took, err)
+						if took > closesWithin || how == alive && (took > quickly || err != nil) {
+							t.Errorf("Close took %s: %v", took, err)
+						}
+						if again := closes(); again != err {
+							t.Errorf("closed again: %v", again)
+						}
+						if took != time.Since(begun) {
+							t.Errorf("closed again in %s", time.Since(begun)-took)
+						}
+						time.Sleep(2 * time.Minute) // then the test fails for each goroutine that is left
+					})
+				})
+			}
+		}
+	}
+}
+
+func peerPublisher(t *testing.T, p *peer) func() error {
+	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: p.config()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.Publish("q", message.NewMessage("1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	return pub.Close
+}
+
+// peerPublishing is a publisher with two messages in flight when it is closed, on a channel that is open and on another.
+func peerPublishing(t *testing.T, p *peer) func() error {
+	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: p.config(), Channels: 2, ConfirmTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.Publish("q", message.NewMessage("1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	return func() error {
+		for range 2 {
+			go func() { _ = pub.Publish("q", message.NewMessage("2", nil)) }()
+		}
+		synctest.Wait()
+		return pub.Close()
+	}
+}
+
+// peerOpening is a publisher that opens a channel when it is closed.
+func peerOpening(t *testing.T, p *peer) func() error {
+	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() error {
+		go func() { _ = pub.Publish("q", message.NewMessage("1", nil)) }()
+		synctest.Wait()
+		return pub.Close()
+	}
+}
+
+// peerSubscriber is a subscriber with three messages in hand, two of which are not settled: one handler obeys its context
+// and one does not.
+func peerSubscriber(t *testing.T, p *peer) func() error {
+	sub, err := wmamqp.NewSubscriber(wmamqp.SubscriberConfig{AMQP: p.config(), InFlight: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := sub.Subscribe(context.Background(), "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := <-messages, <-messages
+	<-messages
+	first.Ack()
+	go func() {
+		<-second.Context().Done()
+		second.Nack()
+	}()
+	go func() {
+		for msg := range messages {
+			msg.Nack()
+		}
+	}()
+	return sub.Close
+}
+
+func peerIdle(t *testing.T, p *peer) func() error {
+	sub, err := wmamqp.NewSubscriber(wmamqp.SubscriberConfig{AMQP: p.config()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sub.Close
+}
+
+// A connection that is lost is an error in the log, of the connection and of its subscription; the end that follows is none.
+func TestLostConnectionIsLogged(t *testing.T) {
+	if unracedAlone(t) {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p, logger := &peer{}, watermill.NewCaptureLogger()
+		sub, err := wmamqp.NewSubscriber(wmamqp.SubscriberConfig{AMQP: p.config(), Logger: logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, err := sub.Subscribe(context.Background(), "q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		(<-messages).Ack()
+		p.falls(gone)
+		time.Sleep(10 * time.Second)
+		for _, msg := range []string{"Received close notification from AMQP, reconnecting", "Cannot reconnect to AMQP, retrying", "Failed to prepare consume"} {
+			if !hasError(logger, msg) {
+				t.Errorf("no error %q in the log", msg)
+			}
+		}
+		before := len(logger.Captured()[watermill.ErrorLogLevel])
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if after := len(logger.Captured()[watermill.ErrorLogLevel]); after != before {
+			t.Errorf("%d errors with the end", after-before)
+		}
+	})
+}
+
+func hasError(logger *watermill.CaptureLoggerAdapter, msg string) bool {
+	for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
+		if line.Msg == msg {
+			return true
+		}
+	}
+	return false
+}

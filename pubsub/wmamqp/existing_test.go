@@ -1,0 +1,93 @@
+package wmamqp_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+// Feature D5, promise P1, decision 14: a queue that confirms letters and loses them later is refused at start-up, whatever
+// else it has; the error names the queue, the argument and what to do. AllowLossyQueues takes it. One that only looks
+// different is taken.
+func TestInitializeRefusesLossyQueues(t *testing.T) {
+	b := newBroker(t)
+	type table = amqp091.Table
+	const quorum, classic, stream = "quorum", "classic", "stream"
+	for name, row := range map[string]struct {
+		arguments table
+		transient bool
+		says      string // empty: it is taken
+		long      bool
+	}{
+		"length":             {arguments: table{"x-max-length": 3}, says: "x-max-length 3"},
+		"length, quorum":     {arguments: table{"x-queue-type": quorum, "x-max-length": int64(3)}, says: "x-max-length 3"},
+		"bytes":              {arguments: table{"x-max-length-bytes": 3000}, says: "x-max-length-bytes 3000"},
+		"drop-head":          {arguments: table{"x-max-length": 3, "x-overflow": "drop-head"}, says: "x-max-length 3"},
+		"expiry":             {arguments: table{"x-message-ttl": 600000}, says: "x-message-ttl 600000"},
+		"expiry, quorum":     {arguments: table{"x-queue-type": quorum, "x-message-ttl": 600000}, says: "x-message-ttl 600000"},
+		"unused":             {arguments: table{"x-expires": 600000}, says: "x-expires 600000"},
+		"delivery limit":     {arguments: table{"x-queue-type": quorum, "x-delivery-limit": 4, "x-max-in-memory-length": 5}, says: "x-delivery-limit 4"},
+		"age":                {arguments: table{"x-queue-type": stream, "x-max-age": "1h"}, says: "x-max-age 1h"},
+		"behind others":      {arguments: table{"x-queue-type": classic, "x-max-length": 3, "x-overflow": "reject-publish", "x-dead-letter-exchange": "a'b", "x-queue-mode": "lazy", "x-message-ttl": 7}, says: "x-message-ttl 7"},
+		"transient":          {transient: true, says: "durable false"},
+		"long name":          {arguments: table{"x-max-length": 3}, says: "x-max-length", long: true},
+		"rejects":            {arguments: table{"x-max-length": 3, "x-overflow": "reject-publish", "x-single-active-consumer": true}},
+		"rejects, quorum":    {arguments: table{"x-queue-type": quorum, "x-max-length": 3, "x-overflow": "reject-publish"}},
+		"reject and tell":    {arguments: table{"x-max-length-bytes": 3, "x-overflow": "reject-publish-dlx"}},
+		"routes on":          {arguments: table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "' but current is none", "x-max-priority": 3}},
+		"another type":       {arguments: table{"x-queue-mode": "lazy"}},
+		"another type, long": {long: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suffix := ""
+			if row.long {
+				suffix = strings.Repeat("n", 180)
+			}
+			queue := b.topic(suffix) + suffix
+			b.must(func(c *amqp091.Channel) error {
+				_, err := c.QueueDeclare(queue, !row.transient, false, false, false, row.arguments)
+				return err
+			})
+			logger := watermill.NewCaptureLogger()
+			err := b.publisher(func(c *wmamqp.PublisherConfig) { c.Logger = logger }).InitializeTopicsFor("orders", queue)
+			if row.says == "" && err != nil {
+				t.Fatal(err)
+			}
+			if row.says != "" {
+				says(t, err, queue, row.says, "delete it", "AllowLossyQueues")
+			}
+			if err := b.publisher(func(c *wmamqp.PublisherConfig) { c.AllowLossyQueues = true }).InitializeTopics(queue); err != nil {
+				t.Errorf("allowed: %v", err)
+			}
+			b.must(func(c *amqp091.Channel) error { // asking has changed nothing
+				_, err := c.QueueDeclare(queue, !row.transient, false, false, false, row.arguments)
+				return err
+			})
+		})
+	}
+}
+
+// Feature D5: a handler is not started over a dead-letter queue that loses letters.
+func TestStartRefusesLossyQueue(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	b.must(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(topic+".dlq", true, false, false, false, amqp091.Table{"x-max-length": 1})
+		return err
+	})
+	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: b.publisher(), Origin: wmamqp.Origin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := queue.InitializeOnSubscribe(b.subscriber()) // as the router calls it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = sub.Subscribe(t.Context(), topic)
+	says(t, err, topic+".dlq", "x-max-length 1", "AllowLossyQueues")
+}

@@ -1,0 +1,219 @@
+package wmamqp_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+// The facts about watermill-amqp that this package answers to. When one of these tests fails, it has been mended there:
+// say so in the README.
+
+func (b *broker) stockSubscriber(change ...func(*amqp.Config)) *amqp.Subscriber {
+	b.Helper()
+	config := amqp.NewDurableQueueConfig(b.uri)
+	for _, f := range change {
+		f(&config)
+	}
+	s, err := amqp.NewSubscriber(config, watermill.NopLogger{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (b *broker) stockPublisher(change ...func(*amqp.Config)) *amqp.Publisher {
+	b.Helper()
+	config := amqp.NewDurableQueueConfig(b.uri)
+	for _, f := range change {
+		f(&config)
+	}
+	p, err := amqp.NewPublisher(config, watermill.NopLogger{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// counting counts what the stock marshaler cannot read.
+type counting struct {
+	amqp.DefaultMarshaler
+	failed, empty atomic.Int32
+}
+
+func (c *counting) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
+	if d.Acknowledger == nil {
+		c.empty.Add(1)
+	}
+	msg, err := c.DefaultMarshaler.Unmarshal(d)
+	if err != nil {
+		c.failed.Add(1)
+	}
+	return msg, err
+}
+
+func quorumArguments(c *amqp.Config) { c.Queue.Arguments = wmamqp.QuorumQueue(nil) }
+
+// Fact, feature D8: a header that is no string is requeued for ever, and what is behind it never delivered.
+// TestForeignHeadersAreDelivered shows that ours delivers both.
+func TestFactWatermillRequeuesForeignHeaders(t *testing.T) {
+	b := newBroker(t)
+	topic, m := b.queue(), &counting{}
+	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"n": int32(1)}})
+	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"s": "fine"}})
+	messages := b.subscribe(b.stockSubscriber(func(c *amqp.Config) { c.Marshaler = m }), topic)
+	eventually(t, "the message has come a hundred times", func() bool { return m.failed.Load() > 100 })
+	select {
+	case msg := <-messages:
+		t.Errorf("delivered: %v", msg.Metadata)
+	default:
+	}
+}
+
+// Fact, feature D8: on a quorum queue one nack is enough, because the broker then counts in a header.
+// TestForeignHeadersAreDelivered shows that ours delivers it again.
+func TestFactWatermillCannotReadDeliveryCount(t *testing.T) {
+	b := newBroker(t)
+	topic, m := b.queue("quorum"), &counting{}
+	b.send(topic, amqp091.Publishing{})
+	messages := b.subscribe(b.stockSubscriber(quorumArguments, func(c *amqp.Config) { c.Marshaler = m }), topic)
+	b.next(messages).Nack()
+	eventually(t, "it has come a hundred times", func() bool { return m.failed.Load() > 100 })
+}
+
+// Our marshaler in the stock subscriber reads both.
+func TestMarshalerInStockSubscriber(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue("quorum")
+	b.send(topic, amqp091.Publishing{Headers: everyType(), MessageId: "m"})
+	messages := b.subscribe(b.stockSubscriber(quorumArguments, func(c *amqp.Config) { c.Marshaler = wmamqp.Marshaler{} }), topic)
+	b.next(messages).Nack()
+	again := b.next(messages)
+	if again.UUID != "m" || again.Metadata["x-delivery-count"] != "1" || again.Metadata["bool"] != "true" {
+		t.Errorf("%s %v", again.UUID, again.Metadata)
+	}
+	again.Ack()
+}
+
+// Fact, feature D5: publishing to a queue that does not exist is no error, with confirms and mandatory on.
+// TestPublishIsConfirmed shows that it is one with ours.
+func TestFactWatermillLosesToMissingQueue(t *testing.T) {
+	b := newBroker(t)
+	p := b.stockPublisher(func(c *amqp.Config) { c.Publish.ConfirmDelivery, c.Publish.Mandatory = true, true })
+	if err := p.Publish(b.topic(), message.NewMessage("m", nil)); err != nil {
+		t.Errorf("it is an error: %v", err)
+	}
+}
+
+// Fact, feature D4: confirms are off by default: what a full queue refuses is lost. TestPublishToFullQueue shows that ours
+// tells.
+func TestFactWatermillDoesNotConfirm(t *testing.T) {
+	b := newBroker(t)
+	if amqp.NewDurableQueueConfig(b.uri).Publish.ConfirmDelivery {
+		t.Error("confirms are on")
+	}
+	topic, p := b.topic(), b.stockPublisher()
+	b.must(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(topic, true, false, false, false, amqp091.Table{amqp091.QueueMaxLenArg: 1, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish})
+		return err
+	})
+	for range 3 {
+		if err := p.Publish(topic, message.NewMessage("m", nil)); err != nil {
+			t.Errorf("it is an error: %v", err)
+		}
+	}
+	eventually(t, "one is there", func() bool { return b.ready(topic) == 1 })
+}
+
+// Fact, feature D6: a header of 200 KiB closes the connection. TestHeadersTooLarge shows that ours refuses it before.
+func TestFactLargeHeaderClosesConnection(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	conn, err := amqp091.Dial(b.uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := conn.NotifyClose(make(chan *amqp091.Error, 1))
+	c, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := amqp.DefaultMarshaler{}.Marshal(message.NewMessage("m", nil))
+	p.Headers["big"] = strings.Repeat("x", 200<<10)
+	if err := c.Publish("", topic, true, false, p); err != nil {
+		t.Log(err)
+	}
+	select {
+	case err := <-closed:
+		t.Log(err)
+	case <-time.After(patience):
+		t.Error("the connection lives")
+		_ = conn.Close()
+	}
+}
+
+// Fact, promise P3: Close gives a message back while its handler runs, whose context lives on. TestCloseInHandler shows
+// that ours waits for it.
+func TestFactWatermillRedeliversAtClose(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	sub := b.stockSubscriber()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.next(messages) // which nobody settles: its handler runs
+	second := b.subscribe(b.stockSubscriber(), topic)
+	go func() { _ = sub.Close() }()
+	b.next(second).Ack()
+}
+
+// Fact: when its queue is deleted, watermill-amqp takes the end of its consumer for messages. TestQueueDeleted shows that
+// ours does not.
+func TestFactWatermillInventsMessages(t *testing.T) {
+	b := newBroker(t)
+	topic, m := b.queue(), &counting{}
+	messages := b.subscribe(b.stockSubscriber(func(c *amqp.Config) { c.Marshaler = m }), topic)
+	b.send(topic, amqp091.Publishing{})
+	b.next(messages).Ack() // it consumes
+	b.must(func(c *amqp091.Channel) error { _, err := c.QueueDelete(topic, false, false, false); return err })
+	if msg := b.next(messages); msg.UUID != "" || len(msg.Payload) != 0 || m.empty.Load() == 0 {
+		t.Errorf("%s", msg.UUID)
+	}
+}
+
+// Fact, promise P3: the context of a message lives on when its connection is lost and somebody else has the message.
+// TestConnectionLostInHandler shows that ours ends.
+func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
+	if unraced(t) { // it dials again
+		return
+	}
+	b := newBroker(t)
+	topic, p := b.queue(), b.proxy()
+	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"_watermill_message_uuid": "m"}})
+	held := b.next(b.subscribe(b.stockSubscriber(func(c *amqp.Config) { c.Connection.AmqpURI = p.uri }), topic))
+	p.cut()
+	second := b.next(b.subscribe(b.stockSubscriber(), topic))
+	time.Sleep(time.Second) // the context has had time to end
+	if second.UUID != "m" || held.Context().Err() != nil {
+		t.Errorf("%s: the context has ended", second.UUID)
+	}
+	second.Ack()
+	held.Nack()
+	p.mend()
+	time.Sleep(2 * time.Second) // or it leaks a goroutine when it is closed
+}

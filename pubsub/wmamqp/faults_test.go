@@ -1,0 +1,208 @@
+package wmamqp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+// Promise P3: the connection is lost in the middle of a handler: its context ends at once, there is no letter and no
+// attempt, and the message takes effect once, on the new connection.
+func TestConnectionLostInHandler(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := newBroker(t)
+			topic, p := b.queue(kind), b.proxy()
+			dead := b.publisher()
+			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
+				t.Fatal(err)
+			}
+			var runs, effects atomic.Int32
+			b.run(topic, b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = p.uri }), poison.QueueConfig{Publisher: dead},
+				func(msg *message.Message) error {
+					if runs.Add(1) == 1 {
+						p.cut()
+						select {
+						case <-msg.Context().Done(): // while nothing can be dialled yet
+						case <-time.After(patience):
+							t.Error("the context lives")
+						}
+						p.mend()
+						return msg.Context().Err()
+					}
+					effects.Add(1)
+					return nil
+				})
+			b.send(topic, amqp091.Publishing{MessageId: "m"})
+			eventually(t, "it takes effect", func() bool { return effects.Load() == 1 && b.ready(topic) == 0 })
+			if runs.Load() != 2 || b.ready(topic+".dlq") != 0 {
+				t.Errorf("%d runs, %d letters", runs.Load(), b.ready(topic+".dlq"))
+			}
+		})
+	}
+}
+
+// Features D4 and D5: while the connection is gone Publish fails, without a panic; afterwards it succeeds, and nothing
+// that it promised is missing.
+func TestPublishThroughCuts(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	p := b.publisher(func(c *wmamqp.PublisherConfig) {
+		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout = proxy.uri, 2*time.Second
+	})
+	stop := make(chan struct{})
+	var confirmed, failed atomic.Int32
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := 0; ; j++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := p.Publish(topic, message.NewMessage(fmt.Sprintf("%d-%d", i, j), nil)); err != nil {
+					failed.Add(1)
+					time.Sleep(10 * time.Millisecond)
+				} else {
+					confirmed.Add(1)
+				}
+			}
+		})
+	}
+	for range 3 {
+		before, errorsBefore := confirmed.Load(), failed.Load()
+		eventually(t, "messages are confirmed", func() bool { return confirmed.Load() > before+50 })
+		proxy.cut()
+		eventually(t, "Publish fails", func() bool { return failed.Load() > errorsBefore+8 })
+		proxy.mend()
+	}
+	before := confirmed.Load()
+	eventually(t, "messages are confirmed again", func() bool { return confirmed.Load() > before+50 })
+	close(stop)
+	all.Wait()
+	if n := b.ready(topic); n < int(confirmed.Load()) {
+		t.Errorf("%d messages, %d confirmed", n, confirmed.Load())
+	}
+}
+
+// Feature D4: a peer that does not answer is an error after the time-out, for a second Publish too, and Close returns
+// while it does not answer. How long that takes, TestCloseWhateverThePeerDoes says.
+func TestPublishHalfOpen(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	p := b.publisher(func(c *wmamqp.PublisherConfig) {
+		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout, c.Channels = proxy.uri, 300*time.Millisecond, 2
+	})
+	eventually(t, "it publishes", func() bool { return p.Publish(topic, message.NewMessage("1", nil)) == nil }) // a busy broker takes longer
+	proxy.halfOpen()
+	for i := range 6 {
+		soon(t, "Publish", func() {
+			if err := p.Publish(topic, message.NewMessage("2", nil)); err == nil {
+				t.Errorf("%d: a peer that is silent confirmed", i)
+			}
+		})
+	}
+	soon(t, "Close", func() { b.closed("the publisher", p.Close()) })
+	proxy.heal()
+}
+
+// Feature D4: a peer that stops reading, so that a write blocks, is an error after the time-out too, and Close returns.
+func TestPublishToPeerThatStopsReading(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	p := b.publisher(func(c *wmamqp.PublisherConfig) {
+		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout = proxy.uri, 300*time.Millisecond
+	})
+	proxy.toxic(`{"name":"slow","type":"bandwidth","stream":"upstream","attributes":{"rate":1}}`)
+	soon(t, "Publish", func() {
+		if err := p.Publish(topic, message.NewMessage("big", make([]byte, 64<<20))); err == nil { // more than buffers take
+			t.Error("a peer that does not read confirmed")
+		}
+	})
+	soon(t, "Close", func() { b.closed("the publisher", p.Close()) })
+	proxy.heal()
+}
+
+// A peer that does not answer does not hold up Close, nor the end of a handler's context there.
+func TestSubscriberHalfOpen(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = proxy.uri })
+	msg := b.next(b.subscribe(sub, topic))
+	proxy.halfOpen()
+	soon(t, "Close", func() { b.closed("the subscriber", sub.Close()) })
+	if !errors.Is(msg.Context().Err(), context.Canceled) {
+		t.Errorf("after Close the context has %v", msg.Context().Err())
+	}
+	proxy.heal()
+}
+
+// Heartbeats find a peer that does not answer: the context ends, and the message comes again on a new connection.
+func TestHeartbeatEndsContext(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = proxy.uri + "?heartbeat=1" }), topic)
+	msg := b.next(messages)
+	proxy.halfOpen()
+	select {
+	case <-msg.Context().Done():
+	case <-time.After(patience):
+		t.Fatal("the context lives")
+	}
+	msg.Nack()
+	proxy.heal()
+	acks(t, b.next(messages))
+}
+
+// Slow lines only slow things down.
+func TestLatency(t *testing.T) {
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	proxy.toxic(`{"name":"slow","type":"latency","stream":"downstream","attributes":{"latency":200,"jitter":100}}`)
+	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = proxy.uri })
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if err := p.Publish(topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = proxy.uri }), topic)
+	for range 8 {
+		acks(t, b.next(messages))
+	}
+	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+}

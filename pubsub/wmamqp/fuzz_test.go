@@ -1,0 +1,61 @@
+package wmamqp_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+// FuzzCarried puts anything where a carried value belongs. Feature D8: it neither panics nor forges: no header that the
+// metadata does not have, none whose text is another, nothing that routes, expires or names a user, and what is written
+// can be read and written again, the same.
+func FuzzCarried(f *testing.F) {
+	d := delivery(everyType(), "")
+	d.MessageId, d.Priority = "m", 3
+	msg, _ := wmamqp.Marshaler{}.Unmarshal(d)
+	f.Add(msg.Metadata[wmamqp.KeyHeaders], "n", "1", "")
+	for _, headers := range []amqp091.Table{
+		{"n": int32(1)}, {"CC": []any{"orders"}}, {wmamqp.KeyHeaders: int8(1)}, {"_watermill_message_uuid": int64(5)}, {"x-delivery-count": int64(1)},
+	} {
+		msg, _ := wmamqp.Marshaler{}.Unmarshal(delivery(headers, ""))
+		f.Add(msg.Metadata[wmamqp.KeyHeaders], "CC", "[\"orders\"]", msg.UUID)
+	}
+	forged, _ := wmamqp.Marshaler{}.Unmarshal(amqp091.Delivery{ConsumerTag: "c", MessageId: "id", ReplyTo: directReplyTo})
+	f.Add(forged.Metadata[wmamqp.KeyHeaders], strings.Repeat("n", 256), "v", "id")
+	f.Add(base64.RawStdEncoding.EncodeToString(append([]byte{2}, make([]byte, 32)...)), "", "", "id")
+	f.Add("not base64", "x-delivery-count", "1", "id")
+	f.Fuzz(func(t *testing.T, carried, key, value, id string) {
+		msg := message.NewMessageWithContext(chain.Returning(t.Context()), id, nil) // so that it is believed
+		msg.Metadata[key] = value
+		msg.Metadata[wmamqp.KeyHeaders] = carried
+		p, err := wmamqp.Marshaler{}.Marshal(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Headers) > 4 || p.ReplyTo == directReplyTo || p.Expiration != "" || p.UserId != "" || p.Headers["CC"] != nil || p.Headers["BCC"] != nil {
+			t.Fatalf("forged: %#v", p)
+		}
+		if err := p.Headers.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := wmamqp.Marshaler{}.Unmarshal(amqp091.Delivery{Headers: p.Headers, DeliveryTag: 1, MessageId: p.MessageId})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(key) > 255 && again.Metadata[key] != value {
+			t.Fatalf("a name of %d bytes: %q, not %q", len(key), again.Metadata[key], value)
+		}
+		if _, dropped := p.Headers[key]; dropped && key != wmamqp.KeyHeaders && key != "_watermill_message_uuid" && again.Metadata[key] != value {
+			t.Fatalf("%q is %q, not %q", key, again.Metadata[key], value)
+		}
+		if id != "" && again.UUID != id {
+			t.Fatalf("id %q became %q", id, again.UUID)
+		}
+	})
+}

@@ -1,0 +1,282 @@
+package wmamqp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(childDir)
+	for begun := time.Now(); code == 0; { // what Close leaves behind ends by itself, after the wait before the next dial
+		left := goleak.Find(
+			// A proxy that cuts a connection may leave what it was piping behind; that is the test's own tool.
+			goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
+			goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"))
+		if left == nil {
+			break
+		}
+		if time.Since(begun) > patience {
+			fmt.Fprintln(os.Stderr, left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+const patience = time.Minute
+
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// broker is RabbitMQ as a test sees it, beside the code under test.
+type broker struct {
+	testing.TB
+	uri  string
+	conn *amqp091.Connection
+}
+
+func newBroker(t testing.TB) *broker {
+	t.Helper()
+	uri := services.AMQP(t)
+	conn, err := amqp091.Dial(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &broker{t, uri, conn}
+}
+
+func (b *broker) do(f func(*amqp091.Channel) error) error {
+	b.Helper()
+	c, err := b.conn.Channel()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	return f(c)
+}
+
+func (b *broker) must(f func(*amqp091.Channel) error) {
+	b.Helper()
+	if err := b.do(f); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// topic is a name for this test alone. Queues and exchanges that begin so are deleted with it.
+func (b *broker) topic(also ...string) string {
+	name := strings.ToLower("spillway-" + strings.ReplaceAll(b.Name(), "/", "-") + "-" + rand.Text()[:8])
+	b.Cleanup(func() {
+		for _, suffix := range append(also, "", ".dlq", ".invalid", ".dlq.parked", ".other") {
+			_ = b.do(func(c *amqp091.Channel) error { _, err := c.QueueDelete(name+suffix, false, false, false); return err })
+			_ = b.do(func(c *amqp091.Channel) error { return c.ExchangeDelete(name+suffix, false, false) })
+		}
+	})
+	return name
+}
+
+// queue declares a queue of its own: classic, or of the type given.
+func (b *broker) queue(kind ...string) string {
+	b.Helper()
+	name := b.topic()
+	b.declare(name, kind...)
+	return name
+}
+
+func (b *broker) declare(name string, kind ...string) {
+	b.Helper()
+	var arguments amqp091.Table
+	if len(kind) > 0 && kind[0] == "quorum" {
+		arguments = wmamqp.QuorumQueue(nil)
+	}
+	b.must(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(name, true, false, false, false, arguments)
+		return err
+	})
+}
+
+// send publishes as a foreign program would, and waits for the confirm.
+func (b *broker) send(queue string, p amqp091.Publishing) {
+	b.Helper()
+	b.must(func(c *amqp091.Channel) error {
+		if err := c.Confirm(false); err != nil {
+			return err
+		}
+		confirm, err := c.PublishWithDeferredConfirm("", queue, true, false, p)
+		if err != nil {
+			return err
+		}
+		if !confirm.Wait() {
+			return fmt.Errorf("not confirmed")
+		}
+		return nil
+	})
+}
+
+// get takes a message from a queue, which must be there in time.
+func (b *broker) get(queue string) amqp091.Delivery {
+	b.Helper()
+	var d amqp091.Delivery
+	eventually(b, "a message in "+queue, func() (ok bool) {
+		b.must(func(c *amqp091.Channel) (err error) { d, ok, err = c.Get(queue, true); return err })
+		return ok
+	})
+	return d
+}
+
+func (b *broker) ready(queue string) (n int) {
+	b.Helper()
+	b.must(func(c *amqp091.Channel) error {
+		q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
+		n = q.Messages
+		return err
+	})
+	return n
+}
+
+// closed judges what Close returned. That the end takes longer than Close may is no fault on a machine that is busy:
+// TestCloseWhateverThePeerDoes holds Close to its time, and TestMain waits for the end.
+func (b *broker) closed(what string, err error) {
+	b.Helper()
+	if err != nil && !strings.Contains(err.Error(), "by itself") && !strings.Contains(err.Error(), "ends with its connection") {
+		b.Errorf("close %s: %v", what, err)
+	} else if err != nil {
+		b.Logf("close %s: %v", what, err)
+	}
+}
+
+// soon calls f, which must return although nothing else happens.
+func soon(t testing.TB, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("not within %s: %s", patience, what)
+	}
+}
+
+func (b *broker) publisher(change ...func(*wmamqp.PublisherConfig)) *wmamqp.Publisher {
+	b.Helper()
+	config := wmamqp.NewPublisherConfig(b.uri)
+	for _, f := range change {
+		f(&config)
+	}
+	p, err := wmamqp.NewPublisher(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { b.closed("the publisher", p.Close()) })
+	return p
+}
+
+func (b *broker) subscriber(change ...func(*wmamqp.SubscriberConfig)) *wmamqp.Subscriber {
+	b.Helper()
+	config := wmamqp.NewSubscriberConfig(b.uri)
+	for _, f := range change {
+		f(&config)
+	}
+	s, err := wmamqp.NewSubscriber(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { b.closed("the subscriber", s.Close()) })
+	return s
+}
+
+func (b *broker) subscribe(s message.Subscriber, topic string) <-chan *message.Message {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	b.Cleanup(cancel)
+	messages, err := s.Subscribe(ctx, topic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return messages
+}
+
+func (b *broker) next(messages <-chan *message.Message) *message.Message {
+	b.Helper()
+	select {
+	case msg, open := <-messages:
+		if !open {
+			b.Fatal("the subscription has ended")
+		}
+		return msg
+	case <-time.After(patience):
+		b.Fatalf("no message within %s", patience)
+	}
+	return nil
+}
+
+// run runs a handler of topic in a router behind a poison.Queue, until the test ends or stop is called.
+func (b *broker) run(topic string, sub message.Subscriber, config poison.QueueConfig, h message.NoPublishHandlerFunc) (stop func()) {
+	b.Helper()
+	config.Origin = wmamqp.Origin
+	queue, err := poison.NewQueue(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	router.AddMiddleware(queue.Middleware)
+	router.AddConsumerHandler("billing", topic, sub, h)
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(context.Background()) }()
+	select {
+	case <-router.Running():
+	case err := <-ended:
+		b.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		if err := router.Close(); err != nil {
+			b.Errorf("close the router: %v", err)
+		}
+		<-ended
+	})
+	b.Cleanup(stop)
+	return stop
+}
+
+// list is what handlers report to a test.
+type list struct {
+	mu sync.Mutex
+	of []string
+}
+
+func (l *list) add(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of = append(l.of, s)
+}
+
+func (l *list) get() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.of...)
+}

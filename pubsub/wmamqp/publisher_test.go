@@ -1,0 +1,256 @@
+package wmamqp_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+func says(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+}
+
+// Feature D4: nil means that the message is in its queue; a queue that is not there is an error that names it, among eight
+// publishers at once too, and the channels stay in use.
+func TestPublishIsConfirmed(t *testing.T) {
+	b := newBroker(t)
+	p, there, missing := b.publisher(), b.queue(), b.topic()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 25 {
+				id := fmt.Sprintf("%d-%d", i, j)
+				if err := p.Publish(there, message.NewMessage(id, []byte("x"))); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+				err := p.Publish(missing, message.NewMessage(id, nil))
+				says(t, err, "default exchange", missing, "NO_ROUTE")
+			}
+		})
+	}
+	all.Wait()
+	if n := b.ready(there); n != 200 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// Feature D4: a queue that refuses is an error.
+func TestPublishToFullQueue(t *testing.T) {
+	b := newBroker(t)
+	p, name := b.publisher(), b.topic()
+	b.must(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(name, true, false, false, false, amqp091.Table{amqp091.QueueMaxLenArg: 1, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish})
+		return err
+	})
+	if err := p.Publish(name, message.NewMessage("1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	says(t, p.Publish(name, message.NewMessage("2", nil)), "nack", name)
+}
+
+// Feature D6: headers that do not fit into a frame are refused before the broker closes the connection; what just fits
+// is taken.
+func TestHeadersTooLarge(t *testing.T) {
+	b := newBroker(t)
+	p, name := b.publisher(), b.queue()
+	const frame = 128 << 10
+	sized := func(n int) *message.Message {
+		msg := message.NewMessage("id", []byte(strings.Repeat("body", 1<<20)))
+		msg.Metadata["big"] = strings.Repeat("x", n)
+		return msg
+	}
+	// The frame, class to flags, delivery mode, the table's length, and two fields.
+	fits := frame - 8 - 14 - 1 - 4 - (1 + len("big") + 5) - (1 + len("_watermill_message_uuid") + 5 + 2)
+	if err := p.Publish(name, sized(fits)); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{fits + 1, 200 << 10} {
+		if err := p.Publish(name, sized(n)); !errors.Is(err, poison.ErrTooLarge) || !poison.IsTooLarge(err) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	if err := p.Publish(name, sized(10)); err != nil {
+		t.Error(err)
+	}
+	if got := b.get(name); len(got.Headers["big"].(string)) != fits {
+		t.Error("cut")
+	}
+}
+
+// Feature D6, promise P4: a letter that does not fit is cut until it does.
+func TestLetterIsShrunk(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"big": strings.Repeat("x", 120<<10)}, MessageId: "id"})
+	dead := b.publisher()
+	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
+		t.Fatal(err)
+	}
+	b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond}, func(*message.Message) error {
+		return classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<10)))
+	})
+	d := b.get(topic + ".dlq")
+	if d.MessageId != "id" || d.Headers["big"] != strings.Repeat("x", 120<<10) || d.Headers[poison.KeyFailureClass] != "permanent" {
+		t.Errorf("%.2000v", d)
+	}
+}
+
+// Feature D5: the destinations are there after start-up: durable quorum queues, or the type asked for; those that were
+// there with other arguments are taken; one that cannot be is an error that names it.
+func TestInitializeTopics(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic()
+	b.declare(topic + ".other") // classic, where the publisher declares quorum
+	p := b.publisher()
+	if err := p.InitializeTopicsFor(topic, topic+".dlq", topic+".other"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{topic + ".dlq", topic + ".other"} {
+		if err := p.Publish(name, message.NewMessage("id", nil)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.do(func(c *amqp091.Channel) error { // the same arguments are no error
+		_, err := c.QueueDeclare(topic+".dlq", true, false, false, false, wmamqp.QuorumQueue(nil))
+		return err
+	}); err != nil {
+		t.Errorf("not a plain quorum queue: %v", err)
+	}
+	says(t, p.InitializeTopics("amq.forbidden"), `"amq.forbidden"`, "declare it")
+	says(t, p.InitializeTopics(strings.Repeat("q", 256)), "255")
+
+	classic := b.publisher(func(c *wmamqp.PublisherConfig) { c.QueueType = "classic" })
+	if err := classic.InitializeTopics(topic + ".invalid"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.do(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(topic+".invalid", true, false, false, false, amqp091.Table{"x-queue-type": "classic"})
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Feature D5: with an exchange the queue is bound to it. An exchange that disappears is an error, and is declared again.
+func TestExchange(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic()
+	p := b.publisher(func(c *wmamqp.PublisherConfig) {
+		c.AMQP = amqp.NewDurablePubSubConfig(b.uri, nil)
+		c.AMQP.Exchange.Type = "direct"
+		c.AMQP.Publish.GenerateRoutingKey = func(topic string) string { return "key of " + topic }
+		c.AMQP.QueueBind.GenerateRoutingKey = func(queue string) string { return "key of " + queue }
+	})
+	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE", topic, "key of")
+	if err := p.InitializeTopics(topic); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(topic, message.NewMessage("id", nil)); err != nil {
+		t.Fatal(err)
+	}
+	b.must(func(c *amqp091.Channel) error { return c.ExchangeDelete(topic, false, false) })
+	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed", "404") // and not "no confirm within 10 s"
+	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE")      // declared again, nothing bound
+	if err := p.InitializeTopics(topic); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(topic, message.NewMessage("id", nil)); err != nil {
+		t.Error(err)
+	}
+	if n := b.ready(topic); n != 2 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// Promise P1: a configuration that could lose a message is an error at construction.
+func TestPublisherConfigRefusals(t *testing.T) {
+	for want, change := range map[string]func(*wmamqp.PublisherConfig){
+		"Transactional":      func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Transactional = true },
+		"Immediate":          func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Immediate = true },
+		"QueueType":          func(c *wmamqp.PublisherConfig) { c.QueueType = "stream" },
+		"Channels":           func(c *wmamqp.PublisherConfig) { c.Channels = -1 },
+		"GenerateRoutingKey": func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.GenerateRoutingKey = nil },
+		"AMQP URI":           func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = "http://x" },
+		"AmqpURI":            func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = "" },
+	} {
+		config := wmamqp.NewPublisherConfig("amqp://127.0.0.1:1/")
+		change(&config)
+		_, err := wmamqp.NewPublisher(config)
+		says(t, err, want)
+	}
+	b := newBroker(t)
+	for want, arguments := range map[string]amqp091.Table{
+		"x-message-ttl": {"x-message-ttl": 1000}, "x-expires": {"x-expires": 1000}, "x-max-length": {"x-max-length": 10},
+		"x-delivery-limit": {"x-delivery-limit": 5},
+	} {
+		p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = arguments })
+		says(t, p.InitializeTopics("never"), want)
+	}
+	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.GenerateName = amqp.GenerateQueueNameConstant("other") })
+	says(t, p.InitializeTopics("topic"), `"topic"`, `"other"`, "agree")
+	says(t, p.Publish(strings.Repeat("k", 256), message.NewMessage("", nil)), "255")
+}
+
+// A closed publisher says so, at once and again; a connection that was given stays open.
+func TestPublisherClose(t *testing.T) {
+	b := newBroker(t)
+	name := b.queue()
+	conn, err := amqp.NewConnection(amqp.ConnectionConfig{AmqpURI: b.uri}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	one := b.publisher(func(c *wmamqp.PublisherConfig) { c.Connection = conn })
+	two := b.publisher(func(c *wmamqp.PublisherConfig) { c.Connection = conn })
+	for _, p := range []*wmamqp.Publisher{one, two} {
+		if err := p.Publish(name, message.NewMessage("id", nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := one.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(t, one.Publish(name, message.NewMessage("id", nil)), "closed")
+	if err := two.Publish(name, message.NewMessage("id", nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The figures of the confirmed publish; see DESIGN.
+func BenchmarkPublish(b *testing.B) {
+	for _, channels := range []int{1, 4, 8} {
+		b.Run(fmt.Sprint(channels, "-channels"), func(b *testing.B) {
+			br := newBroker(b)
+			name := br.queue()
+			p := br.publisher(func(c *wmamqp.PublisherConfig) { c.Channels = channels })
+			payload := make([]byte, 1<<10)
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := p.Publish(name, message.NewMessage("id", payload)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+	}
+}

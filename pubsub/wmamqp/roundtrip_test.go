@@ -1,0 +1,122 @@
+package wmamqp_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Promise P2, features D1 and V1: a message with everything AMQP has goes through the dead-letter queue and back, and is
+// then what its producer sent, with our keys beside; its x-death too. It arrives in no queue but its own: the CC of its
+// producer routes it once. It never expires on the way.
+func TestRedriveRoundTrip(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.queue(kind)
+			copies := topic + ".other"
+			b.declare(copies)
+			sent := amqp091.Publishing{
+				Headers: everyType(), Body: []byte("\x00body\xff"), ContentType: "application/json", ContentEncoding: "gzip", Priority: 3,
+				CorrelationId: "corr", ReplyTo: "answers", MessageId: "m-1", Timestamp: time.Unix(1700000000, 0), Type: "order.placed", AppId: "shop",
+				UserId: "spillway", Expiration: "600000", DeliveryMode: amqp091.Transient,
+			}
+			sent.Headers["_watermill_message_uuid"] = "an id \xff of more than 36 characters, it is"
+			sent.Headers["CC"] = []any{copies}
+			b.send(topic, sent)
+			b.get(copies)
+
+			dead := b.publisher()
+			var handled list
+			var redriven message.Message
+			sub := b.subscriber()
+			b.run(topic, sub, poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error {
+				if handled.add(msg.UUID); len(handled.get()) == 1 {
+					msg.Nack() // so that a quorum queue counts
+					return nil
+				}
+				if len(handled.get()) == 2 {
+					return classify.Permanent(errors.New("failed"))
+				}
+				redriven = message.Message{UUID: msg.UUID, Metadata: maps.Clone(msg.Metadata), Payload: msg.Payload}
+				handled.add("done")
+				return nil
+			})
+			if err := dead.InitializeTopicsFor(topic, topic+".dlq"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the letter", func() bool { return b.ready(topic+".dlq") == 1 })
+			report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
+				HandlerConfig: redrive.HandlerConfig{Publisher: dead, Park: dead, Allow: []string{topic}},
+				Subscriber:    sub, Topic: topic + ".dlq", Backlog: sub.Backlog,
+			})
+			if err != nil || report.Redriven != 1 {
+				t.Fatalf("%+v %v", report, err)
+			}
+			eventually(t, "it is handled again", func() bool { return len(handled.get()) == 4 })
+			if redriven.UUID != sent.Headers["_watermill_message_uuid"] || string(redriven.Payload) != string(sent.Body) || redriven.Metadata[poison.KeyRedriveCount] != "1" {
+				t.Errorf("%q %q %v", redriven.UUID, redriven.Payload, redriven.Metadata)
+			}
+			// What a foreign consumer would get.
+			redriven.Metadata = poison.ProducersOwn(redriven.Metadata)
+			got, err := wmamqp.Marshaler{}.Marshal(&redriven)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := sent
+			want.Headers = maps.Clone(sent.Headers)
+			delete(want.Headers, "CC")
+			want.Headers["x-spillway-literal-CC"] = []any{copies}
+			want.UserId, want.Expiration, want.DeliveryMode = "", "", amqp091.Persistent
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("\n%#v\nis not\n%#v", got, want)
+			}
+			if n := b.ready(copies); n != 0 {
+				t.Errorf("%d more copies by CC", n)
+			}
+		})
+	}
+}
+
+// Promise P2: what the broker itself dead-lettered, with x-death, is handled, set aside and read by a foreign consumer
+// with its types.
+func TestBrokersOwnDeadLetter(t *testing.T) {
+	b := newBroker(t)
+	topic, source := b.queue(), b.topic()
+	b.must(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(source, true, false, false, false, amqp091.Table{
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": topic, "x-message-ttl": int32(1),
+		})
+		return err
+	})
+	b.send(source, amqp091.Publishing{MessageId: "m", Body: []byte("body")})
+	dead := b.publisher()
+	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
+		t.Fatal(err)
+	}
+	var seen list
+	b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error {
+		seen.add(msg.Metadata["x-death"])
+		return classify.Permanent(errors.New("failed"))
+	})
+	d := b.get(topic + ".dlq")
+	deaths, _ := d.Headers["x-death"].([]any)
+	if len(deaths) != 1 || deaths[0].(amqp091.Table)["count"] != int64(1) || d.MessageId != "m" || d.Expiration != "" {
+		t.Errorf("%#v", d.Headers)
+	}
+	if got := seen.get(); len(got) != 1 || !strings.Contains(got[0], `"reason":"expired"`) {
+		t.Errorf("%q", got)
+	}
+}

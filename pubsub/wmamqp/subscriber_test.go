@@ -1,0 +1,475 @@
+package wmamqp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+var kinds = []string{"classic", "quorum"}
+
+func acks(t testing.TB, msg *message.Message) {
+	t.Helper()
+	if !msg.Ack() {
+		t.Errorf("%s cannot be acked", msg.UUID)
+	}
+}
+
+// Feature D8: headers that are no strings are delivered, and what is behind them; a quorum queue's count too.
+func TestForeignHeadersAreDelivered(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.queue(kind)
+			b.send(topic, amqp091.Publishing{Headers: everyType(), MessageId: "foreign"})
+			b.send(topic, amqp091.Publishing{MessageId: "plain"})
+			messages := b.subscribe(b.subscriber(), topic)
+			first := b.next(messages)
+			if first.UUID != "foreign" || first.Metadata["int16"] != "-1600" {
+				t.Errorf("%s %v", first.UUID, first.Metadata)
+			}
+			first.Nack()
+			var seen []string
+			for range 2 { // a quorum queue may deliver the other one first
+				msg := b.next(messages)
+				seen = append(seen, msg.UUID)
+				d, ok := wmamqp.DeliveryFromContext(msg.Context())
+				if want := map[string]int{"quorum": 1}[kind]; msg.UUID == "foreign" && (!ok || !d.Redelivered || d.Count != want) {
+					t.Errorf("%+v", d)
+				}
+				acks(t, msg)
+			}
+			if slices.Sort(seen); !slices.Equal(seen, []string{"foreign", "plain"}) {
+				t.Errorf("%q", seen)
+			}
+			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+		})
+	}
+}
+
+// A message that is delivered again is the same to the last byte of its metadata, so that a letter which arrives twice is
+// one in the dead-letter store: a quorum queue's count is the delivery's, not the message's.
+func TestRedeliveryIsTheSameMessage(t *testing.T) {
+	for _, kind := range kinds {
+		for name, headers := range map[string]amqp091.Table{"foreign": everyType(), "bare": nil} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				b := newBroker(t)
+				topic := b.queue(kind)
+				b.send(topic, amqp091.Publishing{Headers: headers, MessageId: "m", ContentType: "text/plain"})
+				messages := b.subscribe(b.subscriber(), topic)
+				first := b.next(messages)
+				before := maps.Clone(first.Metadata)
+				first.Nack()
+				again := b.next(messages)
+				if !maps.Equal(before, again.Metadata) {
+					t.Errorf("first %v\nagain %v", before, again.Metadata)
+				}
+				if d, _ := wmamqp.DeliveryFromContext(again.Context()); kind == "quorum" && d.Count != 1 {
+					t.Errorf("%+v", d)
+				}
+				acks(t, again)
+			})
+		}
+	}
+}
+
+// Feature D1: the origin says which queue, exchange and routing key a message came by, and when it was sent.
+func TestOrigin(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic()
+	b.must(func(c *amqp091.Channel) error {
+		return c.ExchangeDeclare(topic, "topic", true, false, false, false, nil)
+	})
+	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) {
+		c.AMQP = amqp.NewDurablePubSubConfig(b.uri, amqp.GenerateQueueNameTopicNameWithSuffix("x"))
+		c.AMQP.Queue.GenerateName = func(topic string) string { return topic + ".other" }
+		c.AMQP.Exchange.Type = "topic"
+		c.AMQP.QueueBind.GenerateRoutingKey = func(string) string { return "eu.#" }
+	})
+	var origin atomic.Pointer[poison.Letter]
+	dead := b.publisher()
+	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
+		t.Fatal(err)
+	}
+	b.run(topic, sub, poison.QueueConfig{Publisher: dead, Hooks: poison.Hooks{OnDeadLetter: func(_ context.Context, l poison.Letter) { origin.Store(&l) }}},
+		func(*message.Message) error { return classify.Permanent(errors.New("failed")) })
+	b.must(func(c *amqp091.Channel) error {
+		return c.Publish(topic, "eu.de", true, false, amqp091.Publishing{MessageId: "m", Timestamp: time.Unix(1700000000, 0)})
+	})
+	eventually(t, "a letter", func() bool { return origin.Load() != nil })
+	want := poison.Origin{
+		Topic: topic, Exchange: topic, RoutingKey: "eu.de", ConsumerGroup: topic + ".other", Handler: "billing", MessageID: "m",
+		Timestamp: time.Unix(1700000000, 0),
+	}
+	if got := origin.Load().Origin; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if d := b.get(topic + ".dlq"); d.Headers[poison.KeyOriginalExchange] != topic || d.Headers[poison.KeyOriginalRoutingKey] != "eu.de" {
+		t.Errorf("%v", d.Headers)
+	}
+}
+
+// Bad input: a message from elsewhere has an origin too.
+func TestOriginOfOthers(t *testing.T) {
+	if got := wmamqp.Origin(nil); !reflect.DeepEqual(got, poison.Origin{}) {
+		t.Errorf("%+v", got)
+	}
+	if got := wmamqp.Origin(&message.Message{UUID: "id"}); !reflect.DeepEqual(got, poison.Origin{MessageID: "id"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Feature D8, promise P4: what the application's marshaler cannot read becomes an invalid letter with the raw body, and
+// the messages behind it go on.
+func TestUnreadableIsSetAside(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	b.send(topic, amqp091.Publishing{Body: []byte("\x00raw"), MessageId: "bad", Headers: amqp091.Table{"n": int16(7), "type": "bad"}})
+	b.send(topic, amqp091.Publishing{Body: []byte("fine"), MessageId: "good"})
+	dead := b.publisher()
+	if err := dead.InitializeTopics(topic + ".invalid"); err != nil {
+		t.Fatal(err)
+	}
+	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = picky{} })
+	var handled list
+	b.run(topic, sub, poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error { handled.add(string(msg.Payload)); return nil })
+	eventually(t, "the good one is handled", func() bool { return reflect.DeepEqual(handled.get(), []string{"fine"}) })
+	d := b.get(topic + ".invalid")
+	if string(d.Body) != "\x00raw" || d.MessageId != "bad" || d.Headers["n"] != int16(7) || d.Headers[poison.KeyFailureReason] != "unmarshal_error" {
+		t.Errorf("%q %v", d.Body, d.Headers)
+	}
+}
+
+type picky struct{ amqp.DefaultMarshaler }
+
+func (picky) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
+	if d.Headers["type"] == "bad" {
+		panic("no such type")
+	}
+	return message.NewMessage(d.MessageId, d.Body), nil
+}
+
+// Promise P3: Close in the middle of a handler ends its context, places no letter and counts no attempt, and the message
+// is delivered again only after the handler returned.
+func TestCloseInHandler(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.queue(kind)
+			b.send(topic, amqp091.Publishing{MessageId: "m"})
+			dead := b.publisher()
+			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
+				t.Fatal(err)
+			}
+			started := make(chan struct{})
+			var running atomic.Bool
+			stop := b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error {
+				running.Store(true)
+				defer running.Store(false)
+				close(started)
+				<-msg.Context().Done()
+				time.Sleep(300 * time.Millisecond) // it takes a while to obey
+				return msg.Context().Err()
+			})
+			<-started
+			second := b.subscribe(b.subscriber(), topic)
+			go stop()
+			msg := b.next(second)
+			if running.Load() {
+				t.Error("delivered again while the handler runs")
+			}
+			if d, _ := wmamqp.DeliveryFromContext(msg.Context()); msg.UUID != "m" || !d.Redelivered || msg.Metadata[poison.KeyAttempts] != "" {
+				t.Errorf("%s %v", msg.UUID, msg.Metadata)
+			}
+			acks(t, msg)
+			stop()
+			if n := b.ready(topic + ".dlq"); n != 0 {
+				t.Errorf("%d letters", n)
+			}
+		})
+	}
+}
+
+// Promises P1 and P3: what a handler acks within the grace after Close is acked at the broker, many times over.
+func TestAckInGrace(t *testing.T) {
+	b := newBroker(t)
+	for range 20 {
+		topic := b.queue()
+		b.send(topic, amqp091.Publishing{MessageId: "m"})
+		sub := b.subscriber()
+		msg := b.next(b.subscribe(sub, topic))
+		closed := make(chan error, 1)
+		go func() { closed <- sub.Close() }()
+		<-msg.Context().Done()
+		acks(t, msg)
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		if n := b.ready(topic); n != 0 {
+			t.Fatalf("%d messages after the ack", n)
+		}
+	}
+}
+
+// Promise P3: the context of Subscribe ends a subscription as Close does, and leaves the others alone.
+func TestSubscribeContext(t *testing.T) {
+	b := newBroker(t)
+	one, two := b.queue(), b.queue()
+	sub := b.subscriber()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	messages, err := sub.Subscribe(ctx, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := b.subscribe(sub, two)
+	b.send(one, amqp091.Publishing{MessageId: "1"})
+	b.send(one, amqp091.Publishing{MessageId: "2"})
+	msg := b.next(messages)
+	cancel()
+	<-msg.Context().Done()
+	acks(t, msg)
+	eventually(t, "the channel is closed", func() bool {
+		select {
+		case _, open := <-messages:
+			return !open
+		default:
+			return false
+		}
+	})
+	eventually(t, "the other message is back", func() bool { return b.ready(one) == 1 })
+	b.send(two, amqp091.Publishing{MessageId: "3"})
+	acks(t, b.next(others))
+}
+
+// Close is bounded although a handler does not obey its context, may be called again, and refuses what comes after.
+func TestCloseIsBounded(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 50 * time.Millisecond })
+	b.next(b.subscribe(sub, topic)) // and never settled
+	soon(t, "Close, twice", func() {
+		for range 2 {
+			b.closed("the subscriber", sub.Close())
+		}
+	})
+	if _, err := sub.Subscribe(context.Background(), topic); err == nil {
+		t.Error("it subscribes after Close")
+	}
+	eventually(t, "the message is back", func() bool { return b.ready(topic) == 1 })
+}
+
+// Promise P4: a message that is given back again and again does not spin: the waits double, to their bound; an ack ends
+// the row, and Close a wait.
+func TestNackWait(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) {
+		c.NackWait, c.MaxNackWait = 40*time.Millisecond, 100*time.Millisecond
+	})
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	messages := b.subscribe(sub, topic)
+	msg := b.next(messages)
+	for i, least := range []time.Duration{40, 80, 100, 100} {
+		last := time.Now()
+		msg.Nack()
+		msg = b.next(messages)
+		if d := time.Since(last); d < least*time.Millisecond {
+			t.Errorf("nack %d came back after %s", i, d)
+		}
+	}
+	acks(t, msg)
+
+	slow := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackWait, c.MaxNackWait = time.Hour, time.Hour })
+	if err := sub.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	b.next(b.subscribe(slow, topic)).Nack()
+	soon(t, "Close within the wait of an hour", func() { b.closed("the subscriber", slow.Close()) })
+	eventually(t, "the message is back", func() bool { return b.ready(topic) == 1 })
+}
+
+// spy is an application's marshaler with which a test gets hold of the channel.
+type spy struct {
+	amqp.DefaultMarshaler
+	channel atomic.Pointer[amqp091.Channel]
+	empty   atomic.Int32
+}
+
+func (s *spy) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
+	if c, ok := d.Acknowledger.(*amqp091.Channel); ok {
+		s.channel.Store(c)
+	} else {
+		s.empty.Add(1)
+	}
+	return message.NewMessage(d.MessageId, d.Body), nil
+}
+
+// Promise P3: a channel that is lost alone, as after the broker's consumer_timeout, ends the context of the message: no
+// letter, no attempt counted, and with a handler that obeys one effect. The subscription goes on on a new channel.
+func TestChannelLostInHandler(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.queue(kind)
+			b.send(topic, amqp091.Publishing{MessageId: "m"})
+			dead, s := b.publisher(), &spy{}
+			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
+				t.Fatal(err)
+			}
+			var runs, effects atomic.Int32
+			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler, c.SettleGrace = s, patience })
+			b.run(topic, sub, poison.QueueConfig{Publisher: dead},
+				func(msg *message.Message) error {
+					if runs.Add(1) == 1 {
+						_ = s.channel.Load().Ack(999, false) // an unknown delivery: the broker closes the channel
+						select {
+						case <-msg.Context().Done():
+							return msg.Context().Err()
+						case <-time.After(patience / 4):
+							t.Error("the context lives on")
+						}
+					}
+					effects.Add(1)
+					return nil
+				})
+			eventually(t, "it is handled", func() bool { return effects.Load() == 1 && b.ready(topic) == 0 })
+			if runs.Load() != 2 || b.ready(topic+".dlq") != 0 {
+				t.Errorf("%d runs, %d letters", runs.Load(), b.ready(topic+".dlq"))
+			}
+		})
+	}
+}
+
+// Promise P4: a queue that is deleted under its consumer is declared again, and what watermill-amqp reads meanwhile is
+// no message.
+func TestQueueDeleted(t *testing.T) {
+	b := newBroker(t)
+	topic, s := b.queue(), &spy{}
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = s }), topic)
+	b.send(topic, amqp091.Publishing{})
+	acks(t, b.next(messages)) // it consumes
+	b.must(func(c *amqp091.Channel) error { _, err := c.QueueDelete(topic, false, false, false); return err })
+	eventually(t, "the queue is there again", func() bool {
+		return b.do(func(c *amqp091.Channel) error {
+			_, err := c.QueueDeclarePassive(topic, true, false, false, false, nil)
+			return err
+		}) == nil
+	})
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	if msg := b.next(messages); msg.UUID != "m" || s.empty.Load() != 0 {
+		t.Errorf("%q, %d empty", msg.UUID, s.empty.Load())
+	}
+}
+
+// Feature D5: a queue with other arguments is consumed as it is: a dead-letter queue is a quorum queue, whatever the live
+// one is.
+func TestQueueWithOtherArguments(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue("quorum")
+	sub := b.subscriber()
+	if err := sub.SubscribeInitialize(topic); err != nil {
+		t.Fatal(err)
+	}
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	acks(t, b.next(b.subscribe(sub, topic)))
+	fresh := b.topic()
+	if err := sub.SubscribeInitialize(fresh); err != nil || b.ready(fresh) != 0 {
+		t.Error(err)
+	}
+	_, err := sub.Subscribe(context.Background(), "amq.forbidden")
+	says(t, err, "amq.forbidden")
+}
+
+// Feature V1: the backlog is what is ready; a queue that is missing is an error that names it.
+func TestBacklog(t *testing.T) {
+	b := newBroker(t)
+	topic, sub := b.queue(), b.subscriber()
+	for i := range 3 {
+		b.send(topic, amqp091.Publishing{MessageId: fmt.Sprint(i)})
+	}
+	if n, err := sub.Backlog(context.Background(), topic); n != 3 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	_, err := sub.Backlog(context.Background(), topic+"-missing")
+	says(t, err, topic+"-missing", "404")
+	if err := sub.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = sub.Backlog(context.Background(), topic)
+	says(t, err, "closed")
+}
+
+// Promise P1: a configuration that could lose a message is an error at construction.
+func TestSubscriberConfigRefusals(t *testing.T) {
+	for want, change := range map[string]func(*wmamqp.SubscriberConfig){
+		"NoRequeueOnNack": func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.NoRequeueOnNack = true },
+		"SettleGrace":     func(c *wmamqp.SubscriberConfig) { c.SettleGrace = -1 },
+		"MaxNackWait":     func(c *wmamqp.SubscriberConfig) { c.NackWait, c.MaxNackWait = time.Minute, time.Second },
+		"InFlight is -1":  func(c *wmamqp.SubscriberConfig) { c.InFlight = -1 },
+		"InFlight is 101": func(c *wmamqp.SubscriberConfig) { c.InFlight = 101 },
+		"PrefetchCount 2": func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Qos.PrefetchCount = 2, 2 },
+		"Exclusive":       func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Exclusive = 2, true },
+		"AmqpURI":         func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = "" },
+		"GenerateName":    func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.GenerateName = nil },
+	} {
+		config := wmamqp.NewSubscriberConfig("amqp://127.0.0.1:1/")
+		change(&config)
+		_, err := wmamqp.NewSubscriber(config)
+		says(t, err, want)
+	}
+}
+
+// Feature D4, promise P1: where the dead-letter queue is missing the letter goes to the fallback; without one the message
+// is given back.
+func TestLetterToMissingQueue(t *testing.T) {
+	b := newBroker(t)
+	topic := b.queue()
+	b.declare(topic + ".other")
+	dead := poison.WithInitializer(b.publisher(), poison.TopicsExist) // hides that it can declare queues
+	b.send(topic, amqp091.Publishing{MessageId: "m", Body: []byte("body")})
+	var refusals list
+	stop := b.run(topic, b.subscriber(), poison.QueueConfig{
+		Publisher: dead, Fallbacks: []poison.Sink{{Publisher: dead, Topic: topic + ".other"}}, PublishBackoff: time.Millisecond,
+		Hooks: poison.Hooks{OnPublishError: func(_ context.Context, _ poison.Letter, err error) { refusals.add(err.Error()) }},
+	}, func(*message.Message) error { return classify.Permanent(errors.New("failed")) })
+	if d := b.get(topic + ".other"); string(d.Body) != "body" || d.Headers[poison.KeyOriginalTopic] != topic {
+		t.Errorf("%v", d.Headers)
+	}
+	if got := refusals.get(); len(got) != 3 || !strings.Contains(got[0], "NO_ROUTE") {
+		t.Errorf("%q", got)
+	}
+	stop()
+
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	var runs atomic.Int32
+	var once sync.Once
+	twice := make(chan struct{})
+	stop = b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond}, func(*message.Message) error {
+		if runs.Add(1) == 2 {
+			once.Do(func() { close(twice) })
+		}
+		return classify.Permanent(errors.New("failed"))
+	})
+	<-twice
+	stop()
+	eventually(t, "the message is in its queue", func() bool { return b.ready(topic) == 1 })
+}

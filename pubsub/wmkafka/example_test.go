@@ -1,0 +1,122 @@
+package wmkafka_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+var brokers = []string{"localhost:9092"}
+
+// A router whose handlers' failures go to dead-letter topics on Kafka, which are created as the router starts.
+func Example() {
+	dead, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dead.Close()
+	dlc, err := spillway.New(spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router)
+	router.AddConsumerHandler("billing", "orders", sub, func(msg *message.Message) error {
+		return nil
+	})
+	if err := router.Run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A dead-letter topic is brought back, once, as far as it reaches now.
+func ExampleSubscriber_Backlog() {
+	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pub.Close()
+	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: "redrive"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sub.Close()
+	report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
+		HandlerConfig: redrive.HandlerConfig{Publisher: pub, Park: pub, Allow: []string{"orders"}},
+		Subscriber:    sub,
+		Topic:         "orders.dlq",
+		Backlog:       sub.Backlog,
+	})
+	fmt.Println(report, err)
+}
+
+// Watermill-kafka's own subscriber with this marshaler: keys and headers are kept, and what the format cannot read is set
+// aside instead of stopping the partition.
+func ExampleMarshaler() {
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Brokers:       brokers,
+		ConsumerGroup: "billing",
+		Unmarshaler:   wmkafka.Marshaler{},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sub.Close()
+}
+
+// Messages get keys from a function, letters keep theirs.
+func ExampleMarshaler_inner() {
+	marshaler := wmkafka.Marshaler{Inner: kafka.NewWithPartitioningMarshaler(func(_ string, msg *message.Message) (string, error) {
+		return msg.Metadata.Get("customer"), nil
+	})}
+	order := message.NewMessage("id-1", []byte("{}"))
+	order.Metadata.Set("customer", "42")
+	record, err := marshaler.Marshal("orders", order)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(keyOf(record))
+
+	letter := poison.Letter{Original: order, Origin: poison.Origin{Topic: "orders", Key: []byte("first")}}
+	record, err = marshaler.Marshal("orders.dlq", letter.Encode())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(keyOf(record))
+	// Output:
+	// 42
+	// first
+}
+
+func keyOf(record *sarama.ProducerMessage) string {
+	key, _ := record.Key.Encode()
+	return string(key)
+}
+
+// Topics for dead letters are created by hand where no channel does it.
+func ExamplePublisher_InitializeTopicsFor() {
+	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pub.Close()
+	if err := pub.InitializeTopicsFor("orders", "orders.dlq", "orders.dlq.parked"); err != nil {
+		log.Fatal(err)
+	}
+}

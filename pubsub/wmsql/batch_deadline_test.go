@@ -1,0 +1,118 @@
+package wmsql_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// impatient gives handlers little time.
+func impatient(c *wmsql.SubscriberConfig) {
+	c.BatchTime, c.AckDeadline, c.SettleGrace, c.MaxDeliveries = time.Minute, 150*time.Millisecond, 100*time.Millisecond, 3
+}
+
+const setAside = "max_delivery_count_exceeded"
+
+// A handler that writes on beyond its deadline is cut off in the middle: its message and its batch-mates come again.
+func TestBatchOverrun(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		late := make(chan error, 3)
+		ids := []string{"a", "slow", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(impatient), func(msg *message.Message) ([]*message.Message, error) {
+			if n := seen.add(msg.UUID); msg.UUID == "slow" && n == 1 {
+				var err error
+				for err == nil { // without heeding the context
+					err = b.write(msg, "half")
+				}
+				late <- err
+				late <- b.write(msg, "half")
+				late <- b.pub.Publish(b.outs, message.NewMessageWithContext(msg.Context(), "", []byte("late")))
+				return nil, err
+			}
+			return b.whole(msg)
+		})
+		for range cap(late) {
+			select {
+			case err := <-late:
+				if !errors.Is(err, sql.ErrTxDone) {
+					t.Errorf("a late statement: %v", err)
+				}
+			case <-time.After(patience):
+				t.Fatal("the handler writes on and on")
+			}
+		}
+		b.account(ids)
+		if got := seen.get(); got["a"] != 2 || got["slow"] != 2 || got["c"] != 1 {
+			t.Errorf("deliveries %v", got)
+		}
+	})
+}
+
+// One that overruns every time, or never comes back, is set aside in the end, and holds up nobody for longer.
+func TestBatchOverrunsAlways(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		hang := make(chan struct{})
+		ids := []string{"a", "writes", "b", "hangs", "c", "reads", "d"}
+		b.publish(ids...)
+		stop := b.run(b.subscriber(impatient), func(msg *message.Message) ([]*message.Message, error) {
+			seen.add(msg.UUID)
+			switch msg.UUID {
+			case "writes":
+				for {
+					if err := b.write(msg, "half"); err != nil {
+						return nil, err
+					}
+				}
+			case "hangs":
+				if err := b.write(msg, "half"); err != nil {
+					return nil, err
+				}
+				<-hang
+				return nil, b.write(msg, "late")
+			case "reads": // to the next delivery's time, with rows that are open
+				return nil, b.readSlowly(msg)
+			}
+			return b.whole(msg)
+		})
+		b.account(ids, "writes", "hangs", "reads")
+		for id, letters := range b.letters() {
+			if got := seen.get()[id]; letters[0].Failure.Reason != setAside || got != 3 {
+				t.Errorf("%s: reason %q after %d deliveries", id, letters[0].Failure.Reason, got)
+			}
+		}
+		close(hang)
+		stop()
+		b.account(ids, "writes", "hangs", "reads")
+	})
+}
+
+// readSlowly reads more rows than buffers hold, with a pause that outlasts the transaction.
+func (b *bench) readSlowly(msg *message.Message) error {
+	query := b.sql(`SELECT repeat('x', 1000) FROM generate_series(1, 20000)`, `SELECT repeat('x', 1000) FROM seq_1_to_20000`)
+	rows, err := txOf(msg.Context()).Query(query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	read := 0
+	for ; rows.Next(); read++ {
+		if read == 5 {
+			time.Sleep(300 * time.Millisecond) // deadline and grace pass meanwhile
+		}
+	}
+	if err := rows.Err(); !errors.Is(err, sql.ErrTxDone) {
+		err = fmt.Errorf("%d rows were read beyond the end: %w", read, err)
+		b.Error(err)
+		return err
+	}
+	return rows.Err()
+}

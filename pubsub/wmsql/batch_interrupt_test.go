@@ -1,0 +1,197 @@
+package wmsql_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// A statement that its own context interrupts takes the connection along, and with it the transaction. That is counted,
+// once for each delivery, and the message is set aside in the end; the others are not.
+func TestBatchInterrupts(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		ids := []string{"a", "own", "b", "deadline", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
+			c.MaxDeliveries, c.AckDeadline, c.SettleGrace = 2, 300*time.Millisecond, patience
+		}), func(msg *message.Message) ([]*message.Message, error) {
+			seen.add(msg.UUID)
+			ctx, cancel := msg.Context(), func() {}
+			switch msg.UUID {
+			case "own":
+				ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+			case "deadline":
+			default:
+				return b.whole(msg)
+			}
+			defer cancel()
+			err := b.write(msg, "half")
+			_, slow := txOf(ctx).ExecContext(ctx, b.sleep("1"))
+			if slow == nil {
+				t.Error("the statement was not interrupted")
+			}
+			return nil, classify.Permanent(errors.Join(err, slow))
+		})
+		b.account(ids, "own", "deadline")
+		for _, id := range []string{"own", "deadline"} {
+			if letter := b.letters()[id][0]; letter.Failure.Reason != setAside || seen.get()[id] != 2 {
+				t.Errorf("%s: %q after %d deliveries", id, letter.Failure.Reason, seen.get()[id])
+			}
+		}
+	})
+}
+
+// What fails in the COMMIT alone, fails the batch once and then its message alone.
+func TestBatchCommitRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		if !b.isPostgres() {
+			t.Skip("MariaDB has no deferred constraints")
+		}
+		var seen deliveries
+		b.exec(`CREATE TABLE parents (id INT PRIMARY KEY)`)
+		b.exec(`CREATE TABLE children (parent INT REFERENCES parents DEFERRABLE INITIALLY DEFERRED)`)
+		ids := []string{"a", "orphan", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(impatient), func(msg *message.Message) ([]*message.Message, error) {
+			if seen.add(msg.UUID); msg.UUID == "orphan" {
+				if _, err := txOf(msg.Context()).Exec(`INSERT INTO children VALUES (1)`); err != nil {
+					return nil, err
+				}
+			}
+			return b.whole(msg)
+		})
+		b.account(ids, "orphan")
+		if got := seen.get(); got["orphan"] > 4 || got["a"] > 2 || got["c"] > 3 {
+			t.Errorf("deliveries %v", got)
+		}
+	})
+}
+
+// What nobody can be blamed for never sets a message aside, however often it happens.
+func TestBatchUncounted(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		ids := []string{"a", "b", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 2 }), func(msg *message.Message) ([]*message.Message, error) {
+			if n := seen.add(msg.UUID); msg.UUID == "b" && n <= 6 {
+				return nil, classify.Permanent(errors.Join(b.write(msg, "half"), b.cutOff(msg)))
+			}
+			return b.whole(msg)
+		}, once, func(c *spillway.Config) { c.Queue.Publisher, c.Publisher = c.Publisher, nil })
+		b.account(ids)
+		if got := seen.get(); got["b"] != 7 {
+			t.Errorf("deliveries %v", got)
+		}
+	})
+}
+
+// Promise P4: a message under which the transaction is lost every time is set aside in the end, much later.
+func TestBatchAlwaysLost(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		ids := []string{"a", "b", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, c.MaxNackBackoff = 1, 10*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+			if seen.add(msg.UUID); msg.UUID == "b" {
+				return nil, classify.Permanent(errors.Join(b.write(msg, "half"), b.cutOff(msg)))
+			}
+			return b.whole(msg)
+		}, once, func(c *spillway.Config) { c.Queue.Publisher, c.Publisher = c.Publisher, nil })
+		b.account(ids, "b")
+		if l := b.letters()["b"]; len(l) != 1 || l[0].Failure.Reason != classify.ReasonMaxDeliveries {
+			t.Errorf("letters %+v", l)
+		}
+		if got := seen.get(); got["b"] != 10 {
+			t.Errorf("deliveries %v", got)
+		}
+	})
+}
+
+// A statement that its own context interrupts is counted with drivers as well that ask the server to cancel it, and say
+// only with the next statement that the connection is of no use any more, as lib/pq does.
+func TestBatchInterruptsAnswered(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		if !b.isPostgres() {
+			t.Skip("the driver of MySQL closes the connection")
+		}
+		connector, err := b.db.Driver().(driver.DriverContext).OpenConnector(s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := *b
+		own.db = sql.OpenDB(asking{connector, b.db})
+		t.Cleanup(func() { _ = own.db.Close() })
+		var seen deliveries
+		ids := []string{"a", "slow", "c"}
+		b.publish(ids...)
+		own.run(own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 2 }), func(msg *message.Message) ([]*message.Message, error) {
+			if seen.add(msg.UUID); msg.UUID != "slow" {
+				return own.whole(msg)
+			}
+			ctx, cancel := context.WithTimeout(msg.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := txOf(ctx).ExecContext(ctx, b.sleep("5"))
+			if postgres.State(err) != "57014" {
+				t.Errorf("the server did not answer: %v", err)
+			}
+			return nil, classify.Permanent(err)
+		})
+		b.account(ids, "slow")
+		if n := seen.get()["slow"]; n != 2 {
+			t.Errorf("%d deliveries", n)
+		}
+	})
+}
+
+// asking connects to PostgreSQL in such a way.
+type asking struct {
+	driver.Connector
+	beside *sql.DB
+}
+
+func (a asking) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := a.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &askingConn{Conn: conn.(*stdlib.Conn), beside: a.beside}, nil
+}
+
+type askingConn struct {
+	*stdlib.Conn
+	beside *sql.DB
+	bad    atomic.Bool
+}
+
+func (c *askingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.bad.Load() {
+		return nil, driver.ErrBadConn
+	}
+	stop := context.AfterFunc(ctx, func() {
+		c.bad.Store(true)
+		_, _ = c.beside.Exec(`SELECT pg_cancel_backend($1)`, c.Conn.Conn().PgConn().PID())
+	})
+	defer stop()
+	return c.Conn.ExecContext(context.WithoutCancel(ctx), query, args)
+}
+
+func (c *askingConn) ResetSession(ctx context.Context) error {
+	if c.bad.Load() {
+		return driver.ErrBadConn
+	}
+	return c.Conn.ResetSession(ctx)
+}

@@ -1,0 +1,152 @@
+package wmsql_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// A handler that acks its message itself is waited for: what it writes after that commits with the ack when it returns
+// nil, and is undone when it returns an error, whose letter then stands by itself.
+func TestBatchOwnAck(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids := []string{"a", "nil", "error", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "nil" || msg.UUID == "error" {
+				msg.Ack()
+				time.Sleep(20 * time.Millisecond)
+			}
+			outs, err := b.whole(msg)
+			if msg.UUID == "error" {
+				err = classify.Permanent(errors.New("failed"))
+			}
+			return outs, err
+		})
+		b.until("the letter is there", func() bool { return len(b.letters()) == 1 })
+		b.until("the outputs are there", func() bool { return len(b.outputs()) == 3 })
+		b.account(ids, "error")
+	})
+}
+
+// One that is tried again at once after it acked and failed is in a transaction of its own by then, whole as well.
+func TestBatchOwnAckRetried(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		var ids []string
+		for i := range 40 {
+			ids = append(ids, fmt.Sprintf("m-%d", i))
+		}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if seen.add(msg.UUID) == 1 {
+				msg.Ack()
+				return nil, errors.New("failed")
+			}
+			if err := b.write(msg, "one"); err != nil {
+				return nil, err
+			}
+			time.Sleep(2 * time.Millisecond)
+			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, b.write(msg, "two")
+		}, func(c *spillway.Config) {
+			c.Retry.Backoff = middleware.Backoff{Initial: time.Nanosecond, Max: time.Nanosecond, Jitter: middleware.NoJitter}
+		})
+		b.until("all are tried again", func() bool { return len(b.outputs()) == len(ids) })
+		b.account(ids)
+	})
+}
+
+// One that nacks it itself and goes on leaves nothing, however the batch before it commits meanwhile.
+func TestBatchOwnNack(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen deliveries
+		var ids []string
+		for i := range 10 {
+			ids = append(ids, fmt.Sprintf("good-%d", i), fmt.Sprintf("%s-%d", []string{"nil", "error"}[i%2], i))
+		}
+		ids = append(ids, "good", "hangs")
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.SettleGrace = 200 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+			if n := seen.add(msg.UUID); strings.HasPrefix(msg.UUID, "good") || n > 2 {
+				return b.whole(msg)
+			}
+			err := b.write(msg, "half")
+			msg.Nack()
+			for begun := time.Now(); err == nil && time.Since(begun) < 15*time.Millisecond; {
+				err = b.write(msg, "half")
+			}
+			if msg.UUID == "hangs" {
+				time.Sleep(400 * time.Millisecond)
+			}
+			if strings.HasPrefix(msg.UUID, "error") {
+				err = errors.New("failed")
+			}
+			return []*message.Message{message.NewMessage("", []byte("half"))}, err
+		})
+		b.account(ids)
+	})
+}
+
+// What a goroutine of the handler's says when the handler has returned is refused, or stands by itself.
+func TestBatchLeftBehind(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids, beside := []string{"a", "b"}, b.beside()
+		returned, late := make(chan struct{}), make(chan error, 2)
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "a" {
+				tx, ctx := txOf(msg.Context()), msg.Context()
+				go func() {
+					<-returned
+					late <- insert(tx, "a", "late")
+					late <- b.pub.Publish(beside.outs, message.NewMessageWithContext(ctx, "", []byte("late")))
+				}()
+				return b.whole(msg)
+			}
+			close(returned)
+			if err := <-late; !errors.Is(err, sql.ErrTxDone) {
+				t.Errorf("a late write: %v", err)
+			}
+			if err := <-late; err != nil {
+				t.Errorf("a late output: %v", err)
+			}
+			return b.whole(msg)
+		})
+		b.account(ids)
+		if got := beside.outputs(); got["late"] != 1 {
+			t.Errorf("late outputs %v", got)
+		}
+	})
+}
+
+// A handler that commits in SQL and fails has its message set aside, even where no connection is free to ask by whether
+// its key was committed.
+func TestBatchOwnCommitWithoutConnections(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		own := *b
+		own.db = b.open(t)
+		own.db.SetMaxOpenConns(1)
+		var seen deliveries
+		b.publish("a")
+		own.run(own.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, c.SettleGrace = 2, 100*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+			seen.add(msg.UUID)
+			err := own.write(msg, "half")
+			_, ended := txOf(msg.Context()).Exec(`COMMIT`)
+			return nil, errors.Join(err, ended, errors.New("failed"))
+		}, once)
+		b.drained()
+		if n := len(b.letters()["a"]); n != 1 {
+			t.Errorf("%d letters, effects %v, deliveries %v", n, b.effects(), seen.get())
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package wmsql_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// What is acked commits with the others of its batch, at once.
+func TestBatchAcked(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids := []string{"a", "b", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if seen := len(b.effects()) + len(b.outputs()) + 3 - b.backlog(b.topic, ""); seen != 0 {
+				t.Errorf("in the handler of %s: effects %v, outputs %v are there already", msg.UUID, b.effects(), b.outputs())
+			}
+			return b.whole(msg)
+		})
+		b.account(ids)
+	})
+}
+
+// refusing writes, and says that it did not.
+type refusing struct {
+	message.Publisher
+	refuse func(id string) bool
+}
+
+// InitializeTopics makes the tables, as of the publisher behind it.
+func (p refusing) InitializeTopics(topics ...string) error {
+	return p.Publisher.(*wmsql.Publisher).InitializeTopics(topics...)
+}
+
+var errRefused = errors.New("refused")
+
+func (p refusing) Publish(topic string, messages ...*message.Message) error {
+	err := p.Publisher.Publish(topic, messages...)
+	for _, msg := range messages {
+		if p.refuse(msg.UUID) {
+			return errRefused
+		}
+	}
+	return err
+}
+
+// A message that is nacked leaves nothing: neither its writes nor its key, an output or a letter. What came before it
+// commits at once; it comes again, later every time, and meanwhile no transaction is held.
+func TestBatchNacked(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		const backoff = 600 * time.Millisecond
+		var mu sync.Mutex
+		var at []time.Time
+		ids := []string{"a", "b", "c"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = backoff }), func(msg *message.Message) ([]*message.Message, error) {
+			outs, err := b.whole(msg)
+			if msg.UUID != "b" || err != nil {
+				return outs, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if at = append(at, time.Now()); len(at) > 1 { // it waited; what came before it did not
+				if effects := b.effects(); len(effects) != 1 || len(effects["a"]) != 2 {
+					t.Errorf("delivery %d: effects %v", len(at), effects)
+				}
+			}
+			if len(at) == 3 {
+				return outs, nil
+			}
+			out := message.NewMessageWithContext(msg.Context(), "", []byte("b"))
+			return nil, errors.Join(errors.New("failed"), b.pub.Publish(b.outs, out))
+		}, once, func(c *spillway.Config) {
+			c.Publisher = refusing{c.Publisher, func(id string) bool { return id == "b" }}
+		})
+		b.until("b is nacked", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(at) == 1
+		})
+		b.until("no transaction is held", func() bool { return !b.held() })
+		b.account(ids)
+		for i, want := 1, backoff; i < len(at); i, want = i+1, 2*want {
+			if d := at[i].Sub(at[i-1]); d < want {
+				t.Errorf("delivery %d came after %s", i+1, d)
+			}
+		}
+	})
+}
+
+// A statement that failed behind a savepoint of the handler's own has been undone by the handler: the rest counts.
+func TestOwnSavepoint(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
+			tx := txOf(msg.Context())
+			if _, err := tx.Exec(`SAVEPOINT mine`); err != nil {
+				return nil, err
+			}
+			if err := errors.Join(b.write(msg, "one"), b.write(msg, "two")); err != nil {
+				return nil, err
+			}
+			if _, err := tx.Exec(`INSERT INTO nowhere VALUES (1)`); err == nil {
+				t.Error("there is a table nowhere")
+			}
+			if _, err := tx.Exec(`ROLLBACK TO SAVEPOINT mine`); err != nil {
+				return nil, err
+			}
+			return b.whole(msg)
+		})
+		b.publish("a")
+		b.account([]string{"a"})
+	})
+}

@@ -1,0 +1,123 @@
+package wmsql_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// Close in the middle of a handler, at random moments: there is no half-done work, ever, and nothing is lost.
+func TestCloseCampaign(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		random, rounds := seeded(t), 200*chaos()
+		var ids []string
+		publish := func() {
+			var batch []*message.Message
+			for range 100 {
+				ids = append(ids, fmt.Sprintf("m-%d", len(ids)))
+				batch = append(batch, message.NewMessage(ids[len(ids)-1], nil))
+			}
+			if err := b.pub.Publish(b.topic, batch...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var busy atomic.Int32
+		var seen deliveries
+		inHandler, most := 0, 0
+		for range rounds {
+			if b.backlog(b.topic, "") < 50 {
+				publish()
+			}
+			grace := time.Duration(random.IntN(6)) * time.Millisecond
+			pause := time.Duration(random.IntN(8)) * time.Millisecond
+			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.SettleGrace = time.Millisecond + grace })
+			stop := b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
+				busy.Add(1)
+				defer busy.Add(-1)
+				seen.add(msg.UUID)
+				if err := b.write(msg, "one"); err != nil {
+					return nil, err
+				}
+				time.Sleep(pause)
+				return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, b.write(msg, "two")
+			})
+			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+			if busy.Load() > 0 {
+				inHandler++
+			}
+			if err := sub.Close(); err != nil {
+				t.Error(err)
+			}
+			stop()
+		}
+		left := b.backlog(b.topic, "")
+		b.run(b.subscriber(), b.whole)
+		b.account(ids)
+		again := 0
+		for _, n := range seen.get() {
+			again += n - 1
+			most = max(most, n)
+		}
+		t.Logf("%d closes, %d in the middle of a handler; %d messages, %d of them left for the end, %d deliveries came again, one message %d times",
+			rounds, inHandler, len(ids), left, again, most)
+		if inHandler < rounds/4 || again == 0 {
+			t.Error("too few were in the middle of something")
+		}
+	})
+}
+
+// A consuming process is killed at random moments. Every message has its effects and its output once.
+func TestKillCampaign(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		random, rounds := seeded(t), 20*chaos()
+		var ids []string
+		consumed := 0
+		for range rounds {
+			for range 60 {
+				ids = append(ids, fmt.Sprintf("m-%d", len(ids)))
+			}
+			b.publish(ids[len(ids)-60:]...)
+			before := b.backlog(b.topic, "")
+			p := b.consumer(s, "")
+			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
+			p.kill()
+			if b.backlog(b.topic, "") < before {
+				consumed++
+			}
+		}
+		left := b.backlog(b.topic, "")
+		b.run(b.subscriber(), b.whole)
+		b.account(ids)
+		t.Logf("%d processes killed, %d of them after they had consumed; %d messages, %d of them left for the end", rounds, consumed, len(ids), left)
+		if consumed < rounds/4 || left == 0 {
+			t.Error("too little was going on")
+		}
+	})
+}
+
+// Of two consumers of one group one is killed in the middle of a handler: the other goes on.
+func TestKilledConsumer(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		ids := []string{"a", "b", "c"}
+		p := b.consumer(s, "b")
+		b.publish(ids...)
+		p.until("hangs")
+		var seen deliveries
+		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
+			seen.add(msg.UUID)
+			return b.whole(msg)
+		})
+		time.Sleep(100 * time.Millisecond)
+		if n := seen.get()["b"]; n > 0 {
+			t.Errorf("b was delivered %d times while another consumer has it", n)
+		}
+		p.kill()
+		b.until("the other goes on", func() bool { return seen.get()["c"] == 1 })
+		b.account(ids)
+	})
+}

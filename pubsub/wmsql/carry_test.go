@@ -1,0 +1,173 @@
+package wmsql_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// differs tells in what two messages differ.
+func differs(got, want *message.Message) string {
+	switch {
+	case got.UUID != want.UUID:
+		return fmt.Sprintf("id %.100q, want %.100q", got.UUID, want.UUID)
+	case !bytes.Equal(got.Payload, want.Payload):
+		return fmt.Sprintf("payload %.100q, want %.100q", got.Payload, want.Payload)
+	case !maps.Equal(got.Metadata, want.Metadata):
+		return fmt.Sprintf("metadata %.300q, want %.300q", got.Metadata, want.Metadata)
+	}
+	return ""
+}
+
+// through publishes messages and takes them again.
+func (b *bench) through(messages ...*message.Message) []*message.Message {
+	b.Helper()
+	if err := b.pub.Publish(b.topic, messages...); err != nil {
+		b.Fatal(err)
+	}
+	return b.take(b.topic, len(messages))
+}
+
+func with(id string, metadata message.Metadata, payload []byte) *message.Message {
+	msg := message.NewMessage(id, payload)
+	maps.Copy(msg.Metadata, metadata)
+	return msg
+}
+
+// Promise P2, decision 5: whatever the columns cannot hold comes back as it was.
+func TestMessageSurvives(t *testing.T) {
+	many := message.Metadata{}
+	for i := range 1000 {
+		many[fmt.Sprintf("key-%d", i)] = strings.Repeat("x", 20)
+	}
+	sent := []*message.Message{
+		with("", nil, nil),
+		with(strings.Repeat("i", 36), nil, []byte{}),
+		with(strings.Repeat("i", 37), nil, []byte("x")),
+		with(strings.Repeat("ü", 36), nil, []byte("characters, not bytes")),
+		with(strings.Repeat("i", 300), nil, make([]byte, 900<<10)),
+		with("nul\x00", nil, []byte("\x00\xff")),
+		with("\xff\xfe", nil, []byte("{not json")),
+		with(strings.Repeat("\xff", 40), message.Metadata{"a": "\xff", "a-b64": "text", "a-b64-b64": "/w=="}, []byte("x")),
+		with("keys", message.Metadata{"\xff": "1", "\xfe": "2", "nul\x00": "\x00", "": "empty"}, []byte("x")),
+		with("b64", message.Metadata{"sig-b64": "//79", "x-original-key-b64": "//79", "-b64": "//79"}, []byte("x")),
+		with("many", many, []byte("x")),
+		with("large", message.Metadata{"large": strings.Repeat("x", 100<<10), "binary": strings.Repeat("\xff", 100<<10)}, []byte("x")),
+		with("forged", message.Metadata{wmsql.KeyCarried: `{"id":"another"}`}, []byte("x")),
+		with("sha-forged", message.Metadata{wmsql.KeyCarried: "no json", "x": "\xff"}, []byte("x")),
+		with(strings.Repeat("f", 40), message.Metadata{wmsql.KeyCarried: `{"id":"another"}`}, []byte("x")),
+	}
+	onEach(t, func(t *testing.T, b *bench) {
+		for i, got := range b.through(sent...) {
+			if d := differs(got, sent[i]); d != "" {
+				t.Errorf("%d: %s", i, d)
+			}
+		}
+	})
+}
+
+// Promise P2, as a property of any message; and what stock publishes ours reads, and what needs no care of what ours
+// publishes stock reads.
+func TestMessageSurvivesProperty(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		stock := b.stockPublisher(b.stockSchema())
+		ours, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.PollInterval = time.Millisecond }).Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := b.stockSubscriber(wsql.SubscriberConfig{ConsumerGroup: "stock", PollInterval: time.Millisecond}).Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := func(t *rapid.T, messages <-chan *message.Message) *message.Message {
+			select {
+			case msg := <-messages:
+				msg.Ack()
+				return msg
+			case <-time.After(patience):
+				t.Fatal("nothing came")
+				return nil
+			}
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			msg, plain := drawMessage(t)
+			var pub message.Publisher = b.pub
+			if plain && rapid.Bool().Draw(t, "stock publishes") {
+				pub = stock
+			}
+			if err := pub.Publish(b.topic, msg); err != nil {
+				t.Fatal(err)
+			}
+			read, readByStock := next(t, ours), next(t, theirs)
+			if d := differs(read, msg); d != "" {
+				t.Fatal(d)
+			}
+			if d := differs(readByStock, msg); d != "" && plain {
+				t.Fatal("by stock: ", d)
+			}
+		})
+	})
+}
+
+// drawMessage draws a message, and tells whether it is one that needs no care.
+func drawMessage(t *rapid.T) (msg *message.Message, plain bool) {
+	plain = rapid.Bool().Draw(t, "plain")
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("abä-\U0001F600\"\\<&b64 ")), 0, 36, -1)
+	key := rapid.OneOf(text, rapid.SampledFrom([]string{"k", "k-b64", "k-b64-b64", "-b64"}))
+	if !plain {
+		binary := rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOfN(rapid.Byte(), 0, 50).Draw(t, "bytes")) })
+		text = rapid.OneOf(text, binary, rapid.SampledFrom([]string{"/w==", "\x00", "\xff", `{"metadata-b64":[["aw==","aw=="]]}`}))
+		key = rapid.OneOf(key, binary, rapid.SampledFrom([]string{wmsql.KeyCarried}))
+	}
+	payload := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "payload")
+	metadata := rapid.MapOfN(key, text, 0, 6).Draw(t, "metadata")
+	return with(text.Draw(t, "id"), metadata, payload), plain
+}
+
+// A producer's metadata under the reserved name, which stock does not carry, is believed where it is of the form, and
+// otherwise comes as it is; an id only where its hash stands in the column.
+func TestForgedCarried(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		stock := b.stockPublisher(b.stockSchema())
+		for i, value := range []string{`{"id":"admin"}`, `{`, `{}`, `null`, `{"id-b64":"/w=="}`, `{"metadata-b64":[["*","*"]]}`} {
+			if err := stock.Publish(b.topic, with(fmt.Sprint(i), message.Metadata{wmsql.KeyCarried: value}, []byte("x"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, msg := range b.take(b.topic, 6) {
+			if msg.UUID != fmt.Sprint(i) || len(msg.Metadata) != 1 {
+				t.Errorf("%q %q", msg.UUID, msg.Metadata)
+			}
+		}
+	})
+}
+
+// The row of a long id is as good as the message for who reads the table alone: the same hash for the same id, and the id
+// as text.
+func TestCarriedIsReadable(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		id := strings.Repeat("order 17 of customer ü ", 3)
+		b.through(with(id, nil, nil), with(id, nil, nil))
+		rows := map[string]int{}
+		b.each(b.topic, func(msg *message.Message) {
+			var carried struct{ ID string }
+			if err := json.Unmarshal([]byte(msg.Metadata[wmsql.KeyCarried]), &carried); err != nil || carried.ID != id {
+				t.Errorf("%q, %v", msg.Metadata, err)
+			}
+			rows[msg.UUID]++
+		})
+		if len(rows) != 1 {
+			t.Errorf("ids %v", rows)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package wmsql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// A handler whose writes, outputs, dead letters and acknowledgements commit together.
+func Example() {
+	db, err := sql.Open("pgx", "postgres://localhost/shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "billing", InitializeSchema: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dead, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+	if err != nil {
+		log.Fatal(err)
+	}
+	invoices, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db, InitializeSchema: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc, err := spillway.New(spillway.Config{
+		Publisher:   dead,
+		Idempotency: wmsql.Join(sub),
+		Queue:       poison.QueueConfig{Origin: wmsql.Origin},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router)
+	router.AddHandler("billing", "orders", sub, "invoices", invoices, func(msg *message.Message) ([]*message.Message, error) {
+		tx := idempotency.Tx(msg.Context())
+		if _, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance - 1`); err != nil {
+			return nil, err
+		}
+		return []*message.Message{message.NewMessage("", msg.Payload)}, nil
+	})
+	if err := router.Run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Without a receiver a handler's own messages are published in its message's transaction, by the message's context.
+func ExamplePublisher_Publish() {
+	db, err := sql.Open("pgx", "postgres://localhost/shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = func(msg *message.Message) error {
+		return pub.Publish("invoices", message.NewMessageWithContext(msg.Context(), "", msg.Payload))
+	}
+}
+
+// A dead-letter table is brought back, once, as far as it reaches now.
+func ExampleSubscriber_Backlog() {
+	db, err := sql.Open("pgx", "postgres://localhost/shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db, InitializeSchema: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "redrive", InitializeSchema: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sub.Close()
+	report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
+		HandlerConfig: redrive.HandlerConfig{Publisher: pub, Park: pub, Allow: []string{"orders"}},
+		Subscriber:    sub,
+		Topic:         "orders.dlq",
+		Backlog:       sub.Backlog,
+	})
+	fmt.Println(report, err)
+}

@@ -1,0 +1,147 @@
+package wmsql_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// The server restarts, or crashes, in the middle of a handler and of a batch.
+func TestServerRestarts(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		var seen deliveries
+		busy, back := make(chan string, 9), make(chan struct{})
+		ids := []string{"a", "restart", "c", "kill", "e"}
+		b.publish(ids...)
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 1 }), func(msg *message.Message) ([]*message.Message, error) {
+			if n := seen.add(msg.UUID); len(msg.UUID) > 1 && n == 1 {
+				if err := b.write(msg, "half"); err != nil {
+					return nil, err
+				}
+				busy <- msg.UUID
+				<-back
+			}
+			return b.whole(msg)
+		})
+		for range 2 {
+			switch id := <-busy; id {
+			case "restart":
+				services.Restart(t, s.name)
+			case "kill":
+				services.Kill(t, s.name)
+				services.Start(t, s.name)
+			}
+			back <- struct{}{}
+		}
+		b.account(ids)
+	})
+}
+
+// The connection goes between a COMMIT and its answer, or right before it, at commits that chance picks. The table of
+// positions knows which, and nobody is handled twice with effect.
+func TestCommitAnswerLost(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		random, rounds := seeded(t), 20*chaos()
+		through, proxy := b.over(s)
+		proxy.watchCommits()
+		var ids []string
+		for i := range 10 * rounds {
+			ids = append(ids, fmt.Sprintf("m-%d", i))
+		}
+		b.publish(ids...)
+		var seen deliveries
+		through.run(through.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxNackBackoff = 10 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+			seen.add(msg.UUID)
+			time.Sleep(time.Millisecond)
+			return through.whole(msg)
+		})
+		lost := map[int32]int{}
+		for range rounds {
+			time.Sleep(time.Duration(random.IntN(15)) * time.Millisecond)
+			if b.backlog(b.topic, "") == 0 {
+				break
+			}
+			how := cutRequest + int32(random.IntN(2))
+			cutting.Store(how)
+			b.until("a commit is cut", func() bool { return cutting.Load() == notCutting || b.backlog(b.topic, "") == 0 })
+			if cutting.CompareAndSwap(how, notCutting) {
+				break // the last message was through before
+			}
+			lost[how]++
+		}
+		cutting.Store(notCutting)
+		b.account(ids)
+		again := 0
+		for _, n := range seen.get() {
+			again += n - 1
+		}
+		t.Logf("%d messages, %d commits lost, %d answers lost, %d messages came again", len(ids), lost[cutRequest], lost[cutAnswer], again)
+		if lost[cutRequest]+lost[cutAnswer] == 0 || again == 0 && lost[cutRequest] > 0 {
+			t.Error("no commit was cut, or no message of a lost commit came again: the test shows nothing")
+		}
+	})
+}
+
+// Close does not wait for a server that does not answer, and nothing of that message is left.
+func TestHalfOpen(t *testing.T) {
+	for _, where := range []string{"in a statement", "at the commit"} {
+		t.Run(where, func(t *testing.T) {
+			onServers(t, func(t *testing.T, b *bench, s server) {
+				through, proxy := b.over(s)
+				b.publish("a")
+				busy, stuck := make(chan struct{}), make(chan struct{})
+				sub := through.subscriber(func(c *wmsql.SubscriberConfig) { c.SettleGrace = 300 * time.Millisecond })
+				stop := through.run(sub, func(msg *message.Message) ([]*message.Message, error) {
+					close(busy)
+					<-stuck
+					return through.whole(msg)
+				})
+				<-busy
+				if where == "in a statement" {
+					proxy.halfOpen()
+				} else {
+					proxy.watchCommits()
+					cutting.Store(holdAnswer)
+				}
+				close(stuck)
+				if where != "in a statement" {
+					b.until("it commits", func() bool { return cutting.Load() == notCutting })
+				}
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					if err := sub.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				select {
+				case <-closed:
+				case <-time.After(patience):
+					t.Error("Close waits for a server that does not answer")
+				}
+				proxy.heal()
+				<-closed
+				stop()
+				b.run(b.subscriber(), b.whole)
+				b.account([]string{"a"})
+			})
+		})
+	}
+}
+
+// Slow lines only slow things down.
+func TestLatency(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		through, proxy := b.over(s)
+		ids := []string{"a", "b", "c", "d"}
+		b.publish(ids...)
+		through.run(through.subscriber(), through.whole)
+		proxy.toxic(`{"name":"slow","type":"latency","stream":"downstream","attributes":{"latency":20,"jitter":15}}`)
+		b.account(ids)
+	})
+}

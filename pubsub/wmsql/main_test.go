@@ -1,0 +1,232 @@
+package wmsql_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"),
+		// A proxy that cuts a connection may leave what it was piping behind.
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"))
+}
+
+const patience = time.Minute
+
+// onEach runs a test on each kind of database.
+func onEach(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Run("postgres", func(t *testing.T) {
+		address := postgrestest.Schema(t)
+		test(t, newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address) }))
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		dsn := mysqltest.Database(t)
+		test(t, newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) }))
+	})
+}
+
+// bench is a database with a topic, a topic for outputs, and a table of effects.
+type bench struct {
+	*testing.T
+	open        func(testing.TB) *sql.DB // another pool on the same database
+	db          *sql.DB
+	topic, outs string
+	pub         *wmsql.Publisher
+}
+
+func newBench(t *testing.T, open func(testing.TB) *sql.DB) *bench {
+	t.Helper()
+	name := "t-" + strings.ToLower(rand.Text()[:8])
+	b := &bench{T: t, open: open, db: open(t), topic: name, outs: name + ".out"}
+	if _, err := b.db.Exec(`CREATE TABLE effects (id VARCHAR(255) NOT NULL, step VARCHAR(40) NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	b.pub = b.publisher()
+	if err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.InitializeSchema = true }).SubscribeInitialize(b.topic); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.pub.InitializeTopics(b.outs); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) publisher() *wmsql.Publisher {
+	b.Helper()
+	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: b.db})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pub
+}
+
+func (b *bench) subscriber(change ...func(*wmsql.SubscriberConfig)) *wmsql.Subscriber {
+	b.Helper()
+	config := wmsql.SubscriberConfig{DB: b.db, PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond}
+	for _, f := range change {
+		f(&config)
+	}
+	sub, err := wmsql.NewSubscriber(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := sub.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return sub
+}
+
+func (b *bench) publish(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		if err := b.pub.Publish(b.topic, message.NewMessage(id, []byte("payload of "+id))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// run protects a handler on the topic with a channel whose receiver joins sub's transaction.
+func (b *bench) run(sub message.Subscriber, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
+	b.Helper()
+	config := spillway.Config{
+		Publisher: b.publisher(), Idempotency: wmsql.Join(sub), Attempts: 2,
+		Retry: middleware.RetryConfig{Backoff: middleware.Backoff{Initial: time.Millisecond}},
+		Queue: poison.QueueConfig{Origin: wmsql.Origin},
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	dlc, err := spillway.New(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	dlc.Attach(router)
+	router.AddHandler("billing", b.topic, sub, b.outs, b.publisher(), handle)
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	stop = sync.OnceFunc(func() {
+		if err := errors.Join(router.Close(), <-done); err != nil {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(stop)
+	select {
+	case <-router.Running():
+	case err := <-done:
+		b.Fatal("the router did not start: ", err)
+	}
+	return stop
+}
+
+// write writes one of the message's effects in its transaction.
+func (b *bench) write(msg *message.Message, step string) error {
+	return insert(idempotency.Tx(msg.Context()), msg.UUID, step)
+}
+
+func insert(tx interface {
+	Exec(string, ...any) (sql.Result, error)
+}, id, step string) error {
+	_, err := tx.Exec(`INSERT INTO effects (id, step) VALUES ('` + id + `', '` + step + `')`)
+	return err
+}
+
+// effects returns the steps that were committed, by id.
+func (b *bench) effects() map[string][]string {
+	b.Helper()
+	rows, err := b.db.Query(`SELECT id, step FROM effects`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rows.Close()
+	steps := map[string][]string{}
+	for rows.Next() {
+		var id, step string
+		if err := rows.Scan(&id, &step); err != nil {
+			b.Fatal(err)
+		}
+		steps[id] = append(steps[id], step)
+	}
+	if err := rows.Err(); err != nil {
+		b.Fatal(err)
+	}
+	return steps
+}
+
+// backlog counts what a group that reads a topic from its start has before it.
+func (b *bench) backlog(topic, group string) int {
+	b.Helper()
+	n, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = group }).Backlog(b.Context(), topic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) until(what string, condition func() bool) {
+	b.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("waited in vain until %s: effects %v", what, b.effects())
+		}
+	}
+}
+
+// ends calls f, which must return although nothing else happens.
+func (b *bench) ends(what string, f func()) {
+	b.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		b.Fatalf("not within %s: %s", patience, what)
+	}
+}
+
+// take reads n messages from a topic, in a group of its own.
+func (b *bench) take(topic string, n int) []*message.Message {
+	b.Helper()
+	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.InitializeSchema = "take", true })
+	messages, err := sub.Subscribe(b.Context(), topic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var taken []*message.Message
+	for range n {
+		select {
+		case msg := <-messages:
+			msg.Ack()
+			taken = append(taken, msg)
+		case <-time.After(patience):
+			b.Fatalf("%q gave no more than %d messages", topic, len(taken))
+		}
+	}
+	if err := sub.Close(); err != nil {
+		b.Error(err)
+	}
+	return taken
+}

@@ -1,0 +1,179 @@
+package wmsql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Feature D9: what a handler publishes with the context of its message commits with it, and is undone with a failed
+// attempt; a call with messages of several contexts puts each where it belongs.
+func TestPublishWithContext(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var attempts deliveries
+		seen := -1
+		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
+			attempt := attempts.add(msg.UUID)
+			of := func(ctx context.Context, id string) *message.Message {
+				out := message.NewMessageWithContext(ctx, id, nil)
+				return out
+			}
+			err := b.pub.Publish(b.outs, of(msg.Context(), "inside"), of(context.Background(), "outside"), of(msg.Context(), "inside too"))
+			if seen < 0 {
+				seen = b.backlogOf(b.outs)
+			}
+			if attempt == 1 {
+				return nil, errors.Join(err, errors.New("once more"))
+			}
+			return nil, err
+		})
+		b.publish("x")
+		b.drained()
+		counts := map[string]int{}
+		b.each(b.outs, func(msg *message.Message) { counts[msg.UUID]++ })
+		if len(counts) != 3 || counts["inside"] != 1 || counts["inside too"] != 1 || counts["outside"] != 2 || seen != 1 {
+			t.Errorf("%v, of which others saw %d before the commit", counts, seen)
+		}
+	})
+}
+
+// Feature D15: an output whose table is missing fails behind a savepoint. Its source is set aside, with what it did, its key
+// and the outputs that a redrive publishes; the others of the batch commit, one that published there itself and shrugged
+// too.
+func TestOutputWithoutTable(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.publish("a", "ignores", "bad", "c")
+		sub := b.subscriber(oneBatch)
+		good := b.outs
+		b.outs += ".missing"
+		b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
+			out := message.NewMessageWithContext(msg.Context(), "", []byte(msg.UUID))
+			switch err := b.write(msg, "effect"); {
+			case err != nil:
+				return nil, err
+			case msg.UUID == "bad":
+				return []*message.Message{out}, nil
+			case msg.UUID == "ignores":
+				if err := b.pub.Publish(b.outs, out); err == nil {
+					t.Error("there is a table")
+				}
+			}
+			return nil, b.pub.Publish(good, out)
+		}, func(c *spillway.Config) { c.Outputs.Attempts = 2 })
+		b.drained()
+		b.outs = good
+		letters := b.letters()
+		if effects, outs := b.effects(), b.outputs(); len(effects) != 4 || len(outs) != 3 || len(letters) != 1 {
+			t.Errorf("effects %v, outputs %v", effects, outs)
+		}
+		if l := letters["bad"]; len(l) != 1 || l[0].Failure.Reason != "output_undeliverable" {
+			t.Errorf("letters %+v", letters)
+		}
+	})
+}
+
+// On MySQL a statement that makes a table commits: ours is made elsewhere, and a failed attempt leaves the table and
+// nothing else. Where it is there already nobody waits for anybody.
+func TestInitializeInsideHandler(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var attempts deliveries
+		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
+			attempt := attempts.add(msg.UUID)
+			if err := b.write(msg, "effect"); err != nil {
+				return nil, err
+			}
+			for range 2 { // the second finds a table in which the first has written and not committed
+				pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: b.db, InitializeSchema: true})
+				if err != nil {
+					return nil, err
+				}
+				if err := pub.Publish(b.topic+".new", message.NewMessageWithContext(msg.Context(), "", nil)); err != nil {
+					return nil, err
+				}
+			}
+			if attempt == 1 {
+				return nil, errors.New("once more")
+			}
+			return nil, nil
+		})
+		b.publish("x")
+		b.drained()
+		if effects, n := b.effects(), b.backlogOf(b.topic+".new"); len(effects["x"]) != 1 || n != 2 || attempts.get()["x"] != 2 {
+			t.Errorf("effects %v, %d published, attempts %v", effects, n, attempts.get())
+		}
+	})
+}
+
+// The context of a message that is settled is worth nothing any more, and says so.
+func TestPublishTooLate(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.publish("nacked", "next")
+		sub := b.subscriber()
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nacked := <-messages
+		nacked.Nack()
+		again := <-messages
+		err = b.pub.Publish(b.outs, message.NewMessageWithContext(nacked.Context(), "", nil))
+		if !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("%v", err)
+		}
+		again.Ack()
+		(<-messages).Ack()
+		b.until("both are acknowledged", func() bool { return b.backlog(b.topic, "") == 0 })
+		if err := b.pub.Publish(b.outs, message.NewMessageWithContext(again.Context(), "by itself", nil)); err != nil {
+			t.Errorf("of a message that was acked: %v", err)
+		}
+		if n := b.backlogOf(b.outs); n != 1 {
+			t.Errorf("%d published", n)
+		}
+	})
+}
+
+// Promise P2, feature V1: a dead-letter table and back, id and metadata as they were.
+func TestRedriveRoundTrip(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		sent := with(strings.Repeat("\xff", 40), message.Metadata{"binary": "\xff", "sig-b64": "//79", "plain": "ü", "\xfe": "key"}, []byte("\x00\xff"))
+		back := make(chan *message.Message, 1)
+		var handled deliveries
+		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
+			if handled.add(msg.UUID) == 1 {
+				return nil, classify.Permanent(errors.New("failed"))
+			}
+			back <- with(msg.UUID, msg.Metadata, msg.Payload)
+			return nil, nil
+		})
+		if err := b.pub.Publish(b.topic, sent); err != nil {
+			t.Fatal(err)
+		}
+		b.drained()
+		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.InitializeSchema = "redrive", true })
+		report, err := redrive.Drain(t.Context(), redrive.DrainTopicConfig{
+			HandlerConfig: redrive.HandlerConfig{Publisher: b.pub, Park: b.pub, Allow: []string{b.topic}},
+			Subscriber:    sub, Topic: b.topic + ".dlq", Backlog: sub.Backlog,
+		})
+		if err != nil || report.Redriven != 1 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		got := <-back
+		if got.Metadata[poison.KeyRedriveCount] != "1" {
+			t.Errorf("%q", got.Metadata)
+		}
+		got.Metadata = poison.ProducersOwn(got.Metadata)
+		if d := differs(got, sent); d != "" {
+			t.Error(d)
+		}
+	})
+}

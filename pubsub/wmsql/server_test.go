@@ -1,0 +1,346 @@
+package wmsql_test
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// onPostgres runs a test on PostgreSQL, which alone has transaction ids.
+func onPostgres(t *testing.T) *bench {
+	address := postgrestest.Schema(t)
+	return newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address) })
+}
+
+// handle consumes ids in a subscription that ends then.
+func (b *bench) handle(ids ...string) {
+	b.Helper()
+	sub := b.subscriber()
+	messages, err := sub.Subscribe(b.Context(), b.topic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range ids {
+		select {
+		case msg := <-messages:
+			msg.Ack()
+		case <-time.After(patience):
+			b.Fatal("no message came")
+		}
+	}
+	b.drained()
+	if err := sub.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// spend lets the server give out n transaction ids.
+func (b *bench) spend(n int) {
+	b.Helper()
+	for range n {
+		b.exec(`SELECT pg_current_xact_id()`)
+	}
+}
+
+// recorded is what the table of positions holds of the server.
+func (b *bench) recorded() (recorded string) {
+	b.Helper()
+	if err := b.db.QueryRow(`SELECT COALESCE(spillway_server, '') FROM ` + b.offsetsTable()).Scan(&recorded); err != nil {
+		b.Fatal(err)
+	}
+	return recorded
+}
+
+func (b *bench) refuses(what string) {
+	b.Helper()
+	if _, err := b.subscriber().Subscribe(b.Context(), b.topic); !errors.Is(err, wmsql.ErrPositionAhead) {
+		b.Fatalf("%s: subscribed: %v", what, err)
+	}
+}
+
+func batchOf(prefix string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s-%d", prefix, i))
+	}
+	return ids
+}
+
+// Feature P1: a position that was refused stays refused when the server's transaction ids have passed it, while the
+// subscription runs and when it is started again. With RestartIfAhead every message comes.
+func TestRefusalStays(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
+			b := onPostgres(t)
+			old, fresh := batchOf("old", 5), batchOf("new", 5)
+			b.publish(old...)
+			b.handle(old...)
+			log := &errorLog{}
+			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
+			var messages <-chan *message.Message
+			if running {
+				var err error
+				if messages, err = sub.Subscribe(t.Context(), b.topic); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 200)::text::xid8`)
+			if running {
+				b.until("the error is logged", func() bool { return log.has(wmsql.ErrPositionAhead) })
+			} else {
+				b.refuses("ahead")
+			}
+			b.until("the refusal is recorded", func() bool { return strings.HasPrefix(b.recorded(), "refused at ") })
+			b.publish(fresh...)
+			b.spend(300)
+			b.publish("behind")
+			if running {
+				b.silent(messages)
+			}
+			b.refuses("the ids have passed the position")
+			b.refuses("and again")
+			if err := sub.Close(); err != nil { // it would take its turn in the group
+				t.Fatal(err)
+			}
+			b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), append(append(old, fresh...), "behind")...)
+			b.drained()
+			if got := b.recorded(); got == "" || strings.HasPrefix(got, "refused") {
+				t.Errorf("recorded is %q", got)
+			}
+		})
+	}
+}
+
+func (b *bench) silent(messages <-chan *message.Message) {
+	b.Helper()
+	select {
+	case msg := <-messages:
+		b.Errorf("%s was delivered, and the messages before it never will be", msg.UUID)
+	case <-time.After(300 * time.Millisecond):
+	}
+}
+
+// Feature P1: on another server, whose transaction ids have passed the position before anybody looked, messages that would
+// be passed over are evidence. The first consumer is not running, or it runs and loses its server.
+func TestServerMoved(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
+			b := onPostgres(t)
+			old, fresh := batchOf("old", 5), batchOf("new", 5)
+			b.publish(old...)
+			b.handle(old...)
+			log := &errorLog{}
+			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
+			var messages <-chan *message.Message
+			if running {
+				var err error
+				if messages, err = sub.Subscribe(t.Context(), b.topic); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// In one transaction, the table is as another server has it once its ids have passed the position.
+			b.exec(`WITH moved AS (UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1', last_processed_transaction_id = (pg_current_xact_id()::text::bigint - 1)::text::xid8 RETURNING 1)
+				INSERT INTO ` + b.table(b.topic) + ` (uuid, payload, metadata, transaction_id) SELECT 'new-' || i, 'x', '{}', '3' FROM generate_series(0, 4) i, moved`)
+			if running {
+				b.until("the error is logged", func() bool { return log.has(wmsql.ErrPositionAhead) })
+				b.silent(messages)
+			}
+			b.refuses("another server")
+			b.exec(`DELETE FROM ` + b.table(b.topic) + ` WHERE uuid = 'old-0'`)
+			b.refuses("and again")
+			if err := sub.Close(); err != nil { // it would take its turn in the group
+				t.Fatal(err)
+			}
+			b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), append(fresh, old[1:]...)...)
+		})
+	}
+}
+
+// Feature P1: pg_upgrade makes another server whose transaction ids go on. The position is good, and the group goes on.
+func TestServerUpgraded(t *testing.T) {
+	b := onPostgres(t)
+	b.publish("a", "b")
+	b.handle("a", "b")
+	server := b.recorded()
+	if server == "" {
+		t.Fatal("the server is not recorded")
+	}
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1'`)
+	b.publish("c")
+	b.handle("c")
+	if got := b.recorded(); got != server {
+		t.Errorf("recorded is %q, not %q", got, server)
+	}
+	// The last transactions before the upgrade overlapped: a person has to say that the position is good.
+	b.exec(`UPDATE ` + b.table(b.topic) + ` SET transaction_id = '3', "offset" = "offset" + 1 WHERE uuid = 'b'`)
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1', offset_acked = offset_acked - 1`)
+	b.exec(`UPDATE ` + b.table(b.topic) + ` SET "offset" = "offset" - 1 WHERE uuid = 'c'`)
+	b.refuses("overlapped")
+	b.refuses("and again")
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET spillway_server = NULL`)
+	b.publish("d")
+	b.handle("d")
+	if got := b.recorded(); got != server {
+		t.Errorf("recorded is %q, not %q", got, server)
+	}
+}
+
+// Feature P1: a position that a person sets after a refusal is good.
+func TestRefusalAnswered(t *testing.T) {
+	b := onPostgres(t)
+	b.publish("a", "b")
+	b.handle("a", "b")
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 100000)::text::xid8`)
+	b.refuses("ahead")
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET (offset_acked, last_processed_transaction_id) = (SELECT "offset", transaction_id FROM ` + b.table(b.topic) + ` WHERE uuid = 'a')`)
+	b.handle("b")
+	if got := b.recorded(); got == "" || strings.HasPrefix(got, "refused") {
+		t.Errorf("recorded is %q", got)
+	}
+}
+
+// A table of positions that watermill-sql made has no column for the server, and is consumed without one. Once there is
+// one, watermill-sql's subscriber goes on with the table, and keeps what is recorded.
+func TestServerColumn(t *testing.T) {
+	b := onPostgres(t)
+	b.exec(`ALTER TABLE ` + b.offsetsTable() + ` DROP COLUMN spillway_server`)
+	b.publish("a")
+	b.handle("a")
+	if err := b.subscriber().SubscribeInitialize(b.topic); err != nil {
+		t.Fatal(err)
+	}
+	b.publish("b")
+	b.handle("b")
+	server := b.recorded()
+	b.publish("c")
+	sub, messages := b.stock(patience)
+	msg := <-messages
+	msg.Ack()
+	if msg.UUID != "c" {
+		t.Errorf("watermill-sql's subscriber got %s", msg.UUID)
+	}
+	b.drained()
+	if err := sub.Close(); err != nil {
+		t.Error(err)
+	}
+	b.publish("d")
+	b.handle("d")
+	if got := b.recorded(); server == "" || got != server {
+		t.Errorf("recorded is %q, and was %q", got, server)
+	}
+}
+
+// Feature P1, no false alarm: the transactions of many publishers overlap, so that messages with higher numbers have lower
+// transaction ids. Consumers of a server that stays the same come and go, and none is refused.
+func TestServerStays(t *testing.T) {
+	b := onPostgres(t)
+	const publishers, each = 8, 40
+	errs := make(chan error, publishers)
+	for p := range publishers {
+		go func() {
+			errs <- func() error {
+				for i := range each {
+					tx, err := b.db.Begin()
+					if err != nil {
+						return err
+					}
+					// The id is given out before the number.
+					if _, err := tx.Exec(`SELECT pg_current_xact_id(), pg_sleep(random() * 0.005)`); err != nil {
+						return errors.Join(err, tx.Rollback())
+					}
+					if _, err := tx.Exec(`INSERT INTO `+b.table(b.topic)+` (uuid, payload, metadata, transaction_id) VALUES ($1, 'x', '{}', pg_current_xact_id())`,
+						fmt.Sprintf("%d-%d", p, i)); err != nil {
+						return errors.Join(err, tx.Rollback())
+					}
+					if err := tx.Commit(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	seen := map[string]bool{}
+	for len(seen) < publishers*each {
+		log := &errorLog{}
+		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range min(25, publishers*each-len(seen)) {
+			select {
+			case msg := <-messages:
+				if !msg.Ack() {
+					t.Error("not acked")
+				}
+				seen[msg.UUID] = true
+			case <-time.After(patience):
+				t.Fatalf("only %d messages came: %v", len(seen), log.errors)
+			}
+		}
+		if err := sub.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if log.has(wmsql.ErrPositionAhead) {
+			t.Fatal("a false alarm")
+		}
+	}
+	for range publishers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A role that may not read the server's identifier consumes as before, and a refusal stays all the same.
+func TestServerUnknown(t *testing.T) {
+	address, err := url.Parse(postgrestest.Schema(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := postgrestest.Open(t, address.String())
+	do := func(db *sql.DB, statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	}
+	name := "spillway_test_" + strings.ToLower(rand.Text()[:12])
+	do(admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'unknown'`, `CREATE DATABASE `+name+` OWNER `+name)
+	defer do(admin, `DROP DATABASE `+name+` WITH (FORCE)`, `DROP ROLE `+name)
+	address.Path, address.RawQuery = "/"+name, "sslmode=disable"
+	own, err := sql.Open("pgx", address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(own, `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC`)
+	if err := own.Close(); err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword(name, "unknown")
+	t.Run("consumes", func(t *testing.T) { // and closes its pools before the database goes
+		b := newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address.String()) })
+		b.publish("a", "b")
+		b.handle("a", "b")
+		if got := b.recorded(); got != "" {
+			t.Errorf("recorded is %q", got)
+		}
+		b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 50)::text::xid8`)
+		b.refuses("ahead")
+		b.spend(100)
+		b.refuses("the ids have passed the position")
+		b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), "a", "b")
+	})
+}

@@ -1,0 +1,126 @@
+package wmsql_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+func TestSubscriberConfig(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		for field, change := range map[string]func(*wmsql.SubscriberConfig){
+			"DB":            func(c *wmsql.SubscriberConfig) { c.DB = nil },
+			"Schema":        func(c *wmsql.SubscriberConfig) { c.Schema = (*wsql.DefaultMySQLSchema)(nil) },
+			"Schema ":       func(c *wmsql.SubscriberConfig) { c.Schema = b.stranger() },
+			"Offsets":       func(c *wmsql.SubscriberConfig) { c.Offsets = (*wsql.DefaultMySQLOffsetsAdapter)(nil) },
+			"ConsumerGroup": func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = strings.Repeat("g", 256) },
+			"Batch":         func(c *wmsql.SubscriberConfig) { c.Batch = -1 },
+			"MaxDeliveries": func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = -1 },
+			"BatchTime":     func(c *wmsql.SubscriberConfig) { c.BatchTime = -1 },
+			"SettleGrace":   func(c *wmsql.SubscriberConfig) { c.SettleGrace = -1 },
+			"NackBackoff":   func(c *wmsql.SubscriberConfig) { c.NackBackoff = -1 },
+			"MaxNackBackoff": func(c *wmsql.SubscriberConfig) {
+				c.NackBackoff, c.MaxNackBackoff = time.Second, time.Millisecond
+			},
+			"PollInterval": func(c *wmsql.SubscriberConfig) { c.PollInterval = -1 },
+			"GapWait":      func(c *wmsql.SubscriberConfig) { c.GapWait = -1 },
+		} {
+			config := wmsql.SubscriberConfig{DB: b.db}
+			change(&config)
+			if _, err := wmsql.NewSubscriber(config); err == nil || !strings.Contains(err.Error(), "SubscriberConfig.") || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+		closed := b.open(t)
+		_ = closed.Close()
+		if _, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: closed}); err == nil {
+			t.Error("the database cannot be asked")
+		}
+		if _, err := wmsql.Schema(nil); err == nil {
+			t.Error("a schema for no database")
+		}
+	})
+}
+
+func TestSubscribeErrors(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		sub := b.subscriber()
+		if _, err := sub.Subscribe(t.Context(), b.topic+".none"); err == nil || !strings.Contains(err.Error(), "InitializeSchema") {
+			t.Errorf("no table: %v", err)
+		}
+		if _, err := sub.Subscribe(t.Context(), b.outs); err == nil || !strings.Contains(err.Error(), "InitializeSchema") {
+			t.Errorf("no table of positions: %v", err)
+		}
+		if _, err := sub.Backlog(t.Context(), b.topic+".none"); err == nil {
+			t.Error("the backlog of no table")
+		}
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(sub.Close(), sub.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, open := <-messages; open {
+			t.Error("a message after Close")
+		}
+		if _, err := sub.Subscribe(t.Context(), b.topic); !errors.Is(err, wmsql.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if messages, err = b.subscriber().Subscribe(ctx, b.topic); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if _, open := <-messages; open {
+			t.Error("a message after the context ended")
+		}
+	})
+}
+
+// Feature D1: where a message comes from.
+func TestOrigin(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.publish("first", "second")
+		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = "billing" })
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		(<-messages).Ack()
+		msg := <-messages
+		if o := wmsql.Origin(msg); o.Topic != b.topic || o.Offset != "2" || o.ConsumerGroup != "billing" || o.MessageID != "second" {
+			t.Errorf("%+v", o)
+		}
+		msg.Ack()
+		if o := wmsql.Origin(message.NewMessage("x", nil)); o.MessageID != "x" || o.Offset != "" {
+			t.Errorf("%+v", o)
+		}
+		_ = wmsql.Origin(nil)
+	})
+}
+
+// Feature V2: the backlog counts by group, before there is a table of positions too.
+func TestBacklog(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		if err := b.pub.Publish(b.outs, message.NewMessage("a", nil), message.NewMessage("b", nil)); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.backlog(b.outs, "new"); n != 2 {
+			t.Errorf("never consumed: %d", n)
+		}
+		b.take(b.outs, 1)
+		for group, want := range map[string]int{"take": 1, "new": 2} {
+			if n := b.backlog(b.outs, group); n != want {
+				t.Errorf("%s: %d", group, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package wmsql_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// insert enters a row as a foreign producer would.
+func (b *bench) insert(id, metadata string) {
+	b.Helper()
+	b.exec(b.sql(`INSERT INTO `+b.table(b.topic)+` (uuid, payload, metadata, transaction_id) VALUES ('`+id+`', 'bytes', `+metadata+`, pg_current_xact_id())`,
+		`INSERT INTO `+b.table(b.topic)+` (uuid, payload, metadata) VALUES ('`+id+`', 'bytes', `+metadata+`)`))
+}
+
+// Feature D8: metadata that is no map of strings is set aside with the payload and what the column says; none, and null,
+// are no metadata, to which a handler may add.
+func TestUnreadableIsSetAside(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		unreadable := map[string]string{"number": `{"n":1}`, "array": `["a"]`, "text": `"a"`, "nested": `{"a":{"b":"c"}}`}
+		for id, metadata := range unreadable {
+			b.insert(id, `'`+metadata+`'`)
+		}
+		b.insert("null", `'null'`)
+		b.insert("NULL", `NULL`)
+		b.publish("good")
+		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
+			msg.Metadata.Set("added", "x")
+			return nil, b.write(msg, "effect")
+		})
+		b.drained()
+		if effects := b.effects(); len(effects) != 3 || unreadable["good"] != "" {
+			t.Errorf("handled %v", effects)
+		}
+		var letters []poison.Letter
+		b.each(b.topic+".invalid", func(msg *message.Message) {
+			letter, err := poison.Decode(msg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			letters = append(letters, letter)
+		})
+		if len(letters) != len(unreadable) {
+			t.Errorf("%d letters", len(letters))
+		}
+		for _, l := range letters {
+			if l.Failure.Reason != "unmarshal_error" || string(l.Original.Payload) != "bytes" || l.Original.Metadata[wmsql.KeyMetadata] != unreadable[l.Original.UUID] {
+				t.Errorf("%+v of %q %q", l.Failure, l.Original.UUID, l.Original.Metadata)
+			}
+		}
+	})
+}
+
+// odd is a schema adapter that does what no adapter should do.
+type odd struct {
+	wsql.SchemaAdapter
+	unmarshal func(wsql.Row, error) (wsql.Row, error)
+}
+
+func (o odd) UnmarshalMessage(row wsql.Scanner) (wsql.Row, error) {
+	return o.unmarshal(o.SchemaAdapter.UnmarshalMessage(row))
+}
+
+// Feature D8: so is what an adapter of the user's own does not read, however it fails.
+func TestAdapterFails(t *testing.T) {
+	for name, fail := range map[string]func() (*message.Message, error){
+		"error":      func() (*message.Message, error) { return nil, errors.New("unreadable") },
+		"panic":      func() (*message.Message, error) { panic("unreadable") },
+		"no message": func() (*message.Message, error) { return nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, b *bench) {
+				b.publish("a", "bad", "c")
+				schema := odd{SchemaAdapter: b.stockSchema(), unmarshal: func(row wsql.Row, err error) (wsql.Row, error) {
+					if err == nil && string(row.UUID) == "bad" {
+						row.Msg, err = fail()
+					}
+					return row, err
+				}}
+				b.run(b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema = schema }), b.whole)
+				n := 0
+				b.until("the others are handled", func() bool { return len(b.effects()["c"]) == 2 })
+				b.drained()
+				b.each(b.topic+".invalid", func(msg *message.Message) {
+					if l, err := poison.Decode(msg); err == nil && l.Original.UUID == "bad" && string(l.Original.Payload) == "payload of bad" {
+						n++
+					}
+				})
+				if n != 1 {
+					t.Errorf("%d letters", n)
+				}
+			})
+		})
+	}
+}
+
+// An adapter that panics anywhere else is a line in the log, and tried again.
+type panicking struct {
+	wsql.SchemaAdapter
+	once sync.Once
+}
+
+func (p *panicking) SelectQuery(topic, group string, offsets wsql.OffsetsAdapter) wsql.Query {
+	p.once.Do(func() { panic("select") })
+	return p.SchemaAdapter.SelectQuery(topic, group, offsets)
+}
+
+func TestAdapterPanics(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.publish("a")
+		log := &logged{}
+		messages, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = &panicking{SchemaAdapter: b.stockSchema()}, log }).Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		(<-messages).Ack()
+		if errs := log.get("error", "select"); len(errs) != 1 {
+			t.Errorf("%q", log.get("", ""))
+		}
+	})
+}
+
+// The queries of an adapter that is not watermill-sql's own are what decides, be it derived from that or not, and the log
+// says so.
+func TestOwnQuery(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		log := &logged{}
+		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = b.embedded(), log })
+		b.publish("a", "skip", "b")
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"a", "b"} {
+			msg := <-messages
+			if msg.UUID != want {
+				t.Errorf("%q", msg.UUID)
+			}
+			msg.Ack()
+		}
+		said := len(log.get("info", "not watermill-sql's own")) == 1
+		if _, err := sub.Backlog(t.Context(), b.topic); err == nil || !said {
+			t.Errorf("backlog: %v; it was said: %t", err, said)
+		}
+	})
+	onEach(t, func(t *testing.T, b *bench) { // by pointer it is watermill-sql's own all the same
+		log := &logged{}
+		b.subscriber(func(c *wmsql.SubscriberConfig) {
+			c.Logger = log
+			if s, ok := b.stockSchema().(wsql.DefaultPostgreSQLSchema); ok {
+				c.Schema = &s
+			} else if s, ok := b.stockSchema().(wsql.DefaultMySQLSchema); ok {
+				c.Schema = &s
+			}
+		})
+		if lines := log.get("info", ""); len(lines) != 0 {
+			t.Errorf("%+v", lines)
+		}
+	})
+}
