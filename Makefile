@@ -12,8 +12,8 @@ SERVICES    = internal/services/services.sh
 # databases, then those that use both. All others are tested side by side.
 SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/figures/kafka
-TABLES  = ./pubsub/wmsql ./idempotency ./idempotency/pgxstore ./delivery ./delay ./redrive ./internal/postgres ./internal/mysql ./internal/keys ./internal/figures/sql ./internal/figures/idempotency
+BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/bench/kafka
+TABLES  = ./pubsub/wmsql ./idempotency ./idempotency/pgxstore ./middleware/crashlimit ./delay ./redrive ./internal/database/postgres ./internal/database/mysql ./internal/keytable ./internal/bench/sql ./internal/bench/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) ./conformance ./internal/chaos),$(SERVED))
 SERVE   = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
 
@@ -99,42 +99,42 @@ embedded:
 	SPILLWAY_EMBEDDED=1 CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
-	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./internal/chain ./internal/figures ./delivery
+	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./internal/chain ./internal/bench ./middleware/crashlimit
 
 conformance: start ## the suite of promises over all pub/subs, and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
 	SPILLWAY_CONFORMANCE_OUT=$$results $(GO) test -count=1 -timeout 30m ./conformance; status=$$?; \
-	$(GO) run ./internal/matrix $$results && exit $$status
+	$(GO) run ./conformance/internal/report $$results && exit $$status
 
 conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings, by databases and stores, and their matrix
 	@$(SERVICES) up postgres mariadb >&2
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
 	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_IDEMPOTENCY_KILLS=50 SPILLWAY_IDEMPOTENCY_MESSAGES=2000 SPILLWAY_IDEMPOTENCY_RUNS=100 \
 	$(GO) test -count=1 -timeout 15m -run '^Test(Matrix|Crash|Consumers|Model)$$' ./idempotency; status=$$?; \
-	$(GO) run ./internal/matrix $$results && exit $$status
+	$(GO) run ./conformance/internal/report $$results && exit $$status
 
 conformance-many: start ## what a process holds of 100,000 messages that wait in stages at once (an hour; SPILLWAY_STAGES_MANY, _DELAY)
 	$(GO) test -tags campaign -count=1 -v -timeout 3h -run TestHundredThousandDelayed ./conformance
 
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2
-	@$(GO) run ./internal/figures/kafka
+	@$(GO) run ./internal/bench/kafka
 
 bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./internal/figures/sql
+	@$(GO) run ./internal/bench/sql
 
 bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./internal/figures/idempotency
+	@$(GO) run ./internal/bench/idempotency
 
 bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines
 	@$(SERVICES) up kafka postgres mariadb >&2
-	@$(GO) run ./internal/figures/stages
+	@$(GO) run ./internal/bench/stages
 
 bench: ## Go benchmarks, then the figures as JSON lines
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...
-	@$(GO) run ./internal/figures
+	@$(GO) run ./internal/bench
 
 chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flow on each broker, and account for every id; SEED repeats
 	$(GO) run ./internal/chaos -messages $(MESSAGES) -seed $(SEED)

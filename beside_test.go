@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -17,7 +17,7 @@ import (
 // the router has closed.
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
-	dlc, err := spillway.New(spillway.Config{Publisher: b.letters, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(b.db)}})
+	dlc, err := spillway.New(spillway.Config{Publisher: b.letters, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(b.db)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestDeliveriesCoordinates(t *testing.T) {
 	b := newBench(t, true)
 	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}
 	dlc, err := spillway.New(spillway.Config{
-		Publisher: b.letters, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(b.db), Consumer: "billing"},
+		Publisher: b.letters, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(b.db), Consumer: "billing"},
 		Queue: poison.QueueConfig{Origin: func(msg *message.Message) poison.Origin { return known[string(msg.Payload)] }},
 	})
 	if err != nil {

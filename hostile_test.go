@@ -18,9 +18,9 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -312,16 +312,16 @@ func TestNewRefuses(t *testing.T) {
 		"no keys to purge":       {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
 		"Config.Purge.Store":     {Publisher: good, Purge: idempotency.PurgeConfig{Store: idempotency.SQLite(nil)}},
 		"Deliveries.Delivered": {Publisher: good, Idempotency: idempotency.SQLite(nil), Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
-			Deliveries: delivery.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
+			Deliveries: crashlimit.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
 		"no Config.Idempotency":           {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute}},
-		"has no Store":                    {Publisher: good, Deliveries: delivery.LimitConfig{Max: 3}},
+		"has no Store":                    {Publisher: good, Deliveries: crashlimit.LimitConfig{Max: 3}},
 		"Config.Receiver is configured":   {Publisher: good, Receiver: idempotency.ReceiverConfig{MarkPublished: true}},
-		"Config.Deliveries is configured": {Publisher: good, Deliveries: delivery.LimitConfig{Consumer: "billing"}},
+		"Config.Deliveries is configured": {Publisher: good, Deliveries: crashlimit.LimitConfig{Consumer: "billing"}},
 		"has no Retention":                {Publisher: good, Idempotency: idempotency.SQLite(nil), Purge: idempotency.PurgeConfig{Every: time.Minute}},
 		"pgxstore.Postgres(db)":           {Publisher: good, Idempotency: idempotency.Postgres(nil), Receiver: idempotency.ReceiverConfig{Optimistic: true}},
 		"Key is not": {Publisher: good, Idempotency: idempotency.SQLite(nil),
 			Receiver: idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
-		"LimitConfig.Max": {Publisher: good, Deliveries: delivery.LimitConfig{Store: delivery.SQLite(nil), Max: -1}},
+		"LimitConfig.Max": {Publisher: good, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(nil), Max: -1}},
 	} {
 		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("want an error with %q, got %v", field, err)

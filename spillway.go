@@ -9,11 +9,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -40,7 +40,7 @@ type Config struct {
 	Queue poison.QueueConfig
 	// Deliveries says how often a message may end the process before it is set aside. It takes effect with a store, or a
 	// broker's own count. It needs Attach, or Plugin.
-	Deliveries delivery.LimitConfig
+	Deliveries crashlimit.LimitConfig
 	// Guard says which messages never reach a handler.
 	Guard middleware.GuardConfig
 	// Stages say how handlers are tried again later, while the messages behind go on: those that are added with
@@ -111,7 +111,7 @@ func New(config Config) (*Channel, error) {
 		if config.Deliveries.Coordinates == nil && config.Queue.Origin != nil {
 			config.Deliveries.Coordinates = coordinates(config.Queue.Origin)
 		}
-		limit, err := delivery.NewLimit(config.Deliveries)
+		limit, err := crashlimit.NewLimit(config.Deliveries)
 		if err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // Failure is a failed message's story so far. It travels up the chain as an error: whoever retries adds attempts,
@@ -35,7 +35,7 @@ const MaxHistory = 10
 
 // Error returns the text of the latest error with the class and the number of attempts, at most 4 KiB of it.
 func (f *Failure) Error() string {
-	return fmt.Sprintf("%s after %d attempt(s): %s", f.Verdict.Class, f.Attempts, bounded.Error(f.Err, 4<<10))
+	return fmt.Sprintf("%s after %d attempt(s): %s", f.Verdict.Class, f.Attempts, boundedtext.Error(f.Err, 4<<10))
 }
 
 // Unwrap returns the error of the latest attempt.
@@ -54,7 +54,7 @@ func (f *Failure) Add(err error, v Verdict, at time.Time) {
 	}
 	if !ok || inner.Attempts <= 0 { // one that counted nothing is a mark: a retry must get on all the same
 		f.Attempts++
-		f.History = BoundHistory(append(f.History, Attempt{At: at, Class: v.Class, Error: bounded.Error(err, 256)}))
+		f.History = BoundHistory(append(f.History, Attempt{At: at, Class: v.Class, Error: boundedtext.Error(err, 256)}))
 		return
 	}
 	f.Attempts += inner.Attempts

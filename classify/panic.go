@@ -3,7 +3,7 @@ package classify
 import (
 	"runtime"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // PanicError is a panic caught in a handler. It does not unwrap to the value: a panic is a bug, whatever was thrown,
@@ -17,7 +17,7 @@ type PanicError struct {
 
 // Error returns "panic: " and the text of the value, at most 4 KiB of it.
 func (e *PanicError) Error() string {
-	return "panic: " + bounded.Value(e.Value, 4<<10)
+	return "panic: " + boundedtext.Value(e.Value, 4<<10)
 }
 
 // AsPanic finds the outermost PanicError in err, as AsFailure finds a Failure.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/delivery"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 )
 
 const (
@@ -59,9 +59,9 @@ func (b *bench) supervised() (died bool) {
 }
 
 // deliveries is the store that counts them.
-func (b *bench) deliveries() delivery.Store {
+func (b *bench) deliveries() crashlimit.Store {
 	if b.target.Database != nil && b.target.Deliveries != nil {
 		return b.target.Deliveries(b.db)
 	}
-	return delivery.SQLite(b.db)
+	return crashlimit.SQLite(b.db)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -49,7 +49,7 @@ type Target struct {
 	Database func(t testing.TB) (*sql.DB, idempotency.Store)
 
 	// Deliveries is the store that counts deliveries in Database. Where it is nil it is in SQLite too.
-	Deliveries func(db *sql.DB) delivery.Store
+	Deliveries func(db *sql.DB) crashlimit.Store
 
 	// Delays returns the store of messages that wait, where the broker's own messages are. Where it is nil they wait in SQLite.
 	Delays func(t testing.TB) *delay.Store

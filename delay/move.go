@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -108,7 +108,7 @@ func (m *move) refused(rows []taken, err error) {
 		return
 	}
 	m.Logger.Error("delay: messages are not published, and tried again later", err, watermill.LogFields{
-		"topic": bounded.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
+		"topic": boundedtext.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
 	})
 	if len(rows) == 1 {
 		if first.damage == nil && !refusedAlways(err) {
@@ -126,7 +126,7 @@ func (m *move) givenUp(t taken, refusal error) bool {
 	if m.GiveUp == nil || t.msg == nil || !refusedAlways(refusal) {
 		return false
 	}
-	err := contain.Call("GiveUp", func() error { return m.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
+	err := safecall.Call("GiveUp", func() error { return m.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
 	m.orLog("give up a message that its topic refuses", err)
 	return err == nil
 }
@@ -177,7 +177,7 @@ func (m *move) publish(rows []taken) error {
 	go func() {
 		err := errGoexit
 		defer func() { ended <- err }()
-		err = contain.Call("publisher", func() error { return m.Publisher.Publish(rows[0].topic, messages...) })
+		err = safecall.Call("publisher", func() error { return m.Publisher.Publish(rows[0].topic, messages...) })
 		if err == nil {
 			m.tell(rows, moved)
 		}
@@ -211,7 +211,7 @@ func (m *move) tell(rows []taken, moved []Moved) {
 	now := time.Now()
 	for i := range moved {
 		moved[i].Late = rows[i].late + now.Sub(rows[i].readAt)
-		contain.Hook(m.Logger, "OnMoved", func() { m.OnMoved(context.Background(), moved[i]) })
+		safecall.Hook(m.Logger, "OnMoved", func() { m.OnMoved(context.Background(), moved[i]) })
 	}
 }
 
@@ -219,7 +219,7 @@ func idOf(t taken) string {
 	if t.msg == nil {
 		return ""
 	}
-	return bounded.Text(t.msg.UUID, logged)
+	return boundedtext.Text(t.msg.UUID, logged)
 }
 
 func seqsOf(rows []taken) []int64 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/mysql"
-	"github.com/watermill-spillway/spillway/internal/schema"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 var mysqlDialect = dialect{

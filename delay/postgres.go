@@ -1,8 +1,8 @@
 package delay
 
 import (
-	"github.com/watermill-spillway/spillway/internal/postgres"
-	"github.com/watermill-spillway/spillway/internal/schema"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 var postgresDialect = dialect{

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/packed"
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 )
 
 // record is a message as it goes into a row. Everything in it may hold any bytes.
@@ -18,7 +18,7 @@ type record struct {
 }
 
 func newRecord(service, topic string, msg *message.Message) record {
-	return record{service: service, topic: topic, msg: msg, metadata: packed.Metadata(msg.Metadata)}
+	return record{service: service, topic: topic, msg: msg, metadata: metadatacodec.Metadata(msg.Metadata)}
 }
 
 // size is about what the row takes, in the database and in memory.
@@ -38,7 +38,7 @@ func (r record) args(after time.Duration) []any {
 
 // decode is the way back: the message as it was put, with a context of its own. No metadata is an empty one.
 func decode(id, metadata, payload []byte, hasPayload bool) (*message.Message, error) {
-	decoded, err := packed.Read(metadata)
+	decoded, err := metadatacodec.Read(metadata)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
-	"github.com/watermill-spillway/spillway/internal/life"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // RelayConfig configures a Relay. Store and Publisher are needed.
@@ -73,7 +73,7 @@ func (c *RelayConfig) validate() error {
 	switch {
 	case c.Store == nil:
 		return errors.New("delay: RelayConfig.Store is nil: set it to Postgres(db), MySQL(db) or SQLite(db)")
-	case contain.IsNil(c.Publisher):
+	case safecall.IsNil(c.Publisher):
 		return errors.New("delay: RelayConfig.Publisher is nil: nothing would ever leave the store")
 	case c.Batch < 1 || c.Batch > maxBatch:
 		return fmt.Errorf("delay: RelayConfig.Batch is %d: it must be 1 to %d", c.Batch, maxBatch)
@@ -88,7 +88,7 @@ func (c *RelayConfig) validate() error {
 // Relay publishes what is due. It is safe for concurrent use: one that runs several times is several relays.
 type Relay struct {
 	config RelayConfig
-	life   *life.Life
+	life   *lifecycle.Lifecycle
 
 	// Those of the plugin's run, under the lock of life.
 	stop    context.CancelFunc
@@ -112,7 +112,7 @@ func NewRelay(config RelayConfig) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{config: config}
-	r.life = life.New(r.start, func() { r.stop(); r.stopped.Wait() })
+	r.life = lifecycle.New(r.start, func() { r.stop(); r.stopped.Wait() })
 	return r, nil
 }
 

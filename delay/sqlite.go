@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/schema"
-	"github.com/watermill-spillway/spillway/internal/sqlite"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
 var sqliteDialect = dialect{

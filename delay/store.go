@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -119,7 +119,7 @@ func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, aft
 	defer cancel()
 	after = max(0, after)
 	if err := s.put(ctx, newRecord(s.service, topic, msg), after); err != nil {
-		return fmt.Errorf("delay: put message %q for %q: %w", bounded.Text(msg.UUID, logged), bounded.Text(topic, logged), err)
+		return fmt.Errorf("delay: put message %q for %q: %w", boundedtext.Text(msg.UUID, logged), boundedtext.Text(topic, logged), err)
 	}
 	// Where the transaction has not committed, a relay that looks in time may still find it.
 	s.bells.ring(time.Now().Add(after + s.tick))
@@ -131,9 +131,9 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 	case msg == nil:
 		return errors.New("delay: put: the message is nil")
 	case topic == "" || len(topic) > maxTopic:
-		return fmt.Errorf("delay: put message %q: the topic's name has %d bytes, and must have 1 to %d", bounded.Text(msg.UUID, logged), len(topic), maxTopic)
+		return fmt.Errorf("delay: put message %q: the topic's name has %d bytes, and must have 1 to %d", boundedtext.Text(msg.UUID, logged), len(topic), maxTopic)
 	case after > MaxDelay:
-		return fmt.Errorf("delay: put message %q: a delay of %s is longer than %s: is it meant in another unit?", bounded.Text(msg.UUID, logged), after, MaxDelay)
+		return fmt.Errorf("delay: put message %q: a delay of %s is longer than %s: is it meant in another unit?", boundedtext.Text(msg.UUID, logged), after, MaxDelay)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -51,7 +51,7 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 	logger := r.config.Logger.With(fields(entry.Key))
 	logger.Debug(fmt.Sprintf("idempotency: skipped version %d: version %d was applied before", entry.Version, applied), nil)
 	if hook := r.config.OnStale; hook != nil {
-		contain.Hook(logger, "OnStale", func() { hook(c.Msg.Context(), entry.Key, entry.Version, applied) })
+		safecall.Hook(logger, "OnStale", func() { hook(c.Msg.Context(), entry.Key, entry.Version, applied) })
 	}
 }
 
@@ -74,7 +74,7 @@ func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 	c.OnPublished(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Ctx), markTimeout)
 		defer cancel()
-		err := contain.Call("Store.MarkPublished", func() error { return r.config.Store.MarkPublished(ctx, entry) })
+		err := safecall.Call("Store.MarkPublished", func() error { return r.config.Store.MarkPublished(ctx, entry) })
 		if err != nil {
 			r.config.Logger.Error("idempotency: cannot mark outputs as published; a duplicate publishes them again", err, fields(entry.Key))
 		}

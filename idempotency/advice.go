@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/contain"
-	"github.com/watermill-spillway/spillway/internal/mysql"
-	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 const (
@@ -55,7 +55,7 @@ func (r *Receiver) inHandler(key Key, err error) error {
 		return nil
 	}
 	of := false
-	hostile := contain.Call("the handler's error", func() error { of = diskFull(err) || undoneByDatabase(err); return nil })
+	hostile := safecall.Call("the handler's error", func() error { of = diskFull(err) || undoneByDatabase(err); return nil })
 	if hostile != nil || !of {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // KeyFunc returns what tells a consumer's messages apart. It must return the same for every delivery of a message, must
@@ -97,7 +97,7 @@ func (r *Receiver) share(handler string) {
 var errShared = errors.New("idempotency: ReceiverConfig.Consumer names two handlers")
 
 func (r *Receiver) callKey(msg *message.Message) (id string, err error) {
-	err = contain.Call("ReceiverConfig.Key", func() (err error) {
+	err = safecall.Call("ReceiverConfig.Key", func() (err error) {
 		id, err = r.config.Key(msg)
 		return err
 	})
@@ -105,4 +105,4 @@ func (r *Receiver) callKey(msg *message.Message) (id string, err error) {
 }
 
 // quote makes a short text of an id that may hold anything.
-func quote(s string) string { return strconv.Quote(bounded.Text(s, 128)) }
+func quote(s string) string { return strconv.Quote(boundedtext.Text(s, 128)) }

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
 // A store on a database of another kind says which store it wants.

@@ -8,7 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // Lease is a key that its owner is at work on, for a time. Its methods are short, commit before they return, and are safe
@@ -42,7 +42,7 @@ type Lease interface {
 // was removed. It is also the cause (context.Cause) with which the context of a handler is cancelled: in time for that,
 // unless the database's clock jumps or the process is suspended. Then another delivery may be at work already, and the
 // handler learns of it at the next renewal, up to a third of the lease later, or when the process wakes up.
-var ErrLeaseLost = keys.ErrLeaseLost
+var ErrLeaseLost = keytable.ErrLeaseLost
 
 // minLease is the shortest lease: it is renewed after a third of it, and a request may take that long.
 const minLease = time.Second
@@ -85,11 +85,11 @@ func (r *Receiver) sameMode(ctx context.Context, msg *message.Message, key Key) 
 }
 
 // sqlLease is a Lease in a SQL database.
-type sqlLease struct{ *keys.Lease }
+type sqlLease struct{ *keytable.Lease }
 
 func (l sqlLease) Recorded() *Record { return (*Record)(l.Lease.Recorded()) }
 
-func leased(ctx context.Context, in *keys.Leases, entry Entry, d time.Duration) (Lease, error) {
+func leased(ctx context.Context, in *keytable.Leases, entry Entry, d time.Duration) (Lease, error) {
 	l, err := in.Lease(ctx, entry.row(), d)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -71,5 +71,5 @@ func (r *Receiver) tryComplete(c *chain.Call, k *keeper, outputs []byte) error {
 func request(ctx context.Context, name string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return contain.Call(name, func() error { return do(ctx) })
+	return safecall.Call(name, func() error { return do(ctx) })
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // keeper renews a lease while the handler runs, from timers: a handler that is done before the first renewal costs no
@@ -46,7 +46,7 @@ func (k *keeper) renew() {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(k.ctx, k.d/3)
 	defer cancel()
-	err := contain.Call("Lease.Renew", func() error { return k.lease.Renew(ctx) })
+	err := safecall.Call("Lease.Renew", func() error { return k.lease.Renew(ctx) })
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
 
 // wire stands between database/sql and any driver. It tells of each statement before and after the database has it, with

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/mysql"
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // MySQLStore is a Store in a MySQL database of version 8.0 or later, or a MariaDB one of 10.5 or later, in the table
@@ -25,7 +25,7 @@ import (
 type MySQLStore struct {
 	db      *sql.DB
 	plain   atomic.Bool // the server knows no compound statements
-	shadows shadow.Pool
+	shadows sqlproxy.Pool
 }
 
 // MySQL returns the store in db, opened with github.com/go-sql-driver/mysql or a driver with errors of the same shape. Its
@@ -38,7 +38,7 @@ func (s *MySQLStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *MySQLStore is nil")
 	}
-	return explained(ctx, s.db, "MySQL", mysql.Upgrade(ctx, s.db, keys.MySQL))
+	return explained(ctx, s.db, "MySQL", mysql.Upgrade(ctx, s.db, keytable.MySQL))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one, however long innodb_lock_wait_timeout is.
@@ -60,7 +60,7 @@ func (s *MySQLStore) Lease(ctx context.Context, entry Entry, d time.Duration) (L
 	if s == nil || s.db == nil {
 		return nil, errors.New("mysql: the store has no database")
 	}
-	return leased(ctx, keys.LeasesInMySQL(s.db), entry, d)
+	return leased(ctx, keytable.LeasesInMySQL(s.db), entry, d)
 }
 
 // MarkPublished is one statement on a connection of its own. See Store.
@@ -68,7 +68,7 @@ func (s *MySQLStore) MarkPublished(ctx context.Context, entry Entry) error {
 	if s == nil || s.db == nil {
 		return errors.New("mysql: the store has no database")
 	}
-	return keys.InMySQL.Published(ctx, s.db, entry.row())
+	return keytable.InMySQL.Published(ctx, s.db, entry.row())
 }
 
 // Ping returns an error where the database does not answer. A receiver asks when a connection was lost.

@@ -7,26 +7,26 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // mysqlClaim is a transaction on a connection of its own. The handler has a shadow of it, which sees every statement: so
 // what can end the transaction is watched where it happens, and costs nothing where it does not.
 type mysqlClaim struct {
 	key      Key
-	row      keys.Row
+	row      keytable.Row
 	store    *MySQLStore
 	conn     *sql.Conn
-	shadow   *shadow.Transaction
-	recorded *keys.Record // the key was there already
-	held     bool         // a statement came that may end the transaction: autocommit is off
-	marked   bool         // and the savepoint is set
-	spoiled  error        // or could not be: the transaction is in no state to go on
-	doubt    error        // a statement failed with this, and perhaps the server rolled everything back
-	gone     error        // it did, and nothing more is let through
+	shadow   *sqlproxy.Transaction
+	recorded *keytable.Record // the key was there already
+	held     bool             // a statement came that may end the transaction: autocommit is off
+	marked   bool             // and the savepoint is set
+	spoiled  error            // or could not be: the transaction is in no state to go on
+	doubt    error            // a statement failed with this, and perhaps the server rolled everything back
+	gone     error            // it did, and nothing more is let through
 	ended    bool
 	lost     bool // the connection, when the claim was rolled back
 }
@@ -89,7 +89,7 @@ func (c *mysqlClaim) record(outputs []byte) error {
 	case err != nil || len(outputs) == 0: // then NULL stands there already
 		return err
 	}
-	return keys.InMySQL.RecordOutputs(ctx, c.conn, c.row, outputs)
+	return keytable.InMySQL.RecordOutputs(ctx, c.conn, c.row, outputs)
 }
 
 // over tells whether the transaction that entered the key has ended, by the handler in SQL or by the server.
@@ -107,14 +107,14 @@ func (c *mysqlClaim) over(ctx context.Context) (bool, error) {
 func (c *mysqlClaim) committed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	found, err := keys.InMySQL.Entered(ctx, c.conn, c.row)
+	found, err := keytable.InMySQL.Entered(ctx, c.conn, c.row)
 	if mysql.Number(err) == mysql.NotLocked { // the handler locked tables, which committed, and ours is not among them
 		_, err = c.conn.ExecContext(ctx, `ROLLBACK`)
 		if err == nil {
 			_, err = c.conn.ExecContext(ctx, `UNLOCK TABLES`)
 		}
 		if err == nil {
-			found, err = keys.InMySQL.Entered(ctx, c.conn, c.row)
+			found, err = keytable.InMySQL.Entered(ctx, c.conn, c.row)
 		}
 	}
 	return err == nil && found

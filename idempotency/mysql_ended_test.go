@@ -12,7 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
 )
 
 // Promise P7: a handler that ends the transaction, by its methods, in SQL or with a statement that commits before it runs,

@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -66,12 +66,12 @@ func (c *mysqlClaim) enter(ctx context.Context) error {
 		return err
 	}
 	if !c.row.Versioned {
-		c.recorded, err = keys.InMySQL.Resolve(ctx, c.conn, c.row)
+		c.recorded, err = keytable.InMySQL.Resolve(ctx, c.conn, c.row)
 		if !errors.Is(err, sql.ErrNoRows) { // else it was purged in between
 			return err
 		}
 	}
-	c.recorded, err = keys.InMySQL.Enter(ctx, c.conn, c.row)
+	c.recorded, err = keytable.InMySQL.Enter(ctx, c.conn, c.row)
 	return err
 }
 
@@ -79,7 +79,7 @@ func (c *mysqlClaim) enter(ctx context.Context) error {
 // A compound that fails, at a duplicate say, leaves the transaction open.
 func (c *mysqlClaim) beginWithKey(ctx context.Context) error {
 	const isolation, begin = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`
-	enter := keys.EnterMySQL(c.row)
+	enter := keytable.EnterMySQL(c.row)
 	if !c.store.plain.Load() {
 		_, err := c.conn.ExecContext(ctx, `BEGIN NOT ATOMIC `+isolation+`; `+begin+`; `+enter+`; END`)
 		if mysql.Number(err) != notUnderstood {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
 
 // faultyMySQL is a driver that does what a test says beside what go-sql-driver does. Each fault happens where it is set,

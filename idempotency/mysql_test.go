@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
 
 // connection is the server's number of a transaction's connection.

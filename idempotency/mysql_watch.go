@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/mysql"
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // Around a statement that may end the transaction:
@@ -32,7 +32,7 @@ func (c *mysqlClaim) Before(ctx context.Context, statement string) error {
 	if err := cmp.Or(c.spoiled, c.gone); err != nil {
 		return err
 	}
-	if c.marked || shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH") {
+	if c.marked || sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH") {
 		return nil
 	}
 	return c.mark(ctx)
@@ -71,7 +71,7 @@ func (c *mysqlClaim) resolveDoubt(ctx context.Context) error {
 	if c.doubt == nil || c.gone != nil {
 		return nil
 	}
-	there, err := keys.InMySQL.Entered(ctx, c.conn, c.row)
+	there, err := keytable.InMySQL.Entered(ctx, c.conn, c.row)
 	if err != nil {
 		return fmt.Errorf("mysql: find out whether the transaction goes on after an error: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
 )
 
 // Feature I2: on a server without compound statements, as MySQL is, a claim begins in more round trips and is the same.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 const (
@@ -145,7 +145,7 @@ func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error 
 
 // endedByTime reports whether a handler's error says that a context of its own ended.
 func endedByTime(err error) (ended bool) {
-	_ = contain.Call("the handler's error", func() error { ended = isEnd(err); return nil })
+	_ = safecall.Call("the handler's error", func() error { ended = isEnd(err); return nil })
 	return ended
 }
 

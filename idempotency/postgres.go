@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/pipelined"
-	"github.com/watermill-spillway/spillway/internal/postgres"
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // PostgresStore is a Store in a PostgreSQL database of version 11 or later, in the table spillway_keys, the first of that
@@ -23,7 +23,7 @@ import (
 type PostgresStore struct {
 	db        *sql.DB
 	send      pipelined.Sender // or nil
-	shadows   shadow.Pool
+	shadows   sqlproxy.Pool
 	duplicate atomic.Int64 // when a key was there that came again, in Unix nanoseconds
 }
 
@@ -46,7 +46,7 @@ func (s *PostgresStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *PostgresStore is nil")
 	}
-	return explained(ctx, s.db, "Postgres", postgres.Upgrade(ctx, s.db, keys.Postgres))
+	return explained(ctx, s.db, "Postgres", postgres.Upgrade(ctx, s.db, keytable.Postgres))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one. See Store.
@@ -66,7 +66,7 @@ func (s *PostgresStore) Lease(ctx context.Context, entry Entry, d time.Duration)
 	if s == nil || s.db == nil {
 		return nil, errors.New("postgres: the store has no database")
 	}
-	return leased(ctx, keys.LeasesInPostgres(s.db), entry, d)
+	return leased(ctx, keytable.LeasesInPostgres(s.db), entry, d)
 }
 
 // MarkPublished is one statement on a connection of its own. See Store.
@@ -74,7 +74,7 @@ func (s *PostgresStore) MarkPublished(ctx context.Context, entry Entry) error {
 	if s == nil || s.db == nil {
 		return errors.New("postgres: the store has no database")
 	}
-	return keys.InPostgres.Published(ctx, s.db, entry.row())
+	return keytable.InPostgres.Published(ctx, s.db, entry.row())
 }
 
 // Ping returns an error where the database does not answer. A receiver asks when a connection was lost.

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/postgres"
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // postgresClaim is a transaction on a connection of its own, which it begins and ends in one round trip each: beginning
@@ -17,15 +17,15 @@ import (
 // all that gives rise to doubt.
 type postgresClaim struct {
 	key      Key
-	row      keys.Row
+	row      keytable.Row
 	store    *PostgresStore
 	conn     *sql.Conn
-	shadow   *shadow.Transaction
-	recorded *keys.Record   // the key was there already
-	suspect  bool           // the handler ran a statement that may have ended the transaction
-	failed   bool           // or one that failed
-	settings *keys.Settings // as they were before the handler may have changed them
-	late     *lateness      // or nil
+	shadow   *sqlproxy.Transaction
+	recorded *keytable.Record   // the key was there already
+	suspect  bool               // the handler ran a statement that may have ended the transaction
+	failed   bool               // or one that failed
+	settings *keytable.Settings // as they were before the handler may have changed them
+	late     *lateness          // or nil
 	ended    bool
 	lost     bool // the connection, when the claim was rolled back
 }
@@ -56,9 +56,9 @@ func (c *postgresClaim) Before(ctx context.Context, statement string) error {
 		return err
 	}
 	if c.settings == nil && !c.failed {
-		settings := new(keys.Settings)
+		settings := new(keytable.Settings)
 		err := c.guardInside(func() error {
-			return c.conn.QueryRowContext(ctx, keys.SettingsPostgres).Scan(&settings.SearchPath, &settings.Role)
+			return c.conn.QueryRowContext(ctx, keytable.SettingsPostgres).Scan(&settings.SearchPath, &settings.Role)
 		})
 		if err != nil {
 			return fmt.Errorf("postgres: read the settings that a statement may change: %w", err)
@@ -71,7 +71,7 @@ func (c *postgresClaim) Before(ctx context.Context, statement string) error {
 
 // plainPostgres tells whether a statement can neither end the transaction nor change the settings.
 func plainPostgres(statement string) bool {
-	return shadow.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE")
+	return sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE")
 }
 
 // Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
@@ -138,12 +138,12 @@ func (c *postgresClaim) commit(outputs []byte) error {
 	ctx := context.Background()
 	doubt := c.suspect || c.failed
 	if len(outputs) > maxInText && !doubt {
-		if err := keys.InPostgres.RecordOutputs(ctx, c.conn, c.row, outputs); err != nil {
+		if err := keytable.InPostgres.RecordOutputs(ctx, c.conn, c.row, outputs); err != nil {
 			return fmt.Errorf("record the outputs: %w", err)
 		}
 		outputs = nil
 	}
-	_, err := c.conn.ExecContext(ctx, keys.CommitPostgres(c.row, outputs, doubt, c.settings))
+	_, err := c.conn.ExecContext(ctx, keytable.CommitPostgres(c.row, outputs, doubt, c.settings))
 	return err
 }
 
@@ -202,7 +202,7 @@ func (c *postgresClaim) rollback() error {
 func (c *postgresClaim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	found, err := keys.InPostgres.Entered(ctx, c.store.db, c.row)
+	found, err := keytable.InPostgres.Entered(ctx, c.store.db, c.row)
 	return err == nil && found
 }
 

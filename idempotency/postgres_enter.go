@@ -7,9 +7,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/pipelined"
-	"github.com/watermill-spillway/spillway/internal/postgres"
 )
 
 // enterInTime is enter, which also returns when the driver does not heed ctx.
@@ -32,9 +32,9 @@ func (c *postgresClaim) enter(ctx context.Context, own driver.Conn) error {
 // resolve is what follows where the key is there.
 func (c *postgresClaim) resolve(ctx context.Context) (err error) {
 	c.store.duplicate.Store(time.Now().UnixNano())
-	c.recorded, err = keys.InPostgres.Resolve(ctx, c.conn, c.row)
+	c.recorded, err = keytable.InPostgres.Resolve(ctx, c.conn, c.row)
 	if errors.Is(err, sql.ErrNoRows) { // it was purged in between
-		c.recorded, err = keys.InPostgres.Enter(ctx, c.conn, c.row)
+		c.recorded, err = keytable.InPostgres.Enter(ctx, c.conn, c.row)
 	}
 	return err
 }
@@ -49,7 +49,7 @@ func (c *postgresClaim) hopeful() bool {
 
 // beginWithKey is one round trip, and another where a hope was in vain.
 func (c *postgresClaim) beginWithKey(ctx context.Context, own driver.Conn) (entered bool, err error) {
-	statement := keys.EnteringPostgres(c.row, c.hopeful())
+	statement := keytable.EnteringPostgres(c.row, c.hopeful())
 	changed, err := c.send(ctx, own, statement)
 	another := err != driver.ErrSkip
 	switch {
@@ -59,7 +59,7 @@ func (c *postgresClaim) beginWithKey(ctx context.Context, own driver.Conn) (ente
 		entered, err = c.beginInText(ctx, own, statement, another)
 	}
 	if postgres.State(err) == uniqueViolation {
-		entered, err = c.beginInText(ctx, own, keys.EnteringPostgres(c.row, false), true)
+		entered, err = c.beginInText(ctx, own, keytable.EnteringPostgres(c.row, false), true)
 	}
 	return entered, err
 }
@@ -69,12 +69,12 @@ const uniqueViolation = "23505"
 
 // send begins the transaction and enters the key through the driver's pipeline, if it has one, and sends other statements
 // along.
-func (c *postgresClaim) send(ctx context.Context, own driver.Conn, statement *keys.Entering, others ...pipelined.Statement) (changed []int64, err error) {
+func (c *postgresClaim) send(ctx context.Context, own driver.Conn, statement *keytable.Entering, others ...pipelined.Statement) (changed []int64, err error) {
 	if c.store.send == nil {
 		return nil, driver.ErrSkip
 	}
 	text, args := statement.Statement(c.row)
-	all := append([]pipelined.Statement{{Text: keys.BeginsPostgres}, {Text: text, Args: args}}, others...)
+	all := append([]pipelined.Statement{{Text: keytable.BeginsPostgres}, {Text: text, Args: args}}, others...)
 	failed := c.conn.Raw(func(any) error {
 		changed, err = c.store.send(ctx, own, all...)
 		if err == driver.ErrBadConn {

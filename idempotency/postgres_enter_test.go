@@ -12,7 +12,7 @@ import (
 	_ "github.com/lib/pq" // registers "postgres"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
 // openPQ opens an empty PostgreSQL database by another driver, lib/pq.

@@ -12,7 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
 // slowDialer gives connections on which a statement that enters a key leaves late.

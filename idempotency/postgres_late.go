@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/pipelined"
-	"github.com/watermill-spillway/spillway/internal/postgres"
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // lateness is the state of a claim whose key is entered with the handler's first statement.
@@ -44,7 +44,7 @@ func (s *PostgresStore) claimLate(ctx context.Context, entry Entry, acked <-chan
 // be one whose work can be: a query may take a lock of the session.
 func (c *postgresClaim) carries(text string, args []driver.NamedValue) bool {
 	return c.late != nil && !c.late.entered && c.late.refused == nil && len(args) > 0 &&
-		shadow.Plain(text, "INSERT", "UPDATE", "DELETE", "MERGE", "WITH")
+		sqlproxy.Plain(text, "INSERT", "UPDATE", "DELETE", "MERGE", "WITH")
 }
 
 // Carry is for the shadow. The first of the handler's statements that can takes the key along: BEGIN, the key and the
@@ -53,7 +53,7 @@ func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.Na
 	if !c.carries(text, args) {
 		return nil, false, nil
 	}
-	values, err := shadow.Positional(args)
+	values, err := sqlproxy.Positional(args)
 	if err != nil {
 		return nil, false, nil
 	}
@@ -65,7 +65,7 @@ func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.Na
 		waiting, stop := c.late.waiting(ctx)
 		defer stop()
 		c.late.begun = true
-		changed, err := c.send(waiting, beneath(c.conn), keys.EnteringPostgres(c.row, c.hopeful()), first)
+		changed, err := c.send(waiting, beneath(c.conn), keytable.EnteringPostgres(c.row, c.hopeful()), first)
 		switch {
 		case err == driver.ErrSkip:
 			return nil // it goes by itself, after the key
@@ -86,7 +86,7 @@ func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.Na
 // enterAnew enters the key alone, after all that was sent with it came to nothing because of was. The connection may be lost:
 // pgx closes it for an argument that has no form in the protocol.
 func (c *postgresClaim) enterAnew(ctx context.Context, was error) error {
-	careful := keys.EnteringPostgres(c.row, false)
+	careful := keytable.EnteringPostgres(c.row, false)
 	entered, err := c.beginInText(ctx, beneath(c.conn), careful, true)
 	if err != nil && postgres.State(err) == "" && ctx.Err() == nil {
 		discard(c.conn)

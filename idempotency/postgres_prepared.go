@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"sync"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // The answers of a connection that does not have a prepared statement, and of one that has it already.
@@ -20,7 +20,7 @@ const (
 // send the text as it is, and PostgreSQL takes several statements at once. The statement is prepared where the connection
 // does not seem to have it. What we think we know may be wrong: a handler can deallocate everything, and a pooler exchange
 // the connection.
-func (c *postgresClaim) beginInText(ctx context.Context, own driver.Conn, statement *keys.Entering, another bool) (entered bool, err error) {
+func (c *postgresClaim) beginInText(ctx context.Context, own driver.Conn, statement *keytable.Entering, another bool) (entered bool, err error) {
 	on := identify(own, statement)
 	known := preparedOn.has(on)
 	prepare := !known
@@ -49,10 +49,10 @@ func (c *postgresClaim) beginInText(ctx context.Context, own driver.Conn, statem
 // preparation is one of our statements on a connection.
 type preparation struct {
 	conn      uintptr // where the driver's connection is in memory: another may be there later
-	statement *keys.Entering
+	statement *keytable.Entering
 }
 
-func identify(own driver.Conn, statement *keys.Entering) preparation {
+func identify(own driver.Conn, statement *keytable.Entering) preparation {
 	p := preparation{statement: statement}
 	if v := reflect.ValueOf(own); v.Kind() == reflect.Pointer {
 		p.conn = v.Pointer()

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
-	"github.com/watermill-spillway/spillway/internal/life"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -65,7 +65,7 @@ func (c *PurgeConfig) setDefaults() {
 }
 
 func (c *PurgeConfig) validate() error {
-	if contain.IsNil(c.Store) {
+	if safecall.IsNil(c.Store) {
 		return errors.New("idempotency: PurgeConfig.Store is nil: set it, to the store of the receiver")
 	}
 	if c.Retention <= 0 {
@@ -83,7 +83,7 @@ func (c *PurgeConfig) validate() error {
 // before 10.6 a batch may wait for claims.
 type Purge struct {
 	config PurgeConfig
-	life   *life.Life
+	life   *lifecycle.Lifecycle
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -101,7 +101,7 @@ func NewPurge(config PurgeConfig) (*Purge, error) {
 			watermill.LogFields{"store": fmt.Sprintf("%T", config.Store), "retention": config.Retention, "horizon": horizon})
 	}
 	p := &Purge{config: config}
-	p.life = life.New(p.start, p.stop)
+	p.life = lifecycle.New(p.start, p.stop)
 	return p, nil
 }
 
@@ -143,12 +143,12 @@ const batchTimeout = time.Minute
 func (p *Purge) batch(ctx context.Context, before time.Time) (n int, err error) {
 	limited, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	err = contain.Call("purge", func() (err error) {
+	err = safecall.Call("purge", func() (err error) {
 		n, err = p.config.Store.Purge(limited, before, p.config.Batch)
 		return err
 	})
 	if n > 0 && p.config.OnPurged != nil {
-		contain.Hook(p.config.Logger, "PurgeConfig.OnPurged", func() { p.config.OnPurged(ctx, n) })
+		safecall.Hook(p.config.Logger, "PurgeConfig.OnPurged", func() { p.config.OnPurged(ctx, n) })
 	}
 	return n, err
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // Purge deletes at most limit keys that were applied before a time, the oldest first, and returns how many it deleted.
@@ -16,27 +16,27 @@ import (
 // locked. A Purge calls it on a schedule. The store must have been initialized.
 func (s *PostgresStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
 	if s == nil {
-		return purge(ctx, "postgres", nil, before, limit, keys.PurgePostgres)
+		return purge(ctx, "postgres", nil, before, limit, keytable.PurgePostgres)
 	}
-	return purge(ctx, "postgres", s.db, before, limit, keys.PurgePostgres)
+	return purge(ctx, "postgres", s.db, before, limit, keytable.PurgePostgres)
 }
 
 // Purge is as that of PostgresStore. MariaDB before 10.6 cannot pass over locked keys: there it waits for them, up to
 // innodb_lock_wait_timeout, and a transaction that enters many keys can be undone by the server as being in its way.
 func (s *MySQLStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
 	if s == nil {
-		return purge(ctx, "mysql", nil, before, limit, keys.PurgeMySQL)
+		return purge(ctx, "mysql", nil, before, limit, keytable.PurgeMySQL)
 	}
-	return purge(ctx, "mysql", s.db, before, limit, keys.PurgeMySQL)
+	return purge(ctx, "mysql", s.db, before, limit, keytable.PurgeMySQL)
 }
 
 // Purge is as that of PostgresStore. Claims of the process wait in a row with it, so limit decides for how long: a key
 // takes some microseconds.
 func (s *SQLiteStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
 	if s == nil {
-		return purge(ctx, "sqlite", nil, before, limit, keys.PurgeSQLite)
+		return purge(ctx, "sqlite", nil, before, limit, keytable.PurgeSQLite)
 	}
-	return purge(ctx, "sqlite", s.db, before, limit, keys.PurgeSQLite)
+	return purge(ctx, "sqlite", s.db, before, limit, keytable.PurgeSQLite)
 }
 
 func purge(ctx context.Context, name string, db *sql.DB, before time.Time, limit int, on func(context.Context, *sql.DB, int64, int) (int, error)) (int, error) {

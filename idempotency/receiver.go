@@ -11,10 +11,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // ReceiverConfig says what a Receiver keeps, and where.
@@ -106,7 +106,7 @@ func (c *ReceiverConfig) setDefaults() {
 }
 
 func (c *ReceiverConfig) validate() error {
-	if contain.IsNil(c.Store) {
+	if safecall.IsNil(c.Store) {
 		return errors.New("idempotency: ReceiverConfig.Store is nil: set it, to SQLite(db), Postgres(db) or MySQL(db) for instance")
 	}
 	if c.Lease != 0 && c.Lease < minLease {
@@ -181,12 +181,12 @@ func (r *Receiver) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // tell calls a hook and contains its panic: the message has been applied by now, and must not fail.
 func (r *Receiver) tell(name string, hook func(context.Context, Key), ctx context.Context, key Key) {
 	if hook != nil {
-		contain.Hook(r.config.Logger.With(fields(key)), name, func() { hook(ctx, key) })
+		safecall.Hook(r.config.Logger.With(fields(key)), name, func() { hook(ctx, key) })
 	}
 }
 
 func fields(key Key) watermill.LogFields {
-	return watermill.LogFields{"consumer": bounded.Text(key.Consumer, 128), "key": bounded.Text(key.ID, 128)}
+	return watermill.LogFields{"consumer": boundedtext.Text(key.Consumer, 128), "key": boundedtext.Text(key.ID, 128)}
 }
 
 // failed adds to err what was being done, with which key, and what to do.

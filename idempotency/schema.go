@@ -3,7 +3,7 @@ package idempotency
 import (
 	"io/fs"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // Schema returns the SQL that makes the table spillway_keys, for those who run it with a migration tool of their own. Each
@@ -18,4 +18,4 @@ import (
 //
 // An upgrade of a table with many millions of keys is better made by hand: the files say which statement takes its time
 // and what to run instead of it, such as CREATE INDEX CONCURRENTLY. Initialize accepts what it finds then.
-func Schema() fs.FS { return keys.Files() }
+func Schema() fs.FS { return keytable.Files() }

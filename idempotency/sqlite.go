@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/sqlite"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // SQLiteStore is a Store in a SQLite database, in the table spillway_keys. Its columns consumer and id hold the key as it
@@ -37,7 +37,7 @@ func (s *SQLiteStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *SQLiteStore is nil")
 	}
-	return explained(ctx, s.db, "SQLite", sqlite.Upgrade(ctx, s.db, keys.SQLite))
+	return explained(ctx, s.db, "SQLite", sqlite.Upgrade(ctx, s.db, keytable.SQLite))
 }
 
 // Claim waits for the write lock and enters the key. See Store.
@@ -67,7 +67,7 @@ func (s *SQLiteStore) Lease(ctx context.Context, entry Entry, d time.Duration) (
 	if s == nil || s.db == nil {
 		return nil, errors.New("sqlite: the store has no database")
 	}
-	return leased(ctx, keys.LeasesInSQLite(s.db), entry, d)
+	return leased(ctx, keytable.LeasesInSQLite(s.db), entry, d)
 }
 
 // MarkPublished waits for the write lock too. See Store.
@@ -79,7 +79,7 @@ func (s *SQLiteStore) MarkPublished(ctx context.Context, entry Entry) error {
 		return err
 	}
 	defer s.gate.Unlock()
-	return sqlite.WhileBusy(ctx, func() error { return keys.InSQLite.Published(ctx, s.db, entry.row()) })
+	return sqlite.WhileBusy(ctx, func() error { return keytable.InSQLite.Published(ctx, s.db, entry.row()) })
 }
 
 // Ping returns an error where the database does not answer. A receiver asks when a connection was lost.

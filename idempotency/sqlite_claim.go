@@ -7,17 +7,17 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // sqliteClaim holds the gate and a connection of its own. The connection is pinned, so that one whose transaction did
 // not end cleanly can be thrown away instead of going back to the pool with it.
 type sqliteClaim struct {
 	store    *SQLiteStore
-	row      keys.Row
+	row      keytable.Row
 	conn     *sql.Conn
 	tx       *sql.Tx
-	recorded *keys.Record // the key was there already
+	recorded *keytable.Record // the key was there already
 	ended    bool
 	lost     bool // SQLite had rolled back before we asked
 }
@@ -49,7 +49,7 @@ func (c *sqliteClaim) begin(ctx context.Context) error {
 		return fmt.Errorf("sqlite: begin: %w", err)
 	}
 	c.conn, c.tx = conn, tx
-	if c.recorded, err = keys.InSQLite.Enter(ctx, tx, c.row); err != nil {
+	if c.recorded, err = keytable.InSQLite.Enter(ctx, tx, c.row); err != nil {
 		if tx.Rollback() != nil {
 			discard(conn)
 		}
@@ -69,7 +69,7 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 	}
 	if err := c.record(outputs); err != nil {
 		err = errors.Join(fmt.Errorf("sqlite: record the outputs: %w", err), c.rollback())
-		if c.lost && errors.Is(err, keys.ErrGone) { // else it was this statement that made SQLite roll back
+		if c.lost && errors.Is(err, keytable.ErrGone) { // else it was this statement that made SQLite roll back
 			err = fmt.Errorf("%w: %w", errRolledBack, err)
 		}
 		return err
@@ -89,14 +89,14 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 
 // find looks for the row outside of the transaction, once that has ended: it is there if the handler committed.
 func (c *sqliteClaim) find() (bool, error) {
-	return keys.InSQLite.Entered(context.Background(), c.conn, c.row)
+	return keytable.InSQLite.Entered(context.Background(), c.conn, c.row)
 }
 
 func (c *sqliteClaim) record(outputs []byte) error {
 	if len(outputs) == 0 {
 		return nil // NULL stands there already
 	}
-	return keys.InSQLite.RecordOutputs(context.Background(), c.tx, c.row, outputs)
+	return keytable.InSQLite.RecordOutputs(context.Background(), c.tx, c.row, outputs)
 }
 
 func (c *sqliteClaim) Release() error {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // Key names one message for one consumer. Two messages with the same key are the same message, delivered twice.
@@ -39,7 +39,7 @@ type Record struct {
 }
 
 // ErrHeld says that another delivery holds the key by a lease. The message is to come again later.
-var ErrHeld = keys.ErrHeld
+var ErrHeld = keytable.ErrHeld
 
 // ErrApplied is what the first statement of an optimistic handler returns, and all that follow it, where its message was
 // applied before. See ReceiverConfig.Optimistic.
@@ -114,6 +114,6 @@ type lateClaim interface {
 }
 
 // row is the entry as it stands in the table.
-func (e *Entry) row() keys.Row {
-	return keys.NewRow(e.Consumer, e.ID, e.Fingerprint, e.Version, e.Versioned)
+func (e *Entry) row() keytable.Row {
+	return keytable.NewRow(e.Consumer, e.ID, e.Fingerprint, e.Version, e.Versioned)
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
 
 // Features I1, I2: SQLite keeps the contract of a Store.

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // VersionFunc returns the version that a message makes of its key: of two messages with one key, the one with the higher
@@ -29,7 +29,7 @@ func VersionMetadata(field string) VersionFunc {
 		}
 		version, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return 0, invalid(fmt.Sprintf("the metadata %q is %q, and a version is a decimal number of 64 bits", field, bounded.Text(text, 64)))
+			return 0, invalid(fmt.Sprintf("the metadata %q is %q, and a version is a decimal number of 64 bits", field, boundedtext.Text(text, 64)))
 		}
 		return version, nil
 	}
@@ -47,7 +47,7 @@ func (r *Receiver) entry(ctx context.Context, msg *message.Message) (Entry, erro
 		entry.Fingerprint = sum[:]
 	}
 	if entry.Versioned {
-		err := contain.Call("ReceiverConfig.Version", func() (err error) {
+		err := safecall.Call("ReceiverConfig.Version", func() (err error) {
 			entry.Version, err = r.config.Version(msg)
 			return err
 		})

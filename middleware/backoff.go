@@ -8,7 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // Jitter says how a wait is drawn at random, so that messages that failed together do not come back together. The names
@@ -74,8 +74,8 @@ func (b *Backoff) validate(field string) error {
 
 // probe finds out at construction what would end every retry in a panic.
 func (b *Backoff) probe(field string) error {
-	return contain.Call("middleware: "+field+".New", func() error {
-		if contain.IsNil(b.New()) {
+	return safecall.Call("middleware: "+field+".New", func() error {
+		if safecall.IsNil(b.New()) {
 			return fmt.Errorf("middleware: %s.New returns nil", field)
 		}
 		return nil

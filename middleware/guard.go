@@ -9,9 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // GuardConfig says which messages never reach the handler. The zero value lets every message pass.
@@ -39,7 +39,7 @@ type GuardConfig struct {
 
 // CreatedAtKey reads the time a message was made from metadata, in RFC 3339.
 func CreatedAtKey(key string) func(*message.Message) time.Time {
-	return func(msg *message.Message) time.Time { return bounded.Time(msg.Metadata.Get(key)) }
+	return func(msg *message.Message) time.Time { return boundedtext.Time(msg.Metadata.Get(key)) }
 }
 
 func (c *GuardConfig) setDefaults() {
@@ -119,7 +119,7 @@ func (g *Guard) check(msg *message.Message) error {
 	}
 	if g.config.MaxAge > 0 {
 		var created time.Time
-		if err := contain.Call("GuardConfig.CreatedAt", func() error { created = g.config.CreatedAt(msg); return nil }); err != nil {
+		if err := safecall.Call("GuardConfig.CreatedAt", func() error { created = g.config.CreatedAt(msg); return nil }); err != nil {
 			return err
 		}
 		if !created.IsZero() && time.Since(created) > g.config.MaxAge {
@@ -144,7 +144,7 @@ func (g *Guard) expires(msg *message.Message) time.Time {
 	if g.config.ExpiresKey == "" || value == "" { // to find that out by parsing costs allocations
 		return time.Time{}
 	}
-	return bounded.Time(value)
+	return boundedtext.Time(value)
 }
 
 func (g *Guard) hops(msg *message.Message) int {
@@ -152,7 +152,7 @@ func (g *Guard) hops(msg *message.Message) int {
 	if g.config.MaxHops == 0 || value == "" {
 		return 0
 	}
-	return bounded.Count(value)
+	return boundedtext.Count(value)
 }
 
 // countHop sets the count on outputs. A handler that passes its own message on gets a copy of it published, because

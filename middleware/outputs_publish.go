@@ -12,10 +12,10 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -169,7 +169,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 // router does, is not away: insist settles that.
 func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 	return p.guard.Do(c.WaitContext(), c, func() error {
-		err := contain.Call("publisher", publish)
+		err := safecall.Call("publisher", publish)
 		if err != nil && p.closed.Load() {
 			return unseen{err}
 		}
@@ -203,7 +203,7 @@ func refused(outputs []*chain.Call, next int, alone bool) string {
 	if !alone {
 		return fmt.Sprintf("one of %d outputs", len(outputs))
 	}
-	return fmt.Sprintf("output %q", bounded.Text(outputs[next].Original().UUID, 200))
+	return fmt.Sprintf("output %q", boundedtext.Text(outputs[next].Original().UUID, 200))
 }
 
 // inVain reports whether a message that was refused alone will be refused again. Size gets one more try, because a client
@@ -233,7 +233,7 @@ func (p *outputPublisher) report(c *chain.Call, err error) {
 	config := &p.outputs.config
 	config.Logger.Error("A produced message was refused", err, watermill.LogFields{"handler": message.HandlerNameFromCtx(c.Ctx)})
 	if config.OnOutputError != nil {
-		contain.Hook(config.Logger, "middleware.OnOutputError", func() { config.OnOutputError(c.Ctx, err) })
+		safecall.Hook(config.Logger, "middleware.OnOutputError", func() { config.OnOutputError(c.Ctx, err) })
 	}
 }
 

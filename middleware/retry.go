@@ -10,10 +10,10 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -264,7 +264,7 @@ func outlasts(ctx context.Context, pause, reserve time.Duration) bool {
 
 func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
 	if r.config.OnAttempt != nil {
-		contain.Hook(r.config.Logger, "middleware.OnAttempt", func() { r.config.OnAttempt(c.Ctx, a) })
+		safecall.Hook(r.config.Logger, "middleware.OnAttempt", func() { r.config.OnAttempt(c.Ctx, a) })
 	}
 }
 
@@ -272,11 +272,11 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 	if !logging.IsSilent(r.config.Logger) {
 		r.config.Logger.Info("The handler failed and is tried again", watermill.LogFields{
 			"attempt": a.Number, "class": a.Verdict.Class.String(), "wait": pause, "handler": message.HandlerNameFromCtx(c.Ctx),
-			"topic": bounded.Text(message.SubscribeTopicFromCtx(c.Ctx), 200), "message_uuid": bounded.Text(c.ID(), 200), "cause": r.cause(a.Err),
+			"topic": boundedtext.Text(message.SubscribeTopicFromCtx(c.Ctx), 200), "message_uuid": boundedtext.Text(c.ID(), 200), "cause": r.cause(a.Err),
 		})
 	}
 	if r.config.OnRetry != nil {
-		contain.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.OnRetry(c.Ctx, a, pause) })
+		safecall.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.OnRetry(c.Ctx, a, pause) })
 	}
 }
 
@@ -285,10 +285,10 @@ const maxMasked = 64 << 10
 
 // cause returns the text of err as a log line may have it: bounded and masked.
 func (r *Retry) cause(err error) string {
-	text := bounded.Error(err, maxMasked)
+	text := boundedtext.Error(err, maxMasked)
 	if mask := r.config.MaskText; mask != nil {
 		masked := "[withheld: the mask panicked]"
-		_ = contain.Call("middleware.MaskText", func() error { masked = mask(text); return nil })
+		_ = safecall.Call("middleware.MaskText", func() error { masked = mask(text); return nil })
 		text = masked
 	}
 	return logging.Cause(text).Error()

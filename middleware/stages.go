@@ -14,9 +14,9 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
-	"github.com/watermill-spillway/spillway/internal/life"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -148,7 +148,7 @@ func (c *StagesConfig) validate() error {
 	switch {
 	case c.Queue == nil:
 		return errors.New("middleware: StagesConfig.Queue is nil: give the poison.Queue that the handlers have")
-	case contain.IsNil(c.Publisher):
+	case safecall.IsNil(c.Publisher):
 		return errors.New("middleware: StagesConfig.Publisher is nil: messages have no way into a stage")
 	case poison.CheckInitializer(c.Publisher) != nil:
 		return fmt.Errorf("middleware: StagesConfig.Publisher: %w", poison.CheckInitializer(c.Publisher))
@@ -198,7 +198,7 @@ type Stages struct {
 	active []Stage
 	knows  func(*chain.Call) bool
 	relay  *delay.Relay
-	life   *life.Life // of the relay
+	life   *lifecycle.Lifecycle // of the relay
 	end    context.CancelFunc
 	ended  sync.WaitGroup
 
@@ -230,7 +230,7 @@ func NewStages(config StagesConfig) (*Stages, error) {
 		if err != nil {
 			return nil, fmt.Errorf("middleware: StagesConfig.Store: %w", err)
 		}
-		s.relay, s.life = relay, life.New(s.begin, func() { s.end(); s.ended.Wait() })
+		s.relay, s.life = relay, lifecycle.New(s.begin, func() { s.end(); s.ended.Wait() })
 	}
 	return s, nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // StagedHandler is a handler with its stages.
@@ -48,7 +48,7 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 	if s == nil {
 		return nil, noStages(name)
 	}
-	if contain.IsNil(pub) || contain.IsNil(sub) {
+	if safecall.IsNil(pub) || safecall.IsNil(sub) {
 		return nil, fmt.Errorf("middleware: add handler %q: the publisher or subscriber is nil; use AddConsumerHandler for a handler without outputs", name)
 	}
 	if h == nil {
@@ -73,7 +73,7 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 	if s == nil {
 		return nil, noStages(name)
 	}
-	if contain.IsNil(sub) {
+	if safecall.IsNil(sub) {
 		return nil, fmt.Errorf("middleware: add handler %q: the subscriber is nil", name)
 	}
 	if h == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // StageSource is what the name of a stage topic is made of.
@@ -80,7 +80,7 @@ func sameName(topic string, delay, other time.Duration) error {
 }
 
 func (n StageNaming) topic(source StageSource) (topic string, err error) {
-	err = contain.Call("naming function", func() error { topic = n(source); return nil })
+	err = safecall.Call("naming function", func() error { topic = n(source); return nil })
 	if err != nil {
 		return "", fmt.Errorf("middleware: StagesConfig.Naming: %w", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -136,7 +136,7 @@ func (s *Stages) warn() {
 	}
 	for _, source := range sources {
 		var waiting map[string]int
-		err := contain.Call("poison.Lister", func() (err error) {
+		err := safecall.Call("poison.Lister", func() (err error) {
 			waiting, err = lister.ListWaiting(ctx, source+".")
 			return err
 		})

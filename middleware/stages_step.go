@@ -10,11 +10,11 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -81,7 +81,7 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	if !ok {
 		if asked := failure.Verdict.RetryAfter; asked > s.config.MaxDelay {
 			s.config.Logger.Info("An error asks for a longer wait than StagesConfig.MaxDelay; its message is set aside",
-				watermill.LogFields{"handler": h.name, "message_uuid": bounded.Text(c.Msg.UUID, 200), "retry_after": asked, "max_delay": s.config.MaxDelay})
+				watermill.LogFields{"handler": h.name, "message_uuid": boundedtext.Text(c.Msg.UUID, 200), "retry_after": asked, "max_delay": s.config.MaxDelay})
 		}
 		return failure
 	}
@@ -113,12 +113,12 @@ func (s *Stages) send(c *chain.Call, h *staged, failure *classify.Failure, numbe
 	if !logging.IsSilent(s.config.Logger) {
 		s.config.Logger.Info("The handler failed; the message waits for its next attempt", watermill.LogFields{
 			"handler": h.name, "topic": h.topic, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
-			"attempts": failure.Attempts, "message_uuid": bounded.Text(c.Msg.UUID, 200), "cause": s.config.Queue.Cause(failure.Err).Error(),
+			"attempts": failure.Attempts, "message_uuid": boundedtext.Text(c.Msg.UUID, 200), "cause": s.config.Queue.Cause(failure.Err).Error(),
 		})
 	}
 	if s.config.OnStage != nil {
 		event := Staged{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, failure.Verdict, failure.Attempts}
-		contain.Hook(s.config.Logger, "middleware.OnStage", func() { s.config.OnStage(c.Ctx, event) })
+		safecall.Hook(s.config.Logger, "middleware.OnStage", func() { s.config.OnStage(c.Ctx, event) })
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 	h := message.HandlerNameFromCtx(c.Ctx)
 	fields := watermill.LogFields{
 		"handler": h, "topic": message.SubscribeTopicFromCtx(c.Ctx), "stage_topic": to.topic, "stage": number,
-		"message_uuid": bounded.Text(c.Msg.UUID, 200),
+		"message_uuid": boundedtext.Text(c.Msg.UUID, 200),
 	}
 	condemned := outage.Away(err) && c.WaitContext().Err() == nil // the guard saw others pass
 	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, refusalOf(h, c.Msg)) {
@@ -143,7 +143,7 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
 	if s.config.Store != nil {
 		msg := s.config.Queue.Staged(c, failure, poison.Stage{Number: number, DueAt: time.Now().Add(pause)})
-		return contain.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
+		return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
 	}
 	if !to.gate.await(c.WaitContext()) {
 		return errNotSubscribed
@@ -157,7 +157,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	if to.foreign(msg) {
 		return errMisnamed
 	}
-	return contain.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
+	return safecall.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
 }
 
 // errNotSubscribed keeps a message from a topic that nobody has subscribed to yet: some pub/subs would lose it there.

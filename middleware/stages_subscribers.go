@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // lent is a subscriber that StagesConfig.Subscriber returned, once or for several stages.
@@ -30,11 +30,11 @@ func (l *lent) Close() error {
 func (s *Stages) subscribers(router *message.Router, h *staged, live message.Subscriber) (waiters []*waiter, err error) {
 	for _, wait := range h.waits {
 		var sub message.Subscriber
-		err := contain.Call("middleware.Subscriber", func() (err error) {
+		err := safecall.Call("middleware.Subscriber", func() (err error) {
 			sub, err = s.config.Subscriber(wait.topic, wait.group())
 			return err
 		})
-		if err == nil && contain.IsNil(sub) {
+		if err == nil && safecall.IsNil(sub) {
 			err = errors.New("it is nil")
 		}
 		if err != nil {
@@ -80,5 +80,5 @@ func (s *Stages) closeUnused(l *lent) error {
 	if !s.giveUpOn(l) || l.live {
 		return nil
 	}
-	return contain.Call("subscriber", l.Close)
+	return safecall.Call("subscriber", l.Close)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -253,7 +253,7 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.S
 		round.Metadata.Set(poison.KeyRetryHoldUntil, hold.UTC().Format(time.RFC3339Nano))
 	}
 	config := &w.of.stages.config
-	err := contain.Call("publisher", func() error { return config.Publisher.Publish(w.topic, round) })
+	err := safecall.Call("publisher", func() error { return config.Publisher.Publish(w.topic, round) })
 	if taken = err == nil; !taken {
 		config.Logger.Error("A message that waits longer than it can be held was not taken by its stage again; it is given back", err,
 			watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
@@ -269,5 +269,5 @@ func (w *waiter) tell(msg *message.Message, stage poison.Stage) {
 	if w.delay > 0 && !stage.DueAt.IsZero() {
 		event.Late = time.Since(stage.DueAt)
 	}
-	contain.Hook(w.of.stages.config.Logger, "middleware.OnReentry", func() { hook(msg.Context(), event) })
+	safecall.Hook(w.of.stages.config.Logger, "middleware.OnReentry", func() { hook(msg.Context(), event) })
 }

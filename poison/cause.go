@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // maxText bounds what is taken from an error before the budget cuts it further.
 const maxText = 64 << 10
 
-func textOf(err error) string { return bounded.Error(err, maxText) }
+func textOf(err error) string { return boundedtext.Error(err, maxText) }
 
 // typeChain names the types of err and its first causes, outermost first. The wrappers of fmt tell nothing and are
 // left out, and so are the marks and failures of package classify.

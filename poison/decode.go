@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // ErrNotLetter is returned by Decode for a message that carries no failure, neither ours nor that of another writer of
@@ -176,11 +176,11 @@ func (r reader) identity(key string) string {
 	return value
 }
 
-func (r reader) text(key string) string { return bounded.Text(r[key], DefaultMaxAdded) }
+func (r reader) text(key string) string { return boundedtext.Text(r[key], DefaultMaxAdded) }
 
-func (r reader) count(key string) int { return bounded.Count(r[key]) }
+func (r reader) count(key string) int { return boundedtext.Count(r[key]) }
 
-func (r reader) time(key string) time.Time { return bounded.Time(r[key]) }
+func (r reader) time(key string) time.Time { return boundedtext.Time(r[key]) }
 
 func decodeHistory(text string) []classify.Attempt {
 	var history []classify.Attempt
@@ -188,8 +188,8 @@ func decodeHistory(text string) []classify.Attempt {
 		at, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		name, cause, _ := strings.Cut(rest, " ")
 		class, known := classify.ParseClass(name)
-		if when := bounded.Time(at); known && !when.IsZero() {
-			history = classify.BoundHistory(append(history, classify.Attempt{At: when, Class: class, Error: bounded.Text(cause, 256)}))
+		if when := boundedtext.Time(at); known && !when.IsZero() {
+			history = classify.BoundHistory(append(history, classify.Attempt{At: when, Class: class, Error: boundedtext.Text(cause, 256)}))
 		}
 	}
 	return history

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // limits bound what a letter adds to the original message, in bytes of keys and values.
@@ -104,10 +104,10 @@ func (l Letter) writeRest(w *writer, max limits) {
 // addWatermill adds the keys of Watermill's PoisonQueue, for consumers that were written for them.
 func (l Letter) addWatermill(msg *message.Message, subscriber string, max limits) {
 	each := min(1<<10, max.description)
-	msg.Metadata[keyWatermillReason] = bounded.Text(l.Failure.Description, each)
-	msg.Metadata[keyWatermillTopic] = bounded.Text(l.Origin.Topic, each)
-	msg.Metadata[keyWatermillHandler] = bounded.Text(l.Origin.Handler, each)
-	msg.Metadata[keyWatermillSubscriber] = bounded.Text(subscriber, each)
+	msg.Metadata[keyWatermillReason] = boundedtext.Text(l.Failure.Description, each)
+	msg.Metadata[keyWatermillTopic] = boundedtext.Text(l.Origin.Topic, each)
+	msg.Metadata[keyWatermillHandler] = boundedtext.Text(l.Origin.Handler, each)
+	msg.Metadata[keyWatermillSubscriber] = boundedtext.Text(subscriber, each)
 }
 
 // writer sets metadata within a budget.
@@ -134,9 +134,9 @@ func (w *writer) text(key, value string, limit int) {
 		return
 	}
 	if w.ascii {
-		value = toASCII(bounded.Text(value, limit))
+		value = toASCII(boundedtext.Text(value, limit))
 	}
-	w.set(key, bounded.Text(value, min(limit, w.left-len(key))))
+	w.set(key, boundedtext.Text(value, min(limit, w.left-len(key))))
 }
 
 func (w *writer) count(key string, n int) {
@@ -165,7 +165,7 @@ func encodeHistory(history []classify.Attempt, limit int) string {
 	for i := len(history) - 1; i >= 0; i-- {
 		a := history[i]
 		line := a.At.UTC().Format(time.RFC3339Nano) + " " + a.Class.String() + " " +
-			strings.ReplaceAll(bounded.Text(a.Error, 256), "\n", " ") + "\n"
+			strings.ReplaceAll(boundedtext.Text(a.Error, 256), "\n", " ") + "\n"
 		if len(line)+len(lines) > limit {
 			break
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // The headers of Spring Kafka's DeadLetterPublishingRecoverer, as of 3.3. For retry topics it writes them without "dlt-", but
@@ -68,10 +68,10 @@ func (l *Letter) readSpring(r reader, repeated headers) {
 		}
 	}
 	if next, ok := attempt(r.identity(springAttempts)); ok {
-		l.Failure.Attempts = bounded.Count(decimal(next-1, true))
+		l.Failure.Attempts = boundedtext.Count(decimal(next-1, true))
 		l.Failure.LastFailedAt = millis(bigEndian(r.identity(springDue), 1, 8)) // nothing waits on its way to the dead letters
 	} else {
-		l.Failure.Attempts = bounded.Count(decimal(bigEndian(r.identity(springDelivery), 4, 4)))
+		l.Failure.Attempts = boundedtext.Count(decimal(bigEndian(r.identity(springDelivery), 4, 4)))
 	}
 }
 
@@ -87,11 +87,11 @@ func (l *Letter) readConnect(r reader, repeated headers) {
 			l.Origin.Handler = repeated.nth(r, prefix+"connector.name", at, n)
 		}
 	}
-	l.Failure.Reason = strings.ToLower(bounded.Text(r[prefix+"stage"], 128))
+	l.Failure.Reason = strings.ToLower(boundedtext.Text(r[prefix+"stage"], 128))
 	l.Failure.Type = r.text(prefix + "exception.class.name")
 	l.Failure.Description = strings.TrimSpace(r.text(prefix + "exception.message"))
 	if class, task := r.identity(prefix+"class.name"), decimal(parse(r.identity(prefix+"task.id"), 32)); class != "" {
-		l.Failure.Description = bounded.Text(strings.TrimSpace(l.Failure.Description+" (in "+class+", task "+task+")"), DefaultMaxAdded)
+		l.Failure.Description = boundedtext.Text(strings.TrimSpace(l.Failure.Description+" (in "+class+", task "+task+")"), DefaultMaxAdded)
 	}
 	l.readJavaStack(r, prefix+"exception.stacktrace")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // Initializer is a publisher that can make sure, before the first message, that its topics exist: it creates them,
@@ -57,9 +57,9 @@ func (p *withInitializer) InitializeTopicsFor(source string, topics ...string) e
 
 func (p *withInitializer) check() error {
 	switch {
-	case contain.IsNil(p.Publisher):
+	case safecall.IsNil(p.Publisher):
 		return errors.New("poison: WithInitializer: the publisher is nil")
-	case contain.IsNil(p.Initializer):
+	case safecall.IsNil(p.Initializer):
 		return errors.New("poison: WithInitializer: the initializer is nil; give TopicsExist if the topics are made otherwise")
 	}
 	return nil
@@ -120,7 +120,7 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	}
 	ready = true
 	for _, sink := range sinks {
-		err := contain.Call("publisher", func() error { return InitializeFor(sink.Publisher, source, sink.Topic) })
+		err := safecall.Call("publisher", func() error { return InitializeFor(sink.Publisher, source, sink.Topic) })
 		if err != nil {
 			ready = false
 			q.config.Logger.Error("It is not sure that a dead-letter topic exists; its first letter is published all the same", err,
@@ -136,7 +136,7 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 // InitializeFor makes sure that topics exist, which take what comes from source, if pub, or a publisher that it decorates, is a
 // SourceInitializer or an Initializer. It returns an error if pub hides one. Any other publisher is taken on trust.
 func InitializeFor(pub message.Publisher, source string, topics ...string) error {
-	if contain.IsNil(pub) {
+	if safecall.IsNil(pub) {
 		return errors.New("poison: the publisher is nil: it can make no topics")
 	}
 	if initializer, ok := decorated.As[SourceInitializer](pub); ok {
@@ -174,7 +174,7 @@ func CheckInitializer(pub message.Publisher) error {
 // starts, so that a missing destination is an error of Router.Run. The handler's name is not known there: where the Naming
 // uses it, the topics are made before their first letter, unless Initialize was called by hand.
 func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
-	if contain.IsNil(sub) {
+	if safecall.IsNil(sub) {
 		return nil, errors.New("poison: InitializeOnSubscribe: the subscriber is nil")
 	}
 	return &initializing{Subscriber: sub, queue: q}, nil

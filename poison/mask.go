@@ -3,7 +3,7 @@ package poison
 import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // withheld stands for what a mask panicked over: it may be the very secret.
@@ -35,7 +35,7 @@ func (q *Queue) masked(field, value string, mask func(string) string) string {
 		return ""
 	}
 	result := withheld
-	if err := contain.Call("poison."+field, func() error { result = mask(value); return nil }); err != nil {
+	if err := safecall.Call("poison."+field, func() error { result = mask(value); return nil }); err != nil {
 		q.config.Logger.Error("QueueConfig."+field+" panicked; the value is withheld", nil, nil)
 	}
 	return result

@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // Source is what the name of a dead-letter topic is made of.
@@ -78,7 +78,7 @@ func (n Naming) probe() error {
 }
 
 func (n Naming) call(s Source) (name string, err error) {
-	err = contain.Call("naming function", func() error { name = n(s); return nil })
+	err = safecall.Call("naming function", func() error { name = n(s); return nil })
 	return name, err
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -116,13 +116,13 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 	var waits backoff.BackOff
 	for attempt := 1; ; attempt++ {
 		msg := encoded(limits)
-		err := contain.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
+		err := safecall.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
 		if err == nil {
 			return false, nil
 		}
 		err = fmt.Errorf("poison: publish to %q: %w", logged(sink.Topic), err)
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
-			contain.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, err) })
+			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, err) })
 		}
 		fields := watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)}
 		if outage.Away(err) { // the guard logs the outage once
@@ -161,4 +161,4 @@ func (q *Queue) refusedAlways(err error) bool {
 }
 
 // logged bounds a value that came with a message before it goes into a log line or an error.
-func logged(value string) string { return bounded.Text(value, 200) }
+func logged(value string) string { return boundedtext.Text(value, 200) }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // QueueConfig configures a Queue. Only Publisher is required.
@@ -108,14 +108,14 @@ func (c *QueueConfig) setDefaults() {
 }
 
 func (c *QueueConfig) validate() error {
-	if contain.IsNil(c.Publisher) {
+	if safecall.IsNil(c.Publisher) {
 		return fmt.Errorf("poison: QueueConfig.Publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
 	}
 	if err := CheckInitializer(c.Publisher); err != nil {
 		return fmt.Errorf("poison: QueueConfig.Publisher: %w", err)
 	}
 	for i, sink := range c.Fallbacks {
-		if contain.IsNil(sink.Publisher) {
+		if safecall.IsNil(sink.Publisher) {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil", i)
 		}
 		if err := CheckInitializer(sink.Publisher); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // interrupted settles a handler that did not return: a panic that nobody recovered further in, or runtime.Goexit, where
@@ -128,7 +128,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 
 func (q *Queue) unplaced(ctx context.Context, l Letter, err error) {
 	if hook := q.config.Hooks.OnUnplaced; hook != nil {
-		contain.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })
+		safecall.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })
 	}
 }
 
@@ -179,7 +179,7 @@ func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, deadLetter bool) {
 	known := Origin{}
 	if q.config.Origin != nil {
-		if err := contain.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {
+		if err := safecall.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {
 			q.config.Logger.Error("QueueConfig.Origin panicked; the letter goes without what it knows", err, nil)
 		}
 	}
@@ -208,7 +208,7 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, 
 
 func (q *Queue) hook(name string, hook func(context.Context, Letter), ctx context.Context, l Letter) {
 	if hook != nil {
-		contain.Hook(q.config.Logger, "poison."+name, func() { hook(ctx, l) })
+		safecall.Hook(q.config.Logger, "poison."+name, func() { hook(ctx, l) })
 	}
 }
 

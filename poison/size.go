@@ -5,19 +5,19 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // refusedForSize judges by ErrTooLarge, types and codes, without importing a client. Words count only if no error in the tree is of a
 // client that has codes: "message of length 352518912 too large or too small" is what sarama says of a TLS listener.
 func refusedForSize(err error) (large bool) {
 	known, nodes := false, 0
-	failed := contain.Call("error", func() error { known, large = searchSize(err, &nodes); return nil })
+	failed := safecall.Call("error", func() error { known, large = searchSize(err, &nodes); return nil })
 	if failed != nil || known {
 		return failed == nil && large
 	}
-	text := strings.ToLower(unquoted(bounded.Error(err, 1<<10)))
+	text := strings.ToLower(unquoted(boundedtext.Error(err, 1<<10)))
 	for _, words := range sizeWords {
 		if strings.Contains(text, words) {
 			return true
@@ -194,7 +194,7 @@ func contains(v reflect.Value, field, words string) bool {
 // IsTooLarge reports whether a publisher's error is a refusal for size, by QueueConfig.TooLarge. It is for the parts that
 // publish on behalf of the queue's messages.
 func (q *Queue) IsTooLarge(err error) (large bool) {
-	if failed := contain.Call("poison.TooLarge", func() error { large = q.config.TooLarge(err); return nil }); failed != nil {
+	if failed := safecall.Call("poison.TooLarge", func() error { large = q.config.TooLarge(err); return nil }); failed != nil {
 		q.config.Logger.Error("QueueConfig.TooLarge panicked; the refusal counts as one of another kind", failed, nil)
 	}
 	return large

@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
@@ -27,9 +27,9 @@ func StageOf(msg *message.Message) Stage {
 		return Stage{}
 	}
 	return Stage{
-		Number:    bounded.Count(msg.Metadata[KeyRetryStage]),
-		DueAt:     bounded.Time(msg.Metadata[KeyRetryDueAt]),
-		HoldUntil: bounded.Time(msg.Metadata[KeyRetryHoldUntil]),
+		Number:    boundedtext.Count(msg.Metadata[KeyRetryStage]),
+		DueAt:     boundedtext.Time(msg.Metadata[KeyRetryDueAt]),
+		HoldUntil: boundedtext.Time(msg.Metadata[KeyRetryHoldUntil]),
 	}
 }
 

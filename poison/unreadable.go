@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
@@ -28,7 +28,7 @@ func MarkUnreadable(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
 	}
-	msg.Metadata[keyUnreadable] = unreadableToken() + markUnreadable + bounded.Error(err, 1<<10)
+	msg.Metadata[keyUnreadable] = unreadableToken() + markUnreadable + boundedtext.Error(err, 1<<10)
 }
 
 // MarkExhausted marks msg as one that was delivered as often as it may be without anybody settling it, for the reason
@@ -38,7 +38,7 @@ func MarkExhausted(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
 	}
-	msg.Metadata[keyUnreadable] = unreadableToken() + markExhausted + bounded.Error(err, 1<<10)
+	msg.Metadata[keyUnreadable] = unreadableToken() + markExhausted + boundedtext.Error(err, 1<<10)
 }
 
 // The first letter of what stands behind the token.

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/packed"
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -36,7 +36,7 @@ func causeOf(deadLetterTopic string, l *poison.Letter) cause {
 func (c cause) hash() string {
 	var parts []byte
 	for _, part := range []string{c.deadLetterTopic, c.topic, c.handler, c.class, c.reason, c.typ, c.stackHash, folded(c.description)} {
-		parts = packed.Append(parts, part)
+		parts = metadatacodec.Append(parts, part)
 	}
 	sum := sha256.Sum256(parts)
 	return hex.EncodeToString(sum[:16])

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/schema"
-	"github.com/watermill-spillway/spillway/internal/sqlite"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
 // dialect is all in which one database differs from another. Statements are written with question marks, and in the SQL

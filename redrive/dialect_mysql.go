@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
 )
 
 // mysqlDialect is for MySQL and MariaDB. A transaction that was in another's way runs again: the server notices that at

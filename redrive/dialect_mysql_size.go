@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
 )
 
 // mysqlOverhead is for all of a statement, or of a row, that does not come with the letter: names, times, and who marked it.

@@ -3,7 +3,7 @@ package redrive
 import (
 	"context"
 
-	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
 )
 
 var postgresDialect = dialect{

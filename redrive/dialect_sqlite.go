@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/sqlite"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
 var sqliteDialect = dialect{

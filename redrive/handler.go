@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -76,7 +76,7 @@ func newHandler(config HandlerConfig, owner string) (*Handler, error) {
 	if err := wayBack(owner+".Publisher", config.Publisher); err != nil {
 		return nil, err
 	}
-	if contain.IsNil(config.Park) {
+	if safecall.IsNil(config.Park) {
 		return nil, fmt.Errorf("redrive: %s.Park is nil: letters that are not brought back would be lost; give a publisher or a Store", owner)
 	}
 	if err := poison.CheckInitializer(config.Park); err != nil {
@@ -109,7 +109,7 @@ const DefaultMinWait = 10 * time.Second
 // calls it; call it yourself where Handle is added to a router by hand.
 func (h *Handler) Initialize(topics ...string) error {
 	for _, topic := range topics {
-		err := contain.Call("publisher", func() error {
+		err := safecall.Call("publisher", func() error {
 			return poison.InitializeFor(h.config.Park, topic, poison.ParkedTopic(topic), poison.QuarantineTopic(topic))
 		})
 		if err != nil {

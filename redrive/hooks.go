@@ -5,8 +5,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -29,31 +29,31 @@ type Hooks struct {
 
 func (r *rules) onRedrive(ctx context.Context, l poison.Letter, topic string) {
 	if hook := r.hooks.OnRedrive; hook != nil {
-		contain.Hook(r.logger, "redrive.OnRedrive", func() { hook(ctx, l, topic) })
+		safecall.Hook(r.logger, "redrive.OnRedrive", func() { hook(ctx, l, topic) })
 	}
 }
 
 func (r *rules) onQuarantine(ctx context.Context, l poison.Letter) {
 	if hook := r.hooks.OnQuarantine; hook != nil {
-		contain.Hook(r.logger, "redrive.OnQuarantine", func() { hook(ctx, l) })
+		safecall.Hook(r.logger, "redrive.OnQuarantine", func() { hook(ctx, l) })
 	}
 }
 
 func (r *rules) onRefused(ctx context.Context, l poison.Letter, topic string) {
 	if hook := r.hooks.OnRefused; hook != nil {
-		contain.Hook(r.logger, "redrive.OnRefused", func() { hook(ctx, l, topic) })
+		safecall.Hook(r.logger, "redrive.OnRefused", func() { hook(ctx, l, topic) })
 	}
 }
 
 func (r *rules) onParked(ctx context.Context, l poison.Letter, why error) {
 	if hook := r.hooks.OnParked; hook != nil {
-		contain.Hook(r.logger, "redrive.OnParked", func() { hook(ctx, l, why) })
+		safecall.Hook(r.logger, "redrive.OnParked", func() { hook(ctx, l, why) })
 	}
 }
 
 func (r *rules) onPublishError(ctx context.Context, l poison.Letter, err error) {
 	if hook := r.hooks.OnPublishError; hook != nil {
-		contain.Hook(r.logger, "redrive.OnPublishError", func() { hook(ctx, l, err) })
+		safecall.Hook(r.logger, "redrive.OnPublishError", func() { hook(ctx, l, err) })
 	}
 }
 
@@ -69,7 +69,7 @@ func fields(l poison.Letter, topic string) map[string]any {
 }
 
 // logged bounds a value that came with a message before it goes into a log line or an error.
-func logged(value string) string { return bounded.Text(value, 200) }
+func logged(value string) string { return boundedtext.Text(value, 200) }
 
 // original is the letter of a message that is none.
 func original(msg *message.Message) poison.Letter {

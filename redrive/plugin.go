@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -43,7 +43,7 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 
 func consume(prefix string, sub message.Subscriber, topics []string, handle func(string, *message.Message) error) message.RouterPlugin {
 	return func(router *message.Router) error {
-		if contain.IsNil(sub) {
+		if safecall.IsNil(sub) {
 			return errors.New("redrive: the subscriber for dead-letter topics is nil")
 		}
 		if len(topics) == 0 {
@@ -57,7 +57,7 @@ func consume(prefix string, sub message.Subscriber, topics []string, handle func
 			if topic == "" {
 				return errors.New("redrive: a dead-letter topic has an empty name")
 			}
-			err := contain.Call("add the handler of "+topic, func() error { // the router panics at a name given twice
+			err := safecall.Call("add the handler of "+topic, func() error { // the router panics at a name given twice
 				router.AddConsumerHandler(prefix+topic, topic, own, func(msg *message.Message) error { return orNack(topic, msg, handle) })
 				return nil
 			})

@@ -9,7 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -51,7 +51,7 @@ func (r *rules) publish(ctx context.Context, publisher message.Publisher, l pois
 		}
 		msg := build(err)
 		msg.SetContext(chain.Returning(context.Background()))
-		err = contain.Call("publisher", func() error { return publisher.Publish(topic, msg) })
+		err = safecall.Call("publisher", func() error { return publisher.Publish(topic, msg) })
 		if err == nil {
 			return nil
 		}

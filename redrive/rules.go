@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -83,7 +83,7 @@ func (r *rules) validate() error {
 
 // wayBack returns an error for a publisher with which letters do not come back.
 func wayBack(name string, publisher message.Publisher) error {
-	if contain.IsNil(publisher) {
+	if safecall.IsNil(publisher) {
 		return fmt.Errorf("redrive: %s is nil: letters have no way back", name)
 	}
 	if _, isStore := decorated.As[*Store](publisher); isStore || decorated.Hides[*Store](publisher) != nil {
@@ -113,7 +113,7 @@ func (r *rules) entryOf(l poison.Letter, topic string) string {
 		return topic
 	}
 	var entry string
-	if err := contain.Call("redrive.Entry", func() error { entry = r.entry(l); return nil }); err != nil {
+	if err := safecall.Call("redrive.Entry", func() error { entry = r.entry(l); return nil }); err != nil {
 		r.logger.Error("Entry panicked; the letter goes to its origin topic", err, fields(l, topic))
 	}
 	if entry == "" {

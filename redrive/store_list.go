@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/packed"
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -118,7 +118,7 @@ func scanEntry(rows *sql.Rows) (Entry, error) {
 	}
 	msg := message.NewMessage(string(id), payload)
 	var damage error
-	if msg.Metadata, damage = packed.Read(metadata); damage != nil { // shown, so that those behind it can be reached
+	if msg.Metadata, damage = metadatacodec.Read(metadata); damage != nil { // shown, so that those behind it can be reached
 		msg.Metadata = message.Metadata{}
 	}
 	e.DeadLetterTopic, e.Status = string(topic), Status(status)

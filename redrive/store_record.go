@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/packed"
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -25,7 +25,7 @@ type record struct {
 }
 
 func newRecord(service, topic string, msg *message.Message) record {
-	r := record{service: service, topic: topic, msg: msg, metadata: packed.Metadata(msg.Metadata), letter: poison.Read(msg)}
+	r := record{service: service, topic: topic, msg: msg, metadata: metadatacodec.Metadata(msg.Metadata), letter: poison.Read(msg)}
 	r.identity = identify(service, topic, r.letter)
 	return r
 }
@@ -82,15 +82,15 @@ func identify(service, topic string, l poison.Letter) []byte {
 	payload := sha256.Sum256(l.Original.Payload)
 	var parts []byte
 	if service != "" { // of a store without a service the identities are as they were before there were any
-		parts = packed.Append(parts, "service:"+service)
+		parts = metadatacodec.Append(parts, "service:"+service)
 	}
 	for _, part := range []string{
 		origin, l.Origin.ConsumerGroup, l.Origin.Handler, l.Original.UUID, strconv.Itoa(l.Redrive.Count), string(payload[:]),
 	} {
-		parts = packed.Append(parts, part)
+		parts = metadatacodec.Append(parts, part)
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.Original.Metadata)) {
-		parts = packed.Append(packed.Append(parts, key), l.Original.Metadata[key])
+		parts = metadatacodec.Append(metadatacodec.Append(parts, key), l.Original.Metadata[key])
 	}
 	sum := sha256.Sum256(parts)
 	return sum[:]

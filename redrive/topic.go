@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -30,7 +30,7 @@ type DrainTopicConfig struct {
 }
 
 func (c *DrainTopicConfig) validate() error {
-	if contain.IsNil(c.Subscriber) {
+	if safecall.IsNil(c.Subscriber) {
 		return errors.New("redrive: DrainTopicConfig.Subscriber is nil")
 	}
 	if c.Topic == "" {
@@ -86,7 +86,7 @@ type topicDrain struct {
 // snapshot bounds the drain by the backlog and tells whether there is none.
 func (d *topicDrain) snapshot(ctx context.Context) (empty bool, err error) {
 	n := 0
-	err = contain.Call("redrive.Backlog", func() (err error) { n, err = d.config.Backlog(ctx, d.config.Topic); return err })
+	err = safecall.Call("redrive.Backlog", func() (err error) { n, err = d.config.Backlog(ctx, d.config.Topic); return err })
 	if err != nil {
 		return false, fmt.Errorf("redrive: ask for the backlog of %q: %w", d.config.Topic, err)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/packed"
-	"github.com/watermill-spillway/spillway/internal/postgres"
-	"github.com/watermill-spillway/spillway/internal/schema"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -103,7 +103,7 @@ func makeVersion1(t *testing.T, db *sql.DB, on database, n int) {
 		if i == 0 {
 			status = "refused"
 		}
-		if _, err := tx.Exec(insert, identity, []byte("orders.dlq"), []byte(id), packed.Metadata(m), []byte("{}"), []byte("orders"), []byte("billing"),
+		if _, err := tx.Exec(insert, identity, []byte("orders.dlq"), []byte(id), metadatacodec.Metadata(m), []byte("{}"), []byte("orders"), []byte("billing"),
 			"permanent", value(m["x-failure-reason"]), value(m["x-failure-type"]), value(""), value(m["x-failure-description"]), status); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
-	"github.com/watermill-spillway/spillway/internal/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
 // Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the commit.

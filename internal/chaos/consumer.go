@@ -10,9 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -53,7 +53,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		Idempotency: site.keys(deliveries),
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
-		Deliveries:  delivery.LimitConfig{Store: site.deliveries},
+		Deliveries:  crashlimit.LimitConfig{Store: site.deliveries},
 		Stages: middleware.StagesConfig{
 			Publisher:  later,
 			Subscriber: func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) },

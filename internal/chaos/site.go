@@ -12,8 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/delivery"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -28,7 +28,7 @@ type site struct {
 	origin     func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
 	keys       func(live message.Subscriber) idempotency.Store
-	deliveries delivery.Store
+	deliveries crashlimit.Store
 	// later keeps what waits for its next attempt. Where it is nil, that waits in topics.
 	later *delay.Store
 
@@ -69,10 +69,10 @@ func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	db.SetMaxIdleConns(20)
 	site := &site{setting: s, logger: logger, db: db}
 	site.keys = func(message.Subscriber) idempotency.Store { return idempotency.Postgres(db) }
-	site.deliveries = delivery.Postgres(db)
+	site.deliveries = crashlimit.Postgres(db)
 	if s.Driver == "mysql" {
 		site.keys = func(message.Subscriber) idempotency.Store { return idempotency.MySQL(db) }
-		site.deliveries = delivery.MySQL(db)
+		site.deliveries = crashlimit.MySQL(db)
 	}
 	switch {
 	case s.onTables():

@@ -3,7 +3,7 @@ package logging
 import (
 	"errors"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // maxCause bounds what a line tells of an error.
@@ -11,4 +11,4 @@ const maxCause = 1 << 10
 
 // Cause returns an error with the head of text, which was masked before: to cut first could leave half of a secret. It unwraps
 // to nothing, because the error that text is of was not masked.
-func Cause(text string) error { return errors.New(bounded.Text(text, maxCause)) }
+func Cause(text string) error { return errors.New(boundedtext.Text(text, maxCause)) }

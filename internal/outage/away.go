@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/mysql"
-	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
 )
 
 // NewError returns an error that Away knows, for clients of the kit's own. Wrap it, or keep it as a sentinel.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 const (
@@ -77,5 +77,5 @@ func (g *Guard) calmed() {
 	}
 	fields := watermill.LogFields{"lasted": e.back.Sub(e.began).Round(time.Millisecond).String(), "held": e.held, "given_back": e.returned}
 	*e = episode{}
-	_ = contain.Call("the logger", func() error { g.config.Logger.Info(g.config.Name+": the outage is over", fields); return nil })
+	_ = safecall.Call("the logger", func() error { g.config.Logger.Info(g.config.Name+": the outage is over", fields); return nil })
 }

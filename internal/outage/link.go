@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // link is what an error says of the connection.
@@ -24,7 +24,7 @@ const (
 // proxy cuts what it cannot pass on.
 func linkOf(err error) link {
 	found := disconnected
-	_ = contain.Call("an error", func() error { // whose method can panic
+	_ = safecall.Call("an error", func() error { // whose method can panic
 		found = readLink(err)
 		return nil
 	})

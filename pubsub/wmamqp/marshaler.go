@@ -9,7 +9,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -78,7 +78,7 @@ func (m Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 		return m.read(&d), nil
 	}
 	var msg *message.Message
-	err := contain.Call("wmamqp: Marshaler.Inner", func() (err error) {
+	err := safecall.Call("wmamqp: Marshaler.Inner", func() (err error) {
 		if msg, err = m.Inner.Unmarshal(d); err == nil && msg == nil {
 			err = errors.New("wmamqp: Marshaler.Inner returned neither a message nor an error")
 		}
@@ -144,7 +144,7 @@ func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	if m.Inner == nil {
 		p, err = m.write(msg)
 	} else {
-		err = contain.Call("wmamqp: Marshaler.Inner", func() (err error) { p, err = m.Inner.Marshal(msg); return err })
+		err = safecall.Call("wmamqp: Marshaler.Inner", func() (err error) { p, err = m.Inner.Marshal(msg); return err })
 	}
 	p.DeliveryMode = amqp091.Persistent
 	return p, err

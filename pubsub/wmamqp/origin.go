@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/bounded"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -34,7 +34,7 @@ func withDelivery(ctx context.Context, queue string, d *amqp091.Delivery) contex
 }
 
 // countOf reads the count, which a producer may have forged on a classic queue.
-func countOf(header any) int { return bounded.Count(text(header)) }
+func countOf(header any) int { return boundedtext.Count(text(header)) }
 
 // DeliveryFromContext returns the delivery of a message of Subscriber, by its context.
 func DeliveryFromContext(ctx context.Context) (Delivery, bool) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -163,7 +163,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	}
 	for _, msg := range messages {
 		var publishing amqp091.Publishing
-		err := contain.Call("wmamqp: marshaler", func() (err error) {
+		err := safecall.Call("wmamqp: marshaler", func() (err error) {
 			publishing, err = p.config.AMQP.Marshaler.Marshal(msg)
 			return err
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -100,7 +100,7 @@ func (m Marshaler) inner(topic string, msg *message.Message, isKept bool) (recor
 			wire.Metadata[headerName(key)] = value
 		}
 	}
-	err = contain.Call("wmkafka: marshaler", func() (err error) {
+	err = safecall.Call("wmkafka: marshaler", func() (err error) {
 		record, err = m.Inner.Marshal(topic, wire)
 		return err
 	})
@@ -202,7 +202,7 @@ func (m Marshaler) takesLetters(topic string) (takes bool) {
 	if m.LetterTopic == nil {
 		return letterTopic(topic)
 	}
-	if err := contain.Call("wmkafka: LetterTopic", func() error { takes = m.LetterTopic(topic); return nil }); err != nil {
+	if err := safecall.Call("wmkafka: LetterTopic", func() error { takes = m.LetterTopic(topic); return nil }); err != nil {
 		return false
 	}
 	return takes

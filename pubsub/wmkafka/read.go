@@ -8,7 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -17,7 +17,7 @@ import (
 func read(u kafka.Unmarshaler, record *sarama.ConsumerMessage) *message.Message {
 	clip(record)
 	var msg *message.Message
-	err := contain.Call("unmarshaler", func() (err error) {
+	err := safecall.Call("unmarshaler", func() (err error) {
 		msg, err = u.Unmarshal(record)
 		return err
 	})

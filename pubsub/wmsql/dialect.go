@@ -11,7 +11,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -54,7 +54,7 @@ type dialect struct {
 
 	// The keys of idempotent receivers.
 	ensureKeys func(context.Context, *sql.DB) error
-	inKeys     *keys.Dialect
+	inKeys     *keytable.Dialect
 	keys       func(*sql.DB) idempotency.Store
 
 	schema  func(payloadType string, batch int) wsql.SchemaAdapter

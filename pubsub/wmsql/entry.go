@@ -10,7 +10,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -81,7 +81,7 @@ func (s *subscription) nothing(ctx context.Context) (bool, error) {
 // aside: the columns are read by their names.
 func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 	var row wsql.Row
-	err := contain.Call("the schema adapter", func() (err error) {
+	err := safecall.Call("the schema adapter", func() (err error) {
 		row, err = s.config.Schema.UnmarshalMessage(rows)
 		return err
 	})

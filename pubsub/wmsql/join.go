@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // JoinedStore is an idempotency.Store whose claims are part of the transaction in which a Subscriber consumes the message:
@@ -107,17 +107,17 @@ func (s *JoinedStore) Purge(ctx context.Context, before time.Time, limit int) (i
 	return s.own.Purge(ctx, before, limit)
 }
 
-func rowOf(entry idempotency.Entry) keys.Row {
-	return keys.NewRow(entry.Consumer, entry.ID, entry.Fingerprint, entry.Version, entry.Versioned)
+func rowOf(entry idempotency.Entry) keytable.Row {
+	return keytable.NewRow(entry.Consumer, entry.ID, entry.Fingerprint, entry.Version, entry.Versioned)
 }
 
 // claim is a savepoint of the message's transaction, with the key behind it.
 type claim struct {
 	d        *delivery
-	row      keys.Row
+	row      keytable.Row
 	tx       *sql.Tx
 	name     string
-	recorded *keys.Record
+	recorded *keytable.Record
 	ended    chan struct{}
 }
 

@@ -13,8 +13,8 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 var mysqlDialect = dialect{
@@ -57,9 +57,9 @@ var mysqlDialect = dialect{
 		return err != nil && strings.Contains(err.Error(), "packet for query is too large") // the driver's own limit
 	},
 	ensureKeys: func(ctx context.Context, db *sql.DB) error {
-		return mysql.Upgrade(ctx, db, keys.MySQL)
+		return mysql.Upgrade(ctx, db, keytable.MySQL)
 	},
-	inKeys: &keys.InMySQL,
+	inKeys: &keytable.InMySQL,
 	keys:   func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) },
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultMySQLSchema{

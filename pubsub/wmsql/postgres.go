@@ -11,8 +11,8 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 var postgresDialect = dialect{
@@ -20,7 +20,7 @@ var postgresDialect = dialect{
 	// Watermill's REPEATABLE READ makes a key that was committed meanwhile an error, on every attempt anew.
 	isolation: sql.LevelReadCommitted,
 	aborts:    true,
-	settings:  keys.SettingsPostgres,
+	settings:  keytable.SettingsPostgres,
 	ends: func(err error) (ended, others bool) {
 		state := postgres.State(err)
 		// 57P01 to 57P05: the server shuts down or ends the session; 08: the connection failed.
@@ -42,9 +42,9 @@ var postgresDialect = dialect{
 	refused:      func(err error) bool { return strings.HasPrefix(postgres.State(err), "22") }, // data exceptions
 	large:        func(err error) bool { return postgres.State(err) == "54000" },               // program_limit_exceeded
 	ensureKeys: func(ctx context.Context, db *sql.DB) error {
-		return postgres.Upgrade(ctx, db, keys.Postgres)
+		return postgres.Upgrade(ctx, db, keytable.Postgres)
 	},
-	inKeys: &keys.InPostgres,
+	inKeys: &keytable.InPostgres,
 	keys:   func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) },
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultPostgreSQLSchema{

@@ -14,7 +14,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -56,7 +56,7 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if config.DB == nil {
 		return nil, errors.New("wmsql: PublisherConfig.DB is nil: give the database to publish to")
 	}
-	if config.Schema != nil && contain.IsNil(config.Schema) {
+	if config.Schema != nil && safecall.IsNil(config.Schema) {
 		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema is a nil %T: leave the field out, or give an adapter", config.Schema)
 	}
 	if config.Timeout < 0 {

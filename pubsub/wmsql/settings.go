@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // notice is told of each statement before it runs. One that is not plain may leave something behind in the session until the
 // transaction ends, such as a setting, a temporary table, a cursor: the message is then the last of its batch, so that the
 // next one does not find it. In PostgreSQL it may also change the settings under which our own statements find their tables.
 func (t *transaction) notice(ctx context.Context, query string) error {
-	if shadow.Plain(query, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") {
+	if sqlproxy.Plain(query, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") {
 		return nil
 	}
 	t.mu.Lock()
@@ -22,7 +22,7 @@ func (t *transaction) notice(ctx context.Context, query string) error {
 	if !read {
 		return nil
 	}
-	settings := new(keys.Settings)
+	settings := new(keytable.Settings)
 	if err := t.db.QueryRowContext(ctx, t.dialect.settings).Scan(&settings.SearchPath, &settings.Role); err != nil {
 		return fmt.Errorf("wmsql: read the settings that a statement may change: %w", err)
 	}

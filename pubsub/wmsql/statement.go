@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/watermill-spillway/spillway/internal/shadow"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
 // statement is a prepared statement that stops with its transaction.
@@ -67,12 +67,12 @@ func (t *transaction) query(ctx context.Context, do func(context.Context) (drive
 		return nil, err
 	}
 	t.reading++
-	return &rows{shadow.Typed{Rows: inner}, t, bound, release}, nil
+	return &rows{sqlproxy.Typed{Rows: inner}, t, bound, release}, nil
 }
 
 // rows are the driver's, whose late errors count too: a query can fail at its thousandth row.
 type rows struct {
-	shadow.Typed
+	sqlproxy.Typed
 	t       *transaction
 	ctx     context.Context
 	release func()

@@ -12,7 +12,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // ErrClosed is returned by a Subscriber or Publisher after Close.
@@ -94,7 +94,7 @@ func (c *SubscriberConfig) validate() error {
 	switch {
 	case c.DB == nil:
 		return errors.New("wmsql: SubscriberConfig.DB is nil: give the database that the messages are in")
-	case c.Schema != nil && contain.IsNil(c.Schema), c.Offsets != nil && contain.IsNil(c.Offsets):
+	case c.Schema != nil && safecall.IsNil(c.Schema), c.Offsets != nil && safecall.IsNil(c.Offsets):
 		return fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is a nil pointer: leave the field out, or give an adapter", c.Schema, c.Offsets)
 	case len(c.ConsumerGroup) > 255:
 		return fmt.Errorf("wmsql: SubscriberConfig.ConsumerGroup is %d bytes long, and the table of positions takes 255", len(c.ConsumerGroup))

@@ -11,7 +11,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/contain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -123,7 +123,7 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 			err = fmt.Errorf("wmsql: %w", failed)
 			return driver.ErrBadConn
 		}
-		err = contain.Call("wmsql: an adapter", func() (err error) {
+		err = safecall.Call("wmsql: an adapter", func() (err error) {
 			pause, err = s.batch(ctx, t)
 			return err
 		})

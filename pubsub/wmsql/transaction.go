@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/watermill-spillway/spillway/internal/keys"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // transaction is one transaction of the database on one connection, in which several messages are consumed. Everybody who
@@ -35,7 +35,7 @@ type transaction struct {
 	onOver     func()
 	prepared   map[string]driver.Stmt // of the connection
 	marked     bool                   // a statement may have left something behind
-	settings   *keys.Settings         // as they were before a statement that may have changed them
+	settings   *keytable.Settings     // as they were before a statement that may have changed them
 }
 
 // errOver is what late statements get. It is a sql.ErrTxDone too.

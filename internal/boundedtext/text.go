@@ -1,0 +1,80 @@
+// Package boundedtext makes text of values that cannot be trusted: error messages of any length or encoding, panic values,
+// names taken from messages. Nothing here panics, whatever the value does when it is asked for its text.
+package boundedtext
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text returns s as valid UTF-8 without NUL, at most limit bytes long. Of a longer text the head is kept and the cut
+// marked with the size of the whole; a limit too small for the mark keeps the head alone.
+func Text(s string, limit int) string {
+	if limit <= 0 {
+		return ""
+	}
+	if len(s) <= limit {
+		if clean := sanitize(s); len(clean) <= limit {
+			return clean
+		}
+	}
+	mark := "…[cut, " + strconv.Itoa(len(s)) + " bytes in all]"
+	if len(mark) > limit {
+		mark = ""
+	}
+	// Each invalid byte grows to three when it is replaced, so the head is cut, cleaned and cut again.
+	head := sanitize(headOf(s, limit-len(mark)))
+	return headOf(head, limit-len(mark)) + mark
+}
+
+// Error returns the text of err within limit. An error whose Error method panics is named by its type instead.
+func Error(err error, limit int) string {
+	if err == nil {
+		return ""
+	}
+	return contained(err, "Error", limit, err.Error)
+}
+
+// Value returns the text of any value, as fmt.Sprint writes it, within limit. One that panics when it is asked for its
+// text is named by its type instead.
+func Value(v any, limit int) string {
+	if err, ok := v.(error); ok {
+		return Error(err, limit)
+	}
+	return contained(v, "String", limit, func() string { return fmt.Sprint(v) })
+}
+
+func contained(v any, method string, limit int, text func() string) (s string) {
+	defer func() {
+		if recover() != nil {
+			s = Text(fmt.Sprintf("%T (its %s method panicked)", v, method), limit)
+		}
+	}()
+	return Text(text(), limit)
+}
+
+// headOf cuts s to at most limit bytes without splitting a rune. What is not a rune is split: in text of another
+// encoding there may be none for megabytes.
+func headOf(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for start := limit; start >= 0 && start > limit-utf8.UTFMax; start-- {
+		if utf8.RuneStart(s[start]) {
+			return s[:start]
+		}
+	}
+	return s[:limit]
+}
+
+func sanitize(s string) string {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
+	}
+	return s
+}

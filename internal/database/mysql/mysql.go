@@ -1,0 +1,83 @@
+// Package mysql holds what every store of Spillway on MySQL and MariaDB shares: the making of tables, and what the
+// server's errors mean. It knows no driver: whatever database/sql driver speaks MySQL will do, if its errors have the
+// shape of those of github.com/go-sql-driver/mysql.
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"reflect"
+
+	"github.com/watermill-spillway/spillway/internal/database/rerun"
+)
+
+// The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
+const (
+	// Duplicate says that the key of a row is there already.
+	Duplicate = 1062
+	// NotLocked says that the session has locked tables, and not this one.
+	NotLocked = 1100
+	// RowTooLarge says that a row, or a value of it, is larger than InnoDB takes.
+	RowTooLarge = 1118
+	// PacketTooLarge says that a statement, or a row, is larger than max_allowed_packet.
+	PacketTooLarge = 1153
+	// LockTimeout says that another transaction held a lock for longer than innodb_lock_wait_timeout. The statement is
+	// undone and, where innodb_rollback_on_timeout is set, the transaction too.
+	LockTimeout = 1205
+	// Deadlock says that the whole transaction was undone, because another one and this one waited for each other.
+	Deadlock = 1213
+	// NoSavepoint says that a savepoint is not there: the transaction that it was set in has ended.
+	NoSavepoint = 1305
+)
+
+// Number returns the number of the server's error in err, or 0. The shape of the error is what tells, as in package
+// classify: a pointer to a struct named MySQLError with a field Number.
+func Number(err error) uint16 {
+	if err == nil {
+		return 0
+	}
+	if n := number(err); n != 0 {
+		return n
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return Number(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, cause := range e.Unwrap() {
+			if n := Number(cause); n != 0 {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+func number(err error) uint16 {
+	v := reflect.ValueOf(err)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct || v.Elem().Type().Name() != "MySQLError" {
+		return 0
+	}
+	if n := v.Elem().FieldByName("Number"); n.IsValid() && n.CanUint() && n.Uint() <= 0xffff {
+		return uint16(n.Uint())
+	}
+	return 0
+}
+
+// Undone tells whether the server undid the transaction because of another one, or, when it waited for a lock in vain,
+// may have.
+func Undone(err error) bool {
+	n := Number(err)
+	return n == Deadlock || n == LockTimeout
+}
+
+// Options are those of every transaction of a store, whatever the session's default is. Under READ COMMITTED each
+// statement sees what others have committed by then, so a key that was waited for is found, and no gap between keys is
+// locked: under REPEATABLE READ, the default, neighbours in the index would wait for each other.
+var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+// Write runs work in a transaction. It runs work again when the server undid the transaction because of another one, and
+// when it waited for a lock in vain; what a failed run did is undone. Work must return the error of a statement and write
+// nothing after it: a deadlock ends the transaction, and later statements on the same *sql.Tx commit on their own.
+func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return rerun.Write(ctx, db, Options, Undone, work)
+}

@@ -1,0 +1,152 @@
+package keytable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Row is a key on its way into the table, with what is known of the message that brings it.
+type Row struct {
+	Consumer, ID string // as in the columns
+	Fingerprint  []byte
+	Version      int64
+	Versioned    bool
+	At           int64 // when it was entered, in Unix milliseconds
+	Nonce        int64 // tells this row from one that a duplicate entered
+}
+
+// NewRow returns the row of a key, entered now.
+func NewRow(consumer, id string, fingerprint []byte, version int64, versioned bool) Row {
+	return Row{Column(consumer), Column(id), fingerprint, version, versioned, time.Now().UnixMilli(), rand.Int64()}
+}
+
+// Record is what stands there of a key that was applied before.
+type Record struct {
+	Outputs     []byte
+	Fingerprint []byte
+	Version     int64
+	Versioned   bool
+}
+
+// ErrHeld says that somebody holds the key by a lease.
+var ErrHeld = errors.New("the key is held by a lease: another consumer is at work on it")
+
+// ErrGone says that a key which was entered is not there any more.
+var ErrGone = errors.New("the row of the key is gone: the handler removed it; leave spillway_keys to the receiver")
+
+// Querier is a transaction, or a connection.
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// maxEnter bounds how often a key is entered again that vanished when it was looked at.
+const maxEnter = 10
+
+// Enter enters a row in a transaction that is READ COMMITTED: while another one holds the same key it waits for that. It
+// returns nil where the row is entered, what was recorded where it is applied already, and ErrHeld.
+func (d *Dialect) Enter(ctx context.Context, tx Querier, row Row) (*Record, error) {
+	for try := 1; ; try++ {
+		entered, err := d.insert(ctx, tx, row)
+		if err != nil || entered {
+			return nil, err
+		}
+		record, err := d.Resolve(ctx, tx, row)
+		if !errors.Is(err, sql.ErrNoRows) || try == maxEnter { // it was purged, or its lease given up, in between
+			return record, err
+		}
+	}
+}
+
+func (d *Dialect) insert(ctx context.Context, tx Querier, row Row) (entered bool, err error) {
+	statement := d.enter
+	if row.Versioned && d.upsert != "" {
+		statement = d.upsert
+	}
+	entered, err = d.change(ctx, tx, statement, d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint, row.version(), row.Nonce)
+	if err != nil && (d.duplicate == nil || !d.duplicate(err)) {
+		return false, err
+	}
+	if entered || !row.Versioned || d.advance == "" {
+		return entered, nil
+	}
+	return d.change(ctx, tx, d.advance, row.At, row.Fingerprint, row.Version, row.Nonce, d.text(row.Consumer), d.text(row.ID), row.Version)
+}
+
+// Resolve is what remains of Enter where the key is there: it is applied, held by a lease, or taken over from one.
+func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, error) {
+	record, free, err := d.Find(ctx, tx, row)
+	if err != nil {
+		return nil, err
+	}
+	// A lease for a newer version leaves the one that is applied where it was.
+	if free || record.Versioned && (!row.Versioned || record.Version >= row.Version) {
+		return record, nil
+	}
+	taken, err := d.change(ctx, tx, d.takeOver, row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer), d.text(row.ID))
+	if err == nil && !taken {
+		err = ErrHeld
+	}
+	return nil, err
+}
+
+// Find reads what is recorded of a key, and whether it is free of a lease. Without a row it is sql.ErrNoRows.
+func (d *Dialect) Find(ctx context.Context, q Querier, row Row) (record *Record, free bool, err error) {
+	record = new(Record)
+	var version sql.NullInt64
+	err = q.QueryRowContext(ctx, d.find, d.text(row.Consumer), d.text(row.ID)).Scan(&record.Outputs, &record.Fingerprint, &version, &free)
+	record.Version, record.Versioned = version.Int64, version.Valid
+	return record, free, err
+}
+
+// RecordOutputs records the outputs of a key that was entered.
+func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, outputs []byte) error {
+	changed, err := d.change(ctx, tx, d.record, outputs, d.text(row.Consumer), d.text(row.ID))
+	if err == nil && !changed {
+		err = ErrGone
+	}
+	return err
+}
+
+// Entered tells whether this very row is in the database, and not one that a duplicate entered.
+func (d *Dialect) Entered(ctx context.Context, q Querier, row Row) (bool, error) {
+	n := 0
+	err := q.QueryRowContext(ctx, d.entered, d.text(row.Consumer), d.text(row.ID), row.Nonce).Scan(&n)
+	return n > 0, err
+}
+
+// Published forgets the outputs of a key that is applied with the row's version, so that none are returned again.
+func (d *Dialect) Published(ctx context.Context, q Querier, row Row) error {
+	_, err := d.change(ctx, q, d.published, d.text(row.Consumer), d.text(row.ID), row.version())
+	return err
+}
+
+func (d *Dialect) change(ctx context.Context, q Querier, statement string, args ...any) (changed bool, err error) {
+	result, err := q.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return false, fmt.Errorf("count the rows: %w", err)
+	}
+	return n > 0, nil
+}
+
+func (d *Dialect) text(s string) any {
+	if d.bytes {
+		return []byte(s)
+	}
+	return s
+}
+
+func (r *Row) version() any {
+	if r.Versioned {
+		return r.Version
+	}
+	return nil
+}

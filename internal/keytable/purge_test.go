@@ -1,0 +1,145 @@
+package keytable_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+)
+
+// oldServer connects to a server that does not know SKIP LOCKED.
+type oldServer struct{ driver.Connector }
+
+type oldConn struct{ driver.Conn }
+
+func (s oldServer) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := s.Connector.Connect(ctx)
+	return oldConn{conn}, err
+}
+
+func (c oldConn) Prepare(query string) (driver.Stmt, error) {
+	return c.Conn.Prepare(strings.Replace(query, "SKIP LOCKED", "SKIP NOTHING", 1))
+}
+
+func (c oldConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+}
+
+// Feature I8: a server that cannot pass over locked keys is purged all the same, and its live leases stay.
+func TestPurgeMySQLOldServer(t *testing.T) {
+	config, err := mysqldriver.ParseDSN(mysqltest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := mysqldriver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(oldServer{connector})
+	defer func() { _ = db.Close() }()
+	if err := mysql.Upgrade(t.Context(), db, keytable.MySQL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at, expires_at) VALUES ('c', '1', 1, NULL), ('c', '2', 2, 0),
+('c', '3', 3, 9999999999999), ('c', '4', 4, NULL), ('c', '5', 5, NULL), ('c', '6', 6, NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{3, 1, 0} {
+		if n, err := keytable.PurgeMySQL(t.Context(), db, 6, 3); n != want || err != nil {
+			t.Error(n, err)
+		}
+	}
+}
+
+// Feature I8: while a purge waits for another process it keeps no writer of its own process waiting.
+func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	var dbs [2]*sql.DB
+	for i := range dbs {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		dbs[i] = db
+	}
+	if err := sqlite.Upgrade(t.Context(), dbs[0], keytable.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	other, err := dbs[1].Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('c', '1', 1)`); err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	purged := make(chan result, 1)
+	go func() {
+		n, err := keytable.PurgeSQLite(t.Context(), dbs[0], 2, 10)
+		purged <- result{n, err}
+	}()
+	gate := sqlite.GateOf(dbs[0])
+	time.Sleep(50 * time.Millisecond)
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if err := gate.Lock(ctx); err != nil {
+			t.Error(err)
+		} else {
+			gate.Unlock()
+		}
+		cancel()
+	}
+	select {
+	case r := <-purged:
+		t.Error("it did not wait:", r)
+	default:
+	}
+	if err := other.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-purged; r.n != 1 || r.err != nil {
+		t.Error(r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := keytable.PurgeSQLite(ctx, dbs[0], 2, 10); err == nil || !strings.HasPrefix(err.Error(), "sqlite: purge keys: ") {
+		t.Error(err)
+	}
+}
+
+// Feature I8: the settings of MySQL's connections do not matter, neither to the table nor to the purge.
+func TestPurgeMySQLSettings(t *testing.T) {
+	for _, settings := range []string{
+		"parseTime=true&interpolateParams=true&clientFoundRows=true&columnsWithAlias=true", "multiStatements=true&charset=latin1",
+		"sql_mode=%27ANSI%27&interpolateParams=true", "sql_mode=%27NO_BACKSLASH_ESCAPES%27&interpolateParams=true",
+		"tx_isolation=%27SERIALIZABLE%27&time_zone=%27%2B05%3A00%27",
+	} {
+		db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
+		if err := mysql.Upgrade(t.Context(), db, keytable.MySQL); err != nil {
+			t.Fatalf("%s: %v", settings, err)
+		}
+		soon, ago := time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(-time.Minute).UnixMilli()
+		if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at, expires_at) VALUES (?, ?, 1, NULL), ('c', 'over', 2, ?), ('c', 'live', 3, ?)`,
+			[]byte("ü\xff'\\"), []byte("\x00'\"\\ "), ago, soon); err != nil {
+			t.Fatalf("%s: %v", settings, err)
+		}
+		if n, err := keytable.PurgeMySQL(t.Context(), db, time.Now().UnixMilli(), 9); n != 2 || err != nil {
+			t.Errorf("%s: %d, %v", settings, n, err)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package keytable
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The values of a statement, whatever they hold, are these and nothing else.
+var (
+	anyPostgres = regexp.MustCompile(`^BEGIN ISOLATION LEVEL READ COMMITTED; EXECUTE spillway_[0-9a-f]{12}\('[0-9a-f]*','[0-9a-f]*',-?[0-9]+,(NULL|'[0-9a-f]*'),(NULL|-?[0-9]+),[0-9]+\)$`)
+	anyCommit   = regexp.MustCompile(`^SAVEPOINT spillway; SELECT set_config\('role', T, true\), set_config\('search_path', T, true\); SELECT 1/count\(\*\) FROM spillway_keys WHERE consumer = T AND id = T AND xmin = \(txid_current\(\) & 4294967295\)::text::xid; ` +
+		`(WITH recorded AS \(UPDATE spillway_keys SET outputs = decode\('[0-9a-f]+','hex'\) WHERE consumer = T AND id = T RETURNING 1\) SELECT 1/count\(\*\) FROM recorded; )?COMMIT$`)
+	text     = regexp.MustCompile(`convert_from\(decode\('[0-9a-f]*','hex'\),'UTF8'\)`)
+	anyMySQL = regexp.MustCompile(`^INSERT INTO spillway_keys \(consumer, id, applied_at, fingerprint, version, nonce\) VALUES \(x'[0-9a-f]*',x'[0-9a-f]*',-?[0-9]+,(NULL|x'[0-9a-f]*'),(NULL|-?[0-9]+),[0-9]+\)$`)
+)
+
+// Bad input: no key, fingerprint or record of outputs leaves the literal that it stands in.
+func FuzzSimple(f *testing.F) {
+	for _, hostile := range []string{"", "a", "'", `\'`, `\`, "''; DROP TABLE spillway_keys; --", "$1", "?", "','hex'),'UTF8')); COMMIT; --", "\x00", "\xff\xfe",
+		"\u02bc", "/*", "$$", "x'", "E'\\''", "%s", strings.Repeat("'", 300)} {
+		f.Add(hostile, "id", []byte(hostile), int64(-1), true)
+		f.Add("consumer", hostile, []byte(nil), int64(1)<<62, false)
+	}
+	f.Fuzz(func(t *testing.T, consumer, id string, bytes []byte, version int64, versioned bool) {
+		for _, row := range []Row{
+			NewRow(consumer, id, bytes, version, versioned),
+			{Consumer: consumer, ID: id, Fingerprint: bytes, Version: version, Versioned: versioned, At: version}, // not even as a column
+		} {
+			if got := EnteringPostgres(row, len(id)%2 == 0).Begin(row, false, false); !anyPostgres.MatchString(got) {
+				t.Errorf("%q", got)
+			}
+			if got := text.ReplaceAllString(CommitPostgres(row, bytes, true, &Settings{consumer, id}), "T"); !anyCommit.MatchString(got) {
+				t.Errorf("%q", got)
+			}
+			if got := EnterMySQL(row); !anyMySQL.MatchString(got) {
+				t.Errorf("%q", got)
+			}
+		}
+	})
+}
+
+// What a connection keeps is told apart by its text.
+func TestPreparedNames(t *testing.T) {
+	names := map[string]bool{}
+	for _, p := range []*Entering{insertPostgres, enterPostgres, upsertPostgres} {
+		if names[p.name] || len(p.name) > 63 {
+			t.Error(p.name)
+		}
+		names[p.name] = true
+		if !strings.HasPrefix(p.prepare, "PREPARE "+p.name+" ") || strings.Count(p.prepare, "$") != 6 || strings.Count(p.prepare, ";") != 1 {
+			t.Errorf("%q", p.prepare)
+		}
+	}
+	if strings.Contains(insertPostgres.text, "CONFLICT") {
+		t.Error(insertPostgres.text)
+	}
+}

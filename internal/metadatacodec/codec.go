@@ -1,0 +1,62 @@
+// Package metadatacodec writes metadata into one column of bytes, and reads it: keys and values are whatever a message brought
+// along, and no database has a text that holds any bytes.
+package metadatacodec
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+const version = 1
+
+// Metadata writes each key and value with its length in front. The order is that of the map.
+func Metadata(metadata message.Metadata) []byte {
+	size := 1
+	for key, value := range metadata {
+		size += len(key) + len(value) + 4
+	}
+	packed := append(make([]byte, 0, size), version)
+	for key, value := range metadata {
+		packed = Append(Append(packed, key), value)
+	}
+	return packed
+}
+
+// ErrDamaged is the error of what Metadata did not write.
+var ErrDamaged = errors.New("the metadata column is damaged, or of another version")
+
+// Read is the way back. No metadata is an empty one.
+func Read(packed []byte) (message.Metadata, error) {
+	if len(packed) == 0 || packed[0] != version {
+		return nil, ErrDamaged
+	}
+	metadata := make(message.Metadata)
+	for rest := packed[1:]; len(rest) > 0; {
+		var key, value string
+		var ok bool
+		if key, rest, ok = cut(rest); !ok {
+			return nil, ErrDamaged
+		}
+		if value, rest, ok = cut(rest); !ok {
+			return nil, ErrDamaged
+		}
+		metadata[key] = value
+	}
+	return metadata, nil
+}
+
+// Append writes s with its length in front, so that it ends where it ended, whatever follows.
+func Append(to []byte, s string) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
+}
+
+func cut(from []byte) (s string, rest []byte, ok bool) {
+	n, width := binary.Uvarint(from)
+	if width <= 0 || n > uint64(len(from)-width) {
+		return "", nil, false
+	}
+	from = from[width:]
+	return string(from[:n]), from[n:], true
+}

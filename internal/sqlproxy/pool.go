@@ -1,0 +1,83 @@
+package sqlproxy
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// kept is how long a shell stays that nobody needs. It is short, because each is a goroutine that somebody may count.
+const kept = 100 * time.Millisecond
+
+// Pool begins transactions. It keeps what is costly of them for those that follow: a sql.DB is a goroutine and some
+// microseconds. The zero Pool is ready, and has nothing to close: what it keeps goes by itself, a tenth of a second after
+// the last transaction.
+type Pool struct {
+	mu     sync.Mutex
+	idle   []*shell
+	unused int // how many of those nobody has needed since the last sweep
+	swept  bool
+}
+
+// shell is a sql.DB whose connections all are the one of the transaction whose turn it is.
+type shell struct {
+	db *sql.DB
+	t  *Transaction // changes only while no transaction of db is open
+}
+
+// Begin returns a shadow of the transaction that is open on conn. It lasts until Close, however ctx ends.
+func (p *Pool) Begin(ctx context.Context, conn *sql.Conn, owner Owner) (*Transaction, error) {
+	t := &Transaction{conn: conn, owner: owner, pool: p, shell: p.take()}
+	t.shell.t = t
+	var err error
+	if t.tx, err = t.shell.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+		return nil, errors.Join(err, t.shell.db.Close())
+	}
+	return t, nil
+}
+
+func (p *Pool) take() *shell {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.idle) - 1
+	if last < 0 {
+		s := new(shell)
+		s.db = sql.OpenDB(connector{s})
+		return s
+	}
+	s := p.idle[last]
+	p.idle = p.idle[:last]
+	p.unused = min(p.unused, last)
+	return s
+}
+
+// put takes back a shell whose transaction has ended.
+func (p *Pool) put(s *shell) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, s)
+	p.sweepLaterLocked()
+}
+
+func (p *Pool) sweepLaterLocked() {
+	if p.swept || len(p.idle) == 0 {
+		return
+	}
+	p.swept, p.unused = true, len(p.idle)
+	time.AfterFunc(kept, p.sweep)
+}
+
+func (p *Pool) sweep() {
+	p.mu.Lock()
+	old := slices.Clone(p.idle[:p.unused])
+	p.idle = slices.Delete(p.idle, 0, p.unused)
+	p.swept = false
+	p.sweepLaterLocked()
+	p.mu.Unlock()
+	for _, s := range old {
+		_ = s.db.Close()
+	}
+}

@@ -1,0 +1,284 @@
+package sqlproxy_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a driver that prepares whatever has arguments, and notes what it is told. A statement does what it says.
+type fake struct {
+	silent
+	said    []string
+	running chan struct{} // closed when "wait" runs
+	resume  chan struct{}
+	closed  bool
+}
+
+var errBad = errors.New("bad")
+
+func (f *fake) Connect(context.Context) (driver.Conn, error) { return f, nil }
+func (f *fake) Close() error                                 { f.closed = true; return nil }
+func (f *fake) say(what string) error {
+	f.said = append(f.said, what)
+	switch what {
+	case "bad":
+		return errBad
+	case "panic":
+		panic("boom")
+	case "wait":
+		close(f.running)
+		<-f.resume
+	}
+	return nil
+}
+func (f *fake) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return nil, f.say("begin")
+}
+func (f *fake) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if len(args) > 0 {
+		return nil, driver.ErrSkip
+	}
+	return driver.RowsAffected(1), f.say(query)
+}
+func (f *fake) QueryContext(_ context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if len(args) > 0 {
+		return nil, driver.ErrSkip
+	}
+	return &fakeRows{fail: query == "late"}, f.say(query)
+}
+func (f *fake) Prepare(query string) (driver.Stmt, error) { return &fakeStmt{f, query}, nil }
+
+type fakeStmt struct {
+	f     *fake
+	query string
+}
+
+func (s *fakeStmt) Close() error  { return s.f.say("close " + s.query) }
+func (s *fakeStmt) NumInput() int { return -1 }
+func (s *fakeStmt) Exec([]driver.Value) (driver.Result, error) {
+	return driver.RowsAffected(1), s.f.say(s.query)
+}
+func (s *fakeStmt) Query([]driver.Value) (driver.Rows, error) { return &fakeRows{}, s.f.say(s.query) }
+
+type fakeRows struct {
+	n    int
+	fail bool
+}
+
+func (*fakeRows) Columns() []string { return []string{"n"} }
+func (*fakeRows) Close() error      { return nil }
+func (r *fakeRows) Next(to []driver.Value) error {
+	if r.n++; r.n > 2 {
+		return io.EOF
+	}
+	if r.fail && r.n == 2 {
+		return errBad
+	}
+	to[0] = int64(r.n)
+	return nil
+}
+
+// owner notes what it hears, and refuses what it is told to.
+type owner struct {
+	before []string
+	failed []error
+}
+
+var errRefused, errCommitted = errors.New("refused"), errors.New("committed")
+
+func (o *owner) Before(_ context.Context, statement string) error {
+	o.before = append(o.before, statement)
+	if statement == "refused" {
+		return errRefused
+	}
+	return nil
+}
+func (o *owner) Failed(err error) { o.failed = append(o.failed, err) }
+func (*owner) Committed() error   { return errCommitted }
+
+func begin(t *testing.T, f *fake) (*sqlproxy.Transaction, *owner, *sql.Conn, *sql.DB) {
+	t.Helper()
+	db := sql.OpenDB(f)
+	t.Cleanup(func() { _ = db.Close() })
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &owner{}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := new(sqlproxy.Pool).Begin(ctx, conn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel() // it outlives that
+	time.Sleep(time.Millisecond)
+	return s, o, conn, db
+}
+
+// What the user says goes to the connection, and what begins and ends does not. The owner knows of every statement.
+func TestTransaction(t *testing.T) {
+	f := &fake{}
+	s, o, conn, db := begin(t, f)
+	tx := s.Tx()
+	must := func(_ sql.Result, err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(tx.Exec("plain"))
+	must(tx.Exec("prepared", 1))
+	stmt, err := tx.Prepare("kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(stmt.Exec())
+	var n int
+	if err := tx.QueryRow("query").Scan(&n); err != nil || n != 1 {
+		t.Error(n, err)
+	}
+	if err := tx.QueryRow("query prepared", 1).Scan(&n); err != nil || n != 1 {
+		t.Error(n, err)
+	}
+	if _, err := tx.Exec("refused"); err != errRefused {
+		t.Error(err)
+	}
+	if _, err := tx.Exec("bad"); err != errBad {
+		t.Error(err)
+	}
+	if err := tx.Commit(); err != errCommitted {
+		t.Error(err)
+	}
+	if left := s.Stop(); !left.Ended || left.Reading {
+		t.Errorf("%+v", left)
+	}
+	s.Close()
+	want := []string{"plain", "prepared", "close prepared", "kept", "query", "query prepared", "close query prepared", "bad", "close kept"}
+	if !slices.Equal(f.said, want) {
+		t.Errorf("said %q", f.said)
+	}
+	if want := []string{"plain", "prepared", "kept", "query", "query prepared", "refused", "bad"}; !slices.Equal(slices.Compact(o.before), want) {
+		t.Errorf("the owner heard of %q", o.before)
+	}
+	if len(o.failed) != 1 || o.failed[0] != errBad {
+		t.Errorf("the owner heard of %v", o.failed)
+	}
+	if err := conn.Close(); err != nil || db.Stats().Idle != 1 || f.closed {
+		t.Error("the connection is lost: ", err)
+	}
+}
+
+// Rows that are open are known, and their late errors too.
+func TestRows(t *testing.T) {
+	s, o, conn, _ := begin(t, &fake{})
+	defer func() { s.Close(); _ = conn.Close() }()
+	rows, err := s.Tx().Query("late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+	}
+	if rows.Err() != errBad || len(o.failed) != 1 {
+		t.Error(rows.Err(), o.failed)
+	}
+	if err := rows.Close(); err != nil {
+		t.Error(err)
+	}
+	if rows, err = s.Tx().Query("open"); err != nil || rows.Err() != nil {
+		t.Fatal(err)
+	}
+	if left := s.Stop(); !left.Reading || left.Ended {
+		t.Errorf("%+v", left)
+	}
+	if rows.Next() || !errors.Is(rows.Err(), sql.ErrTxDone) {
+		t.Error("rows are read after the end: ", rows.Err())
+	}
+}
+
+// Once stopped, a transaction lets nothing through, and what was running has ended.
+func TestStop(t *testing.T) {
+	f := &fake{running: make(chan struct{}), resume: make(chan struct{})}
+	s, _, conn, _ := begin(t, f)
+	stmt, err := s.Tx().Prepare("kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { _, err := s.Tx().Exec("wait"); ran <- err }()
+	<-f.running
+	stopped := make(chan sqlproxy.State)
+	go func() { stopped <- s.Stop() }()
+	select {
+	case <-stopped:
+		t.Error("stopped under a statement")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(f.resume)
+	if left := <-stopped; left.Ended || left.Reading {
+		t.Errorf("%+v", left)
+	}
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	for what, do := range map[string]func() error{
+		"exec":     func() error { _, err := s.Tx().Exec("late"); return err },
+		"argument": func() error { _, err := s.Tx().Exec("late", 1); return err },
+		"query":    func() error { _, err := s.Tx().Query("late"); return err },
+		"prepare":  func() error { _, err := s.Tx().Prepare("late"); return err },
+		"kept":     func() error { _, err := stmt.Exec(); return err },
+	} {
+		if err := do(); !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	s.Close()
+	s.Close()
+	if got := strings.Join(f.said, " "); got != "wait close kept" {
+		t.Error(got)
+	}
+	_ = conn.Close()
+}
+
+// A driver that panics keeps nobody waiting, and its connection is not used again.
+func TestPanic(t *testing.T) {
+	f := &fake{}
+	s, _, conn, db := begin(t, f)
+	func() {
+		defer func() {
+			if recover() != "boom" {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_, _ = s.Tx().Exec("panic")
+	}()
+	s.Close()
+	_ = conn.Close()
+	if !f.closed || db.Stats().OpenConnections != 0 {
+		t.Error("the connection is used again")
+	}
+}
+
+func TestPlain(t *testing.T) {
+	for statement, want := range map[string]bool{
+		"SELECT 1": true, " \n\tselect 1": true, "Insert\nINTO x": true, "SELECT(1)": true, "SELECT *": true, "INSERT/**/INTO": true,
+		"": false, "SELECT 1;": false, "SELECT 1; COMMIT": false, "COMMIT": false, "/* SELECT */ COMMIT": false, "-- SELECT\nCOMMIT": false,
+		"SELECTED": false, "SEL": false, "(SELECT 1)": false, "SELECT_1": false, "SELECT": false, "SELECTé": false, "INSERTS": false, "\uFEFFSELECT": false,
+	} {
+		if got := sqlproxy.Plain(statement, "SELECT", "INSERT"); got != want {
+			t.Errorf("%q: %v", statement, got)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+//go:build !race
+
+package crashlimit
+
+import (
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Promise P5, feature D10: as long as nothing ended uncleanly a message allocates nothing, and asks no database.
+// Pools forget at random under the race detector, so make test runs this without it.
+func TestQuietAllocatesNothing(t *testing.T) {
+	f := newFake()
+	for name, config := range map[string]LimitConfig{
+		"store": {Store: f}, "broker": {Delivered: func(*message.Message) (int, bool) { return 1, true }},
+	} {
+		l := newLimit(t, config)
+		if config.Store != nil {
+			if err := l.start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h, msg := l.Middleware(succeed), newMessage("a")
+		before := f.count(func() int { return len(f.left) })
+		if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
+			t.Errorf("%s: %g allocations for a message", name, n)
+		}
+		if f.count(func() int { return len(f.left) }) != before {
+			t.Errorf("%s: a message was marked", name)
+		}
+	}
+}

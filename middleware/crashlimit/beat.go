@@ -1,0 +1,148 @@
+package crashlimit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+)
+
+const (
+	statementTimeout = 2 * time.Second
+	sweepEvery       = time.Hour
+	keepMarks        = 30 * 24 * time.Hour
+)
+
+// run beats until ctx ends.
+func (p *process) run(ctx context.Context) {
+	defer close(p.done)
+	ticker := time.NewTicker(p.limit.config.Beat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.settled:
+			p.pay(ctx)
+			continue
+		case <-ticker.C:
+		}
+		err := p.round(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if mode := p.mode(); err == nil || mode == marking { // an outage is no clean run
+			p.limit.turn(mode)
+		}
+		if err == nil && p.pay(ctx) {
+			p.sweep(ctx)
+		}
+		p.note(ctx, err)
+	}
+}
+
+// round shows that this process lives, and looks at the others. Each is a short statement of its own.
+func (p *process) round(ctx context.Context) error {
+	config := &p.limit.config
+	if err := p.live(ctx); err != nil {
+		return err
+	}
+	var rows []row
+	err := p.do(ctx, func(ctx context.Context) (err error) {
+		rows, err = config.Store.others(ctx, config.Service, p.id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	stale, forgotten := p.observer.look(now, rows)
+	p.limit.news.publish(rows)
+	for _, r := range stale {
+		lost := false
+		err = errors.Join(err, p.do(ctx, func(ctx context.Context) (err error) {
+			lost, err = config.Store.lose(ctx, r.id, r.beats)
+			return err
+		}))
+		if lost {
+			p.observer.lost(now, r.id)
+		}
+	}
+	for _, r := range forgotten {
+		err = errors.Join(err, p.do(ctx, func(ctx context.Context) error { return config.Store.forget(ctx, r.id) }))
+	}
+	return err
+}
+
+// live registers this process, or shows that it still lives. Whoever was suspended for long may have been forgotten.
+func (p *process) live(ctx context.Context) error {
+	config := &p.limit.config
+	if p.registered {
+		var there bool
+		err := p.do(ctx, func(ctx context.Context) (err error) {
+			there, err = config.Store.beat(ctx, p.id)
+			return err
+		})
+		if err != nil || there {
+			return err
+		}
+	}
+	node, _ := os.Hostname()
+	err := p.do(ctx, func(ctx context.Context) error {
+		return config.Store.register(ctx, registration{config.Service, p.id, boundedtext.Text(node, 128), config.Beat})
+	})
+	p.registered = p.registered || err == nil
+	return err
+}
+
+func (p *process) do(ctx context.Context, statement func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(p.limit.config.Store.patience(), p.limit.config.Beat))
+	defer cancel()
+	return statement(ctx)
+}
+
+// note takes in how a round went.
+func (p *process) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if l := p.limit; err != nil {
+		l.outage.began(l.config.Logger, err)
+	} else if !p.indebted {
+		l.outage.answered(l.config.Logger)
+	}
+}
+
+// pay removes the marks that are due, and reports whether it could.
+func (p *process) pay(ctx context.Context) bool {
+	config := &p.limit.config
+	for m, w := range p.limit.debts.due() {
+		if err := p.do(ctx, func(ctx context.Context) error { return config.Store.clear(ctx, config.Service, m, w) }); err != nil {
+			p.indebted = true
+			return false // at the next beat
+		}
+		p.limit.debts.paid(m)
+	}
+	p.indebted = false
+	return true
+}
+
+// sweep removes, now and then, the marks that nobody else will: of messages that never came again.
+func (p *process) sweep(ctx context.Context) {
+	if time.Since(p.swept) < sweepEvery {
+		return
+	}
+	p.swept = time.Now()
+	for more := true; more; {
+		err := p.do(ctx, func(ctx context.Context) (err error) {
+			more, err = p.limit.config.Store.sweep(ctx, keepMarks)
+			return err
+		})
+		if err != nil {
+			p.limit.config.Logger.Error("crashlimit: cannot remove old marks; this is tried again", err, nil)
+			return
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package crashlimit
+
+import (
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+// BenchmarkLimit is what the limit adds to a message: as long as nothing ended uncleanly, and while deliveries are marked.
+func BenchmarkLimit(b *testing.B) {
+	b.Run("quiet", func(b *testing.B) {
+		l := newLimit(b, LimitConfig{Store: newFake()})
+		if err := l.start(); err != nil {
+			b.Fatal(err)
+		}
+		bench(b, l.Middleware(succeed))
+	})
+	b.Run("nothing", func(b *testing.B) { bench(b, chain.Enter()(succeed)) })
+	b.Run("broker", func(b *testing.B) {
+		l := newLimit(b, LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }})
+		bench(b, l.Middleware(succeed))
+	})
+	for _, d := range databases {
+		b.Run("marking, "+d.name, func(b *testing.B) {
+			l := haunted(b, LimitConfig{Store: d.store(d.open(b, d.create(b)))})
+			bench(b, l.Middleware(succeed))
+		})
+	}
+}
+
+func bench(b *testing.B, h message.HandlerFunc) {
+	msg := newMessage("id")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := h(msg); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

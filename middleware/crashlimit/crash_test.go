@@ -1,0 +1,252 @@
+package crashlimit
+
+import (
+	"bufio"
+	"database/sql"
+	"fmt"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// prepare makes the tables of a source with n messages.
+func prepare(t *testing.T, d database, db *sql.DB, ids []string) {
+	t.Helper()
+	for _, statement := range []string{
+		`CREATE TABLE todo (id VARCHAR(64) PRIMARY KEY, done INTEGER NOT NULL)`, `CREATE TABLE effects (id VARCHAR(64) NOT NULL)`,
+		`CREATE TABLE letters (id VARCHAR(64) NOT NULL, reason VARCHAR(64) NOT NULL)`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range ids {
+		if _, err := db.Exec(storeDialect(d).query(`INSERT INTO todo (id, done) VALUES (?, 0)`), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func pairs(t *testing.T, db *sql.DB, query string) map[string]string {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	found := map[string]string{}
+	for rows.Next() {
+		var key, value string
+		if err := rows.Scan(&key, &value); err != nil {
+			t.Fatal(err)
+		}
+		found[key] = value
+	}
+	return found
+}
+
+// Feature D10, promise P4: messages that end the process are set aside after a bounded number of restarts, and all others,
+// eight of which are in flight each time, are applied and never set aside. With a receiver they are applied once.
+func TestDeadlyMessages(t *testing.T) {
+	for i, d := range databases {
+		for name, o := range map[string]order{
+			"one": {Receiver: true, Deadly: []string{"20"}}, "two, without a receiver": {Deadly: []string{"03", "04"}},
+			"by its publisher": {Receiver: true, Deadly: []string{"20"}, Outputs: true},
+		} {
+			t.Run(d.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				o := o
+				o.Database, o.Address, o.Exit = i, d.create(t), true
+				db := d.open(t, o.Address)
+				var ids []string
+				for i := range 50 {
+					ids = append(ids, fmt.Sprintf("%02d", i))
+				}
+				prepare(t, d, db, ids)
+				restarts, most := 0, len(o.Deadly)*(3+1)
+				for {
+					err := o.command().Run()
+					if err == nil {
+						break
+					}
+					if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
+						t.Fatal(err)
+					}
+					if restarts++; restarts > most {
+						t.Fatalf("restarted %d times, at most %d are needed", restarts, most)
+					}
+				}
+				letters := pairs(t, db, `SELECT id, reason FROM letters`)
+				if len(letters) != len(o.Deadly) || slices.ContainsFunc(o.Deadly, func(id string) bool { return letters[id] != "max_delivery_count_exceeded" }) {
+					t.Errorf("set aside: %v", letters)
+				}
+				effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`)
+				for _, id := range ids {
+					want := "1"
+					if slices.Contains(o.Deadly, id) {
+						want = ""
+					}
+					if o.Outputs && want == "" { // its handler succeeded
+						continue
+					}
+					if got := effects[id]; got != want && (o.Receiver || got == "" || want == "") {
+						t.Errorf("%s was applied %q times", id, got)
+					}
+				}
+				if left := pairs(t, db, `SELECT id, count(*) FROM spillway_deliveries GROUP BY id`); len(left) > len(o.Deadly) && !o.Outputs { // a mark goes after the ack then
+					t.Errorf("marks are left: %v", left)
+				}
+				t.Logf("%d restarts", restarts)
+			})
+		}
+	}
+}
+
+// Feature D10: what is left of a process after SIGKILL makes the next one mark; after an orderly end it does not.
+func TestKilledAndStopped(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		db := d.open(t, address)
+		prepare(t, d, db, nil)
+		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address}
+		for _, kill := range []bool{false, true} {
+			cmd := o.command()
+			stdin, err1 := cmd.StdinPipe()
+			stdout, err2 := cmd.StdoutPipe()
+			if err1 != nil || err2 != nil {
+				t.Fatal(err1, err2)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "running\n" {
+				t.Fatal(line, err)
+			}
+			if kill {
+				_ = cmd.Process.Kill()
+			}
+			_ = stdin.Close()
+			if err := cmd.Wait(); kill != (err != nil) {
+				t.Fatal(err)
+			}
+			l := newLimit(t, LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond, QuietAfter: time.Second})
+			if err := l.start(); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.mode.Load() == marking; got != kill {
+				t.Errorf("killed: %v, marking: %v", kill, got)
+			}
+			eventually(t, "things are quiet in the end, and the lost one forgotten", func() bool {
+				return l.mode.Load() == quiet && len(pairs(t, db, `SELECT id, node FROM spillway_processes`)) == 1
+			})
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			if left := pairs(t, db, `SELECT id, node FROM spillway_processes`); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		}
+	})
+}
+
+// start starts a consumer and returns what it says, line by line.
+func (o order) start(t *testing.T) (cmd *exec.Cmd, said *bufio.Reader) {
+	t.Helper()
+	cmd = o.command()
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // the test does not wait for ever for what it says
+	t.Cleanup(func() {
+		deadline.Stop()
+		_ = cmd.Process.Kill()
+	})
+	return cmd, bufio.NewReader(stdout)
+}
+
+func wantLine(t *testing.T, said *bufio.Reader, want string) {
+	t.Helper()
+	for {
+		line, err := said.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q was not said: %v", want, err)
+		}
+		if line == want+"\n" {
+			return
+		}
+	}
+}
+
+// Feature D10, promise P3: ends in order are no deaths, while deliveries are marked: SIGTERM, and a handler that does not heed
+// its context, and outlasts the router's CloseTimeout.
+func TestStubbornHandler(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		db := d.open(t, address)
+		prepare(t, d, db, []string{"a"})
+		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address, Signal: true, Stubborn: true}
+		cmd, said := o.start(t)
+		wantLine(t, said, "handling a")
+		_ = cmd.Process.Kill() // from here on deliveries are marked; this one was not
+		_ = cmd.Wait()
+		for i := range 4 {
+			cmd, said := o.start(t)
+			wantLine(t, said, "handling a")
+			if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
+				t.Errorf("the marks are %v", marks)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("end %d: %v", i, err)
+			}
+		}
+		o.Signal, o.Stubborn, o.Exit = false, false, true
+		if err := o.command().Run(); err != nil {
+			t.Fatal(err)
+		}
+		if letters, effects := pairs(t, db, `SELECT id, reason FROM letters`), pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); len(letters) != 0 || effects["a"] != "1" {
+			t.Errorf("letters %v, effects %v", letters, effects)
+		}
+	})
+}
+
+// Features D10, V3: a letter of a deadly message that was fixed and redriven is handled, though the process that refused it was
+// killed as soon as its letter had its place.
+func TestRedrivenAfterKill(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		db := d.open(t, address)
+		prepare(t, d, db, []string{"a"})
+		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address, Deadly: []string{"a"}, Exit: true}
+		for range 4 {
+			if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
+				t.Fatal(exit)
+			}
+		}
+		o.Die = true
+		if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.Success() {
+			t.Fatal(exit)
+		}
+		if letters := pairs(t, db, `SELECT id, reason FROM letters`); letters["a"] != "max_delivery_count_exceeded" {
+			t.Fatalf("letters %v", letters)
+		}
+		if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
+			t.Errorf("the marks are %v", marks)
+		}
+		if _, err := db.Exec(`UPDATE todo SET done = 0`); err != nil {
+			t.Fatal(err)
+		}
+		o.Deadly, o.Die, o.Redrives = nil, false, "1"
+		if err := o.command().Run(); err != nil {
+			t.Fatal(err)
+		}
+		if effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); effects["a"] != "1" {
+			t.Errorf("effects %v", effects)
+		}
+	})
+}

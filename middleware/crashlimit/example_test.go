@@ -1,0 +1,56 @@
+package crashlimit_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+)
+
+// A message that ends the process is refused after it did so a few times, by the store's count. Nobody can show that and
+// live, so this shows the broker's own count, which can stand beside it.
+func ExampleLimit() {
+	dir, err := os.MkdirTemp("", "spillway")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	db, err := sql.Open("sqlite", filepath.Join(dir, "deliveries.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	limit, err := crashlimit.NewLimit(crashlimit.LimitConfig{
+		Store:     crashlimit.SQLite(db),
+		Consumer:  "billing", // in a router the handler's name serves
+		Max:       5,
+		Delivered: func(msg *message.Message) (int, bool) { return len(msg.Payload), true }, // wmamqp.DeliveryCount, for instance
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handle := limit.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		fmt.Println("handled", msg.UUID)
+		return nil, nil
+	})
+	for i, id := range []string{"good", "deadly"} {
+		if _, err := handle(message.NewMessage(id, make([]byte, 9*i))); err != nil {
+			verdict := (*classify.Classifier)(nil).Classify(err)
+			fmt.Println("refused", id+":", verdict.Class, verdict.Reason)
+		}
+	}
+	if err := errors.Join(limit.Close(), db.Close()); err != nil { // in a router limit.Plugin signs off
+		log.Fatal(err)
+	}
+	// Output:
+	// handled good
+	// refused deadly: permanent max_delivery_count_exceeded
+}

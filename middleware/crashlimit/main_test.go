@@ -1,0 +1,93 @@
+package crashlimit
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/go-sql-driver/mysql"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		child()
+		return
+	}
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // of connections that tests cut
+	goleak.VerifyTestMain(m)
+}
+
+const patience = time.Minute
+
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// database is one that a store can be in.
+type database struct {
+	name, driver string
+	store        func(*sql.DB) Store
+	// create makes an empty one, and tells where it is.
+	create func(testing.TB) (address string)
+}
+
+var databases = []database{
+	{"sqlite", "sqlite", SQLite, func(t testing.TB) string {
+		return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
+	}},
+	{"postgres", "pgx", Postgres, postgrestest.Schema},
+	{"mariadb", "mysql", MySQL, mysqltest.Database},
+}
+
+// open opens a pool as a process of its own would.
+func (d database) open(t testing.TB, address string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.driver, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxIdleConns(10)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func onEach(t *testing.T, test func(t *testing.T, d database, address string)) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, d, d.create(t))
+		})
+	}
+}
+
+func newLimit(t testing.TB, config LimitConfig) *Limit {
+	t.Helper()
+	if config.Consumer == "" {
+		config.Consumer = "billing"
+	}
+	l, err := NewLimit(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.self = rand.Text() // as a process of its own would be
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload")) }
+
+func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }

@@ -1,0 +1,262 @@
+package crashlimit
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// tick lets n beats pass.
+func tick(n int) {
+	time.Sleep(time.Duration(n) * 2 * time.Second)
+	synctest.Wait()
+}
+
+func started(t *testing.T, f *fake, config LimitConfig) *Limit {
+	t.Helper()
+	config.Store = f
+	l := newLimit(t, config)
+	if err := l.start(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func wantMode(t *testing.T, l *Limit, want int32, when string) {
+	t.Helper()
+	if got := l.mode.Load(); got != want {
+		t.Errorf("%s: mode %d, want %d", when, got, want)
+	}
+}
+
+// crash ends a process as SIGKILL does: its row stays and beats no more.
+func crash(l *Limit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current.cancel()
+	<-l.current.done
+	l.current = nil
+}
+
+// Feature D10: a process that begins alone, or after one that ended in order, marks nothing.
+func TestOrderlyEndIsNotMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		for range 3 {
+			l := started(t, f, LimitConfig{})
+			wantMode(t, l, quiet, "at the start")
+			tick(10)
+			wantMode(t, l, quiet, "later")
+			if err := l.Close(); err != nil || len(f.processes) != 0 {
+				t.Errorf("%d processes after an orderly end: %v", len(f.processes), err)
+			}
+		}
+	})
+}
+
+// Feature D10: beside a process that lives a new one marks until that has beaten twice, and the other not at all.
+func TestScalingOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := started(t, f, LimitConfig{})
+		tick(1)
+		second := started(t, f, LimitConfig{})
+		other := started(t, f, LimitConfig{Service: "other"})
+		wantMode(t, other, quiet, "another service")
+		wantMode(t, second, marking, "the new one at once")
+		tick(1)
+		wantMode(t, second, marking, "the new one after one beat, which may be late")
+		tick(2)
+		wantMode(t, second, quiet, "the new one after proof of life")
+		wantMode(t, first, quiet, "the first")
+	})
+}
+
+// Feature D10: a process that signs off proves as much as one that beats.
+func TestRollingDeploy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := started(t, f, LimitConfig{})
+		tick(1)
+		second := started(t, f, LimitConfig{})
+		_ = first.Close()
+		wantMode(t, second, marking, "at once")
+		tick(1)
+		wantMode(t, second, quiet, "after the first signed off")
+	})
+}
+
+// Feature D10: after a crash the next process marks from its first message on, until things have run clean.
+func TestRestartAfterCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := started(t, f, LimitConfig{})
+		crash(first)
+		second := started(t, f, LimitConfig{})
+		wantMode(t, second, marking, "at once")
+		tick(3)
+		third := started(t, f, LimitConfig{})
+		wantMode(t, third, marking, "who begins when the loss is known")
+		time.Sleep(9 * time.Minute)
+		wantMode(t, second, marking, "before things ran clean for long enough")
+		time.Sleep(90 * time.Second)
+		wantMode(t, second, quiet, "afterwards")
+		wantMode(t, third, quiet, "afterwards")
+		if n := len(f.processes); n != 2 {
+			t.Errorf("%d processes are left: the lost one is not forgotten", n)
+		}
+	})
+}
+
+// Feature D10: processes that live notice the end of another, and each new end extends their marking.
+func TestAnothersCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first, second := started(t, f, LimitConfig{}), started(t, f, LimitConfig{})
+		third, fourth := started(t, f, LimitConfig{}), started(t, f, LimitConfig{})
+		tick(5)
+		wantMode(t, first, quiet, "before")
+		wantMode(t, fourth, quiet, "before")
+		crash(second)
+		tick(2)
+		wantMode(t, first, quiet, "after beats that may be late")
+		tick(3)
+		wantMode(t, first, marking, "after the crash")
+		wantMode(t, fourth, marking, "after the crash")
+		time.Sleep(8 * time.Minute)
+		crash(third)
+		time.Sleep(8 * time.Minute)
+		wantMode(t, first, marking, "extended")
+		time.Sleep(3 * time.Minute)
+		wantMode(t, first, quiet, "afterwards")
+		_ = fourth.Close()
+	})
+}
+
+// Feature D10: a last beat that was on its way when its process ended does not prove that it lives.
+func TestOneBeatIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := started(t, f, LimitConfig{})
+		id := first.current.id
+		crash(first)
+		second := started(t, f, LimitConfig{})
+		_, _ = f.beat(t.Context(), id)
+		tick(3)
+		wantMode(t, second, marking, "after the late beat")
+	})
+}
+
+// Feature D10: a process that beats more slowly than this one is not taken for dead.
+func TestSlowBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := started(t, f, LimitConfig{Beat: 30 * time.Second})
+		second := started(t, f, LimitConfig{})
+		time.Sleep(2 * time.Minute)
+		wantMode(t, second, quiet, "after proof of life")
+		for range 20 {
+			time.Sleep(10 * time.Second)
+			wantMode(t, second, quiet, "between slow beats")
+		}
+		_ = first.Close()
+	})
+}
+
+// Feature D10: an observer that was suspended, or had no database, takes nobody for dead because of that.
+func TestSuspendedObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first, second := started(t, f, LimitConfig{}), started(t, f, LimitConfig{})
+		tick(5)
+		f.set(func() { f.down = true })
+		time.Sleep(5 * time.Minute)
+		f.set(func() { f.down = false })
+		tick(10)
+		wantMode(t, first, quiet, "after an outage")
+		wantMode(t, second, quiet, "after an outage")
+		o := observer{beat: time.Second, quietAfter: time.Minute}
+		now := time.Now()
+		o.look(now, nil)
+		o.look(now, []row{{id: "a", beats: 1}})
+		if stale, _ := o.look(now.Add(time.Hour), []row{{id: "a", beats: 1}}); len(stale) != 0 {
+			t.Error("who slept for an hour takes another one for dead")
+		}
+	})
+}
+
+// Feature D10: an outage is no clean run: marking goes on, and ends when the store can be seen again.
+func TestOutageKeepsMarking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		crash(started(t, f, LimitConfig{}))
+		l := started(t, f, LimitConfig{})
+		tick(5)
+		f.set(func() { f.down = true })
+		time.Sleep(time.Hour)
+		wantMode(t, l, marking, "in the outage")
+		f.set(func() { f.down = false })
+		tick(3)
+		wantMode(t, l, quiet, "after it")
+	})
+}
+
+// Feature D10: a process that was suspended and taken for lost lives again, and one that was forgotten registers again.
+func TestRevival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := started(t, f, LimitConfig{})
+		tick(1)
+		id := l.current.id
+		f.set(func() { f.processes[id].lostAt = time.Now() })
+		tick(1)
+		if f.count(func() int { return len(f.processes) }) != 1 || !f.processes[id].lostAt.IsZero() {
+			t.Error("it is lost still")
+		}
+		f.set(func() { delete(f.processes, id) })
+		tick(1)
+		if f.count(func() int { return len(f.processes) }) != 1 {
+			t.Error("it is forgotten still")
+		}
+	})
+}
+
+// Feature D10: a store that is down when the router starts is an error that says what to do; a lazy start goes on, and
+// catches up when the store is there.
+func TestStoreDownAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		crash(started(t, f, LimitConfig{}))
+		f.down = true
+		l := newLimit(t, LimitConfig{Store: f})
+		err := l.start()
+		wantText(t, err, "register this process", "start the router again", errDown.Error())
+		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {
+			t.Error("a store that is down stops messages:", err)
+		}
+		wantMode(t, l, quiet, "without a store")
+		tick(2)
+		f.set(func() { f.down = false })
+		tick(1)
+		wantMode(t, l, marking, "when the store is there")
+	})
+}
+
+// Feature D10: registration by the first message is bounded in time.
+func TestLazyStartIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.hang = make(chan struct{})
+		l := newLimit(t, LimitConfig{Store: f})
+		begin := time.Now()
+		for range 3 {
+			if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begin); took > registerWithin {
+			t.Errorf("messages waited for %s", took)
+		}
+		close(f.hang)
+	})
+}

@@ -1,0 +1,147 @@
+package crashlimit
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Feature D10: protection never stops the consumer: without a store messages are handled, and it is asked now and then.
+func TestStoreDownWhileMarking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var log bytes.Buffer
+		l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false)})
+		h := l.Middleware(succeed)
+		f.set(func() { f.hang = make(chan struct{}) })
+		begin := time.Now()
+		for range 100 {
+			if _, err := h(newMessage("a")); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("100 messages waited for %s", took)
+		}
+		if n := strings.Count(log.String(), "the store fails"); n != 1 {
+			t.Errorf("logged %d times", n)
+		}
+		close(f.hang)
+		tick(2)
+		if n := strings.Count(log.String(), "the store answers again"); n != 1 || !strings.Contains(log.String(), "unmarked=99") {
+			t.Errorf("logged %d times: %s", n, log.String())
+		}
+		seen := 0
+		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { seen = f.marksOf("b"); return nil, nil })(newMessage("b"))
+		if seen != 1 {
+			t.Error("the store is not asked again")
+		}
+	})
+}
+
+// Feature D10: while the store is away nothing is refused and nothing waits, and it is asked as often as the process beats.
+func TestStoreDownAsksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var log bytes.Buffer
+		l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false)})
+		f.leaveMarks("1", 3)
+		f.set(func() { f.down = true })
+		before, begin := f.calls, time.Now()
+		for i := range 600 {
+			if _, err := l.Middleware(succeed)(newMessage(strconv.Itoa(i))); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took, n := time.Since(begin), f.count(func() int { return f.calls })-before; took != time.Minute || n > 31 {
+			t.Errorf("%d statements for 600 messages in %s", n, took)
+		}
+		f.set(func() { f.down = false })
+		tick(1)
+		for _, text := range []string{"the store fails", "the store answers again"} {
+			if n := strings.Count(log.String(), text); n != 1 {
+				t.Errorf("%q is logged %d times", text, n)
+			}
+		}
+	})
+}
+
+// Feature D10: a store whose beats succeed and whose marks fail is asked less and less.
+func TestOutageComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o outage
+		began := 0
+		for begin := time.Now(); time.Since(begin) < 10*time.Minute; time.Sleep(time.Second) {
+			if !o.lasts() {
+				began++
+				o.began(watermill.NopLogger{}, errDown)
+			}
+			o.answered(watermill.NopLogger{})
+		}
+		if began > 16 {
+			t.Errorf("%d outages in 10 minutes", began)
+		}
+		time.Sleep(2 * time.Minute)
+		o.answered(watermill.NopLogger{})
+		time.Sleep(2 * time.Minute)
+		o.began(watermill.NopLogger{}, errDown)
+		if o.answered(watermill.NopLogger{}); o.lasts() {
+			t.Error("the next outage is longer than it need be")
+		}
+	})
+}
+
+// Feature D10: a delivery that returned does not count, also where its mark could not be removed then.
+func TestOwedMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{Beat: time.Minute})
+		fails := func(*message.Message) ([]*message.Message, error) {
+			f.set(func() { f.down = true })
+			return nil, errBoom
+		}
+		for range 5 {
+			_, _ = l.Middleware(fails)(newMessage("a"))
+			f.set(func() { f.down = false })
+			if f.marksOf("a") != 1 {
+				t.Fatal("the mark is not left")
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if f.marksOf("a") != 0 {
+				t.Error("the mark is left after a beat")
+			}
+			time.Sleep(2 * time.Minute) // so that the outage is over, also one that came back soon
+			synctest.Wait()
+		}
+		_, _ = l.Middleware(fails)(newMessage("a"))
+		f.set(func() { f.down = false })
+		if err := l.Close(); err != nil || f.marksOf("a") != 0 {
+			t.Error("the mark is left after an orderly end", err)
+		}
+	})
+}
+
+// Feature D10: inside of an outer message's claim, which holds the database, a message goes unmarked.
+func TestInsideOfAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{})
+		f.exclusive = true
+		before := f.calls
+		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
+			t.Errorf("%d statements: %v", f.calls-before, err)
+		}
+		lazy := newLimit(t, LimitConfig{Store: f})
+		if _, err := lazy.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
+			t.Errorf("%d statements to register: %v", f.calls-before, err)
+		}
+	})
+}

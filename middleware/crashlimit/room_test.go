@@ -1,0 +1,249 @@
+package crashlimit
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+// Feature D10: a message that was in flight when a process ended is handled alone: nothing runs beside it, neither what
+// began before nor what comes, and whoever waits is not counted.
+func TestSuspectsRunAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := started(t, f, LimitConfig{})
+		var running atomic.Int64
+		h := l.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			suspect := msg.UUID[0] == 's'
+			beside := running.Add(1) - 1
+			defer running.Add(-1)
+			if suspect && beside != 0 {
+				t.Errorf("%s runs beside %d others", msg.UUID, beside)
+			}
+			time.Sleep(time.Second)
+			if suspect && running.Load() != 1 {
+				t.Errorf("%d others came beside %s", running.Load()-1, msg.UUID)
+			}
+			if counted := f.count(func() (n int) {
+				for m, count := range f.left {
+					if m.id[0] != 's' || len(count) > 1 {
+						n++
+					}
+				}
+				return n
+			}); suspect && counted != 1 {
+				t.Errorf("%d would be counted if the process ended while %s runs", counted, msg.UUID)
+			}
+			return nil, nil
+		})
+		var all sync.WaitGroup
+		deliver := func(id string) {
+			all.Go(func() {
+				if _, err := h(newMessage(id)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for i := range 3 {
+			deliver(fmt.Sprint("before-", i)) // unmarked
+		}
+		synctest.Wait()
+		l.mode.Store(marking)
+		for i := range 5 {
+			f.leaveMarks(fmt.Sprint("s-", i), 1)
+			deliver(fmt.Sprint("ordinary-", i))
+			deliver(fmt.Sprint("s-", i))
+		}
+		all.Wait()
+		if !l.room.isEmpty() || len(f.left) != 0 {
+			t.Errorf("%d marks are left", len(f.left))
+		}
+	})
+}
+
+// Feature D10: handlers that wait for each other are not kept apart for ever.
+func TestSuspectsWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{AloneWait: 5 * time.Second})
+		met := make(chan struct{})
+		begin := time.Now()
+		var all sync.WaitGroup
+		f.leaveMarks("s-1", 1)
+		f.leaveMarks("s-2", 1)
+		for _, h := range []struct {
+			id   string
+			meet func()
+		}{{"s-1", func() { <-met }}, {"s-2", func() { <-met }}, {"o", func() { met <- struct{}{}; met <- struct{}{} }}} {
+			all.Go(func() {
+				_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { h.meet(); return nil, nil })(newMessage(h.id))
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if took := time.Since(begin); took < 5*time.Second || took > 15*time.Second {
+			t.Errorf("they met after %s", took)
+		}
+	})
+}
+
+// Feature D10: as long as others come and go, a suspect's turn is waited for, however many there are.
+func TestSuspectsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{AloneWait: 5 * time.Second})
+		var running atomic.Int64
+		h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
+			if running.Add(1) != 1 {
+				t.Error("not alone")
+			}
+			time.Sleep(3 * time.Second)
+			running.Add(-1)
+			return nil, nil
+		})
+		var all sync.WaitGroup
+		for i := range 20 {
+			f.leaveMarks(fmt.Sprint(i), 1)
+		}
+		for i := range 20 {
+			all.Go(func() { _, _ = h(newMessage(fmt.Sprint(i))) })
+		}
+		all.Wait()
+	})
+}
+
+// Promise P3: a message that goes away while it waits is given back, uncounted; one with a deadline keeps half of its time.
+func TestSuspectGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{AloneWait: time.Hour})
+		f.leaveMarks("s", 1)
+		release, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage("o"))
+		}()
+		synctest.Wait()
+		calls := 0
+		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		msg := newMessage("s")
+		msg.SetContext(ctx)
+		_, err := h(msg)
+		if failure, ok := classify.AsFailure(err); !ok || failure.Verdict.Class != classify.ClassAborted || calls != 0 || f.marksOf("s") != 1 {
+			t.Errorf("cancelled: %v, %d calls, %d marks", err, calls, f.marksOf("s"))
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		msg = newMessage("s")
+		msg.SetContext(ctx)
+		begin := time.Now()
+		if _, err := h(msg); err != nil || calls != 1 || time.Since(begin) != 15*time.Second {
+			t.Errorf("with a deadline: %v, %d calls after %s", err, calls, time.Since(begin))
+		}
+		close(release)
+		<-done
+		if !l.room.isEmpty() {
+			t.Error("a message is left in the room")
+		}
+	})
+}
+
+// Feature D10: whatever comes, waits, gives up and goes, in whatever order: the room is empty in the end, and whoever is
+// alone is alone.
+func TestRoomUnderLoad(t *testing.T) {
+	var r room
+	var running, suspects atomic.Int64
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 500 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if rand.N(4) == 0 {
+					time.AfterFunc(rand.N(time.Millisecond), cancel)
+				}
+				r.plain.Add(1)
+				at := plain
+				var err error
+				for _, suspect := range [][]bool{{}, {false}, {false, true}, {true}}[rand.N(4)] {
+					if at, err = r.move(ctx, at, suspect, time.Minute); err != nil {
+						break
+					}
+				}
+				if err == nil && at != plain { // what began unmarked is let in whatever is
+					n := running.Add(1)
+					if at == alone && (n != 1 || suspects.Add(1) != 1) {
+						t.Error("a suspect is not alone")
+					}
+					if at == alone {
+						suspects.Add(-1)
+					}
+					running.Add(-1)
+				}
+				r.leave(at)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if !r.isEmpty() || r.suspects.Load() != 0 || r.inside != 0 {
+		t.Errorf("left behind: %d plain, %d inside, %d in line", r.plain.Load(), r.inside, len(r.queue))
+	}
+}
+
+// Promise P3: a message whose handler acked it in an outer chain is still waited for.
+func TestAckedMessageWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := afterCrash(t, newFake(), LimitConfig{})
+		ctx, cancel := context.WithCancel(t.Context())
+		msg := newMessage("a")
+		msg.SetContext(ctx)
+		msg.Ack()
+		cancel()
+		calls := 0
+		h := chain.Enter(l.Step)(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
+		if _, err := h(msg); err != nil || calls != 1 {
+			t.Errorf("%v, %d calls", err, calls)
+		}
+	})
+}
+
+// Promise P3: a message that has no time left when it comes is the handler's to fail, not ours.
+func TestSuspectOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{})
+		release, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage("o"))
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer cancel()
+		for i := range 20 {
+			f.leaveMarks(fmt.Sprint(i), 1)
+			msg, calls := newMessage(fmt.Sprint(i)), 0
+			msg.SetContext(ctx)
+			if _, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(msg); err != nil || calls != 1 {
+				t.Errorf("%v, %d calls", err, calls)
+			}
+		}
+		close(release)
+		<-done
+	})
+}

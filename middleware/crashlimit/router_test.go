@@ -1,0 +1,366 @@
+package crashlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+func newRouter(t *testing.T, l *Limit, name string, h message.NoPublishHandlerFunc) (*message.Router, message.Publisher) {
+	t.Helper()
+	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 8}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router.AddPlugin(l.Plugin)
+	router.AddMiddleware(l.Middleware)
+	router.AddConsumerHandler(name, "orders", pubsub, h)
+	return router, pubsub
+}
+
+// haunted is a limit that marks, because another process was lost.
+func haunted(t testing.TB, config LimitConfig) *Limit {
+	t.Helper()
+	l := newLimit(t, config)
+	if err := config.Store.register(t.Context(), registration{id: "lost"}); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := config.Store.lose(t.Context(), "lost", 0); err != nil || !lost {
+		t.Fatal(lost, err)
+	}
+	if err := l.start(); err != nil {
+		t.Fatal(err)
+	}
+	if l.mode.Load() != marking {
+		t.Fatal("it does not mark")
+	}
+	return l
+}
+
+// Feature D10, promise P3: sessions that are lost, again and again, while handlers go on are no deaths: neither in one process,
+// by however many limits, nor in processes that live. Those that died are counted beside them.
+func TestLostSessions(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		config := LimitConfig{Store: initialized(t, d, d.open(t, address)), Beat: 50 * time.Millisecond}
+		dies := haunted(t, config)
+		l := newLimit(t, config)
+		limits := []*Limit{l}
+		for i := range 7 {
+			next := newLimit(t, config)
+			if i < 3 { // it made another router, and another limit, after it had lost its session
+				next.self = l.self
+			}
+			limits = append(limits, next)
+		}
+		for _, l := range append(limits, dies) {
+			if err := l.start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all sync.WaitGroup
+		release := make(chan struct{})
+		hold := func(l *Limit) {
+			entered := make(chan struct{})
+			all.Go(func() {
+				_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { close(entered); <-release; return nil, nil })(newMessage("a"))
+				if err != nil {
+					t.Error(err)
+					close(entered)
+				}
+			})
+			select {
+			case <-entered:
+			case <-time.After(patience):
+				t.Error("not handled")
+			}
+		}
+		hold(dies)
+		crash(dies)
+		for _, l := range limits {
+			hold(l)
+		}
+		if marks := pairs(t, d.open(t, address), `SELECT delivery, process FROM spillway_deliveries`); len(marks) != len(limits)+1 {
+			t.Errorf("marks %v", marks)
+		}
+		close(release)
+		all.Wait()
+		if marks := pairs(t, d.open(t, address), `SELECT delivery, process FROM spillway_deliveries`); len(marks) != 0 {
+			t.Errorf("marks are left: %v", marks)
+		}
+	})
+}
+
+// Feature D10: a router's process is registered before its first message, and signs off after its last, which may still be
+// handled when the router closes. By default the consumer is the handler.
+func TestRouter(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		db := d.open(t, address)
+		l := haunted(t, LimitConfig{Store: d.store(db)})
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		processes := func() int { return len(pairs(t, db, `SELECT id, node FROM spillway_processes WHERE lost_at IS NULL`)) }
+		for range 2 { // one router after another
+			entered, release := make(chan struct{}), make(chan struct{})
+			router, pub := newRouter(t, l, "billing", func(*message.Message) error { close(entered); <-release; return nil })
+			ended := make(chan error, 1)
+			go func() { ended <- router.Run(context.Background()) }()
+			<-router.Running()
+			if processes() != 1 {
+				t.Error("not registered before the first message")
+			}
+			if err := pub.Publish("orders", newMessage("a")); err != nil {
+				t.Fatal(err)
+			}
+			<-entered
+			if got := pairs(t, db, `SELECT consumer, id FROM spillway_deliveries`); len(got) != 1 || got["billing"] != "a" {
+				t.Errorf("the marks are %v", got)
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- router.Close() }()
+			eventually(t, "the limit stops", l.closing.Load)
+			if processes() != 1 {
+				t.Error("signed off under a running handler")
+			}
+			close(release)
+			if err := errors.Join(<-closed, <-ended); err != nil {
+				t.Error(err)
+			}
+			if n := processes(); n != 0 || len(pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)) != 0 {
+				t.Errorf("%d processes are left after an orderly end", n)
+			}
+		}
+	})
+}
+
+// Feature D10: a store that fails when the router starts is an error of Router.Run.
+func TestRouter_storeGone(t *testing.T) {
+	d := databases[0]
+	db := d.open(t, d.create(t))
+	l := newLimit(t, LimitConfig{Store: d.store(db)})
+	if _, err := db.Exec(`ALTER TABLE spillway_processes RENAME TO elsewhere`); err != nil {
+		t.Fatal(err)
+	}
+	router, _ := newRouter(t, l, "billing", func(*message.Message) error { return nil })
+	wantText(t, router.Run(t.Context()), "crashlimit: register this process", "no such table")
+	if _, err := db.Exec(`ALTER TABLE elsewhere RENAME TO spillway_processes`); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(router.RunHandlers(t.Context()), router.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Feature D10, I1: around a receiver on the same database, SQLite's one write lock included, the mark is written before the
+// claim and removed after it; and a message that an outer handler hands on inside of its claim waits for nobody.
+func TestAroundAReceiver(t *testing.T) {
+	for i, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			db := d.open(t, d.create(t))
+			receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{
+				Store: []idempotency.Store{idempotency.SQLite(db), idempotency.Postgres(db), idempotency.MySQL(db)}[i], Consumer: "billing",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := haunted(t, LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond})
+			inner := chain.Enter(l.Step)(succeed)
+			h := chain.Enter(l.Step, receiver.Step)(func(msg *message.Message) ([]*message.Message, error) {
+				next := newMessage("of " + msg.UUID)
+				next.SetContext(msg.Context())
+				return inner(next)
+			})
+			const at1, rounds = 40, 3
+			for round := range rounds {
+				eventually(t, "marks can be written", func() bool { return !l.outage.lasts() })
+				var all sync.WaitGroup
+				for i := range at1 {
+					all.Go(func() {
+						if _, err := h(newMessage(fmt.Sprint(round, "-", i))); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if keys := pairs(t, db, `SELECT id, consumer FROM spillway_keys`); len(keys) != at1*(round+1) {
+					t.Errorf("%d were applied in %d rounds", len(keys), round+1)
+				}
+				marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)
+				if len(marks) == 0 && !l.outage.lasts() {
+					return
+				}
+				t.Logf("marks are left, or failed, as where a disk stands still for %s: %v", statementTimeout, marks)
+			}
+			t.Errorf("marks were left, or failed, in all of %d rounds", rounds)
+		})
+	}
+}
+
+// Feature D10: without its database, which is cut off or does not answer, messages are handled; when it is back, deliveries
+// are marked again and the process is known to live.
+func TestDatabaseCutOff(t *testing.T) {
+	for _, d := range databases[1:] {
+		for _, how := range []string{"cut", "silent"} {
+			if d.driver == "mysql" && how == "silent" { // time-outs are database/sql's, whatever the driver is
+				continue
+			}
+			t.Run(d.name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				direct := d.create(t)
+				p := newProxy(t)
+				address := p.to(t, d, direct)
+				db, observer := d.open(t, address), d.open(t, direct)
+				l := haunted(t, LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond})
+				marks := func() int { return len(pairs(t, observer, `SELECT id, consumer FROM spillway_deliveries`)) }
+				marked := 0
+				h := l.Middleware(func(*message.Message) ([]*message.Message, error) { marked = marks(); return nil, nil })
+				handle := func(id string) {
+					t.Helper()
+					if _, err := h(newMessage(id)); err != nil {
+						t.Error(err)
+					}
+				}
+				handle("before")
+				if marked != 1 {
+					t.Errorf("%d marks before", marked)
+				}
+				_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { p.turn(how); return nil, nil })(newMessage("during"))
+				for range 100 {
+					handle("without")
+				}
+				if marked != 1 { // that of the message which was in flight
+					t.Errorf("%d marks without a database", marked)
+				}
+				p.turn("on")
+				eventually(t, "marks are written and owed ones removed", func() bool { handle("after"); return marked == 1 && marks() == 0 })
+			})
+		}
+	}
+}
+
+// proxy stands between a store and its server.
+type proxy struct {
+	listener net.Listener
+	server   string
+	mu       sync.Mutex
+	state    string
+	conns    map[net.Conn]struct{}
+	all      sync.WaitGroup
+}
+
+func newProxy(t *testing.T) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener, state: "on", conns: map[net.Conn]struct{}{}}
+	t.Cleanup(func() {
+		p.turn("cut")
+		_ = listener.Close()
+		p.all.Wait()
+	})
+	return p
+}
+
+// to returns the address of a database by way of the proxy.
+func (p *proxy) to(t *testing.T, d database, address string) string {
+	t.Helper()
+	via := p.listener.Addr().String()
+	if d.driver == "mysql" {
+		config, err := mysql.ParseDSN(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.server, config.Addr = config.Addr, via
+		address = config.FormatDSN()
+	} else {
+		at, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.server, at.Host = at.Host, via
+		address = at.String()
+	}
+	p.all.Go(p.accept)
+	return address
+}
+
+func (p *proxy) accept() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.server)
+		if err != nil || !p.hold(conn, server) {
+			_ = conn.Close()
+			continue
+		}
+		p.all.Go(func() { p.pipe(conn, server) })
+		p.all.Go(func() { p.pipe(server, conn) })
+	}
+}
+
+func (p *proxy) hold(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range conns {
+		if p.state == "cut" {
+			_ = conn.Close()
+			continue
+		}
+		p.conns[conn] = struct{}{}
+	}
+	return p.state != "cut"
+}
+
+// pipe copies. What is silent swallows.
+func (p *proxy) pipe(from, to net.Conn) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		silent := p.state == "silent"
+		p.mu.Unlock()
+		if silent {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// turn changes the state: on, cut or silent. Connections made before do not outlive a change to cut or on.
+func (p *proxy) turn(state string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = state
+	if state == "silent" {
+		return
+	}
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+	clear(p.conns)
+}

@@ -1,0 +1,172 @@
+package crashlimit
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Feature D10, promise P3: what an orderly end leaves behind is signed off before the end, and what comes after leaves nothing.
+func TestOrderlyEndLeavesNoMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, LimitConfig{})
+		release := make(chan struct{})
+		var all sync.WaitGroup
+		hold := func(id string) {
+			all.Go(func() {
+				_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage(id))
+			})
+			synctest.Wait()
+		}
+		hold("a")
+		f.leaveMarks("other", 2)
+		l.stop()
+		if f.marksOf("a") != 0 || f.marksOf("other") != 2 || f.count(func() int { return len(f.processes) }) != 2 {
+			t.Errorf("%d marks, and %d of others, and %d processes", f.marksOf("a"), f.marksOf("other"), len(f.processes))
+		}
+		hold("late")
+		hold("other")
+		time.Sleep(time.Minute) // it waited to be handled alone
+		synctest.Wait()
+		if f.marksOf("late") != 0 || f.marksOf("other") != 2 {
+			t.Errorf("what was received last leaves %d marks, and %d of others", f.marksOf("late"), f.marksOf("other"))
+		}
+		close(release)
+		all.Wait()
+		if f.count(func() int { return len(f.processes) }) != 1 || !l.room.isEmpty() {
+			t.Error("not signed off in the end")
+		}
+	})
+}
+
+// Feature D10: the last message signs off, when the end came while it was handled, and what comes later registers again.
+func TestSignOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, mode := range []string{"quiet", "marking"} {
+			f := newFake()
+			own := 0
+			l := newLimit(t, LimitConfig{Store: f})
+			if mode == "marking" {
+				crash(started(t, f, LimitConfig{}))
+				own = 1
+			}
+			processes := func() int { return f.count(func() int { return len(f.processes) }) - own }
+			release := make(chan struct{})
+			var all sync.WaitGroup
+			for _, id := range []string{"a", "b"} {
+				all.Go(func() {
+					_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage(id))
+				})
+			}
+			synctest.Wait()
+			if err := l.Close(); err != nil || processes() != 1 {
+				t.Errorf("%s: signed off under running handlers: %v", mode, err)
+			}
+			release <- struct{}{}
+			synctest.Wait()
+			if processes() != 1 {
+				t.Errorf("%s: signed off before the last message returned", mode)
+			}
+			release <- struct{}{}
+			all.Wait()
+			if processes() != 0 {
+				t.Errorf("%s: the last message did not sign off", mode)
+			}
+			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) {
+				if processes() != 1 {
+					t.Errorf("%s: a late message is not registered", mode)
+				}
+				return nil, nil
+			})(newMessage("late"))
+			if err := l.Close(); err != nil || processes() != 0 {
+				t.Errorf("%s: not signed off again: %v", mode, err)
+			}
+			f.set(func() { f.processes = map[string]*fakeProcess{} })
+		}
+	})
+}
+
+// Feature D10: a sign-off that fails is an error of Close.
+func TestSignOffFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := started(t, f, LimitConfig{})
+		f.down = true
+		wantText(t, l.Close(), "sign this process off", errDown.Error())
+	})
+}
+
+// Feature D10: who closes, and when, makes no difference: while a handler runs its process is registered, and in the end it is not.
+func TestSignOffUnderLoad(t *testing.T) {
+	f := newFake()
+	l := newLimit(t, LimitConfig{Store: f})
+	h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
+		if rand.N(8) == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		if f.count(func() int { return len(f.processes) }) != 1 {
+			t.Error("handled without being registered")
+		}
+		return nil, nil
+	})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for range 3000 {
+				_, _ = h(newMessage("a"))
+				if rand.N(4) == 0 {
+					time.Sleep(rand.N(10 * time.Microsecond))
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range 2000 {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			if rand.N(8) == 0 { // a router begins anew
+				l.closing.Store(false)
+			}
+		}
+	})
+	all.Wait()
+	if err := l.Close(); err != nil || len(f.processes) != 0 {
+		t.Errorf("%d processes are left: %v", len(f.processes), err)
+	}
+}
+
+// Feature D10: a message that comes when the end is all but decided keeps its process registered.
+func TestSignOffAtTheLastMoment(t *testing.T) {
+	f := newFake()
+	l := newLimit(t, LimitConfig{Store: f})
+	for range 20 {
+		if err := l.start(); err != nil {
+			t.Fatal(err)
+		}
+		entered, release, handled, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error)
+		l.mu.Lock()
+		go func() { ended <- l.Close() }()
+		eventually(t, "the end begins", l.closing.Load)
+		time.Sleep(100 * time.Microsecond) // as a rule it waits for the lock then; if not, there is less to see
+		go func() {
+			defer close(handled)
+			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { close(entered); <-release; return nil, nil })(newMessage("a"))
+		}()
+		<-entered
+		l.mu.Unlock()
+		if err := <-ended; err != nil || f.count(func() int { return len(f.processes) }) != 1 {
+			t.Error("signed off under a handler", err)
+		}
+		close(release)
+		<-handled
+		if f.count(func() int { return len(f.processes) }) != 0 {
+			t.Error("not signed off")
+		}
+	}
+}

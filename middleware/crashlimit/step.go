@@ -1,0 +1,237 @@
+package crashlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+)
+
+// What a Limit does with the messages that come.
+const (
+	off     = int32(iota) // nobody registered this process
+	quiet                 // nothing: no process ended uncleanly
+	marking               // each delivery leaves a mark that its end removes
+)
+
+// Step is the limit's share of a chain, for the front door.
+func (l *Limit) Step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, error) {
+		if l.config.Delivered != nil {
+			if n, ok := l.delivered(c.Msg); ok && n >= l.brokerMax {
+				return nil, l.exceeded(c, l.markOf(c.Msg), n, true)
+			}
+		}
+		if l.config.Store == nil {
+			return next(c)
+		}
+		v := visit{limit: l}
+		l.room.plain.Add(1)
+		defer v.end() // also of a panic and of runtime.Goexit
+		if l.mode.Load() != quiet {
+			if err := v.begin(c); err != nil {
+				return nil, err
+			}
+		}
+		out, err := next(c)
+		if v.share != nil && err == nil && len(out) > 0 && l.await(c, v) {
+			v.limit = nil // the copy ends it
+		}
+		return out, err
+	}
+}
+
+func (l *Limit) delivered(msg *message.Message) (n int, ok bool) {
+	safecall.Hook(l.config.Logger, "LimitConfig.Delivered", func() { n, ok = l.config.Delivered(msg) })
+	return n, ok
+}
+
+// visit is one delivery.
+type visit struct {
+	limit *Limit
+	mark  mark
+	place place
+	share *share // in that mark, or nil
+	// turned says that a suspect had its turn to run alone.
+	turned bool
+}
+
+// begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
+func (v *visit) begin(c *chain.Call) (err error) {
+	l := v.limit
+	if l.config.Store.within(c.Ctx) { // who waited for the store would wait for itself
+		return nil
+	}
+	if l.mode.Load() == off {
+		_ = l.begin(false) // whose error is logged
+	}
+	process := l.process()
+	if process == "" || l.mode.Load() != marking || l.outage.pass() {
+		return nil
+	}
+	m := l.markOf(c.Msg)
+	share, first := l.room.share(m)
+	v.mark, v.share = m, share
+	if !first { // the limit is attached twice, or the message was delivered twice: one mark serves all, until the last returns
+		return v.join(c)
+	}
+	defer func() { share.decide(err) }()
+	if err := v.move(c, false); err != nil {
+		return err
+	}
+	return v.count(c, process)
+}
+
+// join waits until the first delivery of the message knows whether it goes on, and does as that does.
+func (v *visit) join(c *chain.Call) error {
+	select {
+	case <-v.share.decided:
+	default:
+		v.place = v.limit.room.wait(v.place)
+		ctx := c.WaitContext()
+		select {
+		case <-v.share.decided:
+		case <-ctx.Done():
+			return c.PutBack(context.Cause(ctx))
+		}
+	}
+	if v.share.refused {
+		return c.PutBack(errNotFirst)
+	}
+	return nil
+}
+
+var errNotFirst = errors.New("crashlimit: another delivery of this message in this process did not go on: this one is given back")
+
+// count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no message.
+func (v *visit) count(c *chain.Call, process string) error {
+	l, w, q := v.limit, written{1, process}, inquiry{limit: v.limit}
+	for {
+		entered, err := l.enter(c, v.mark, w)
+		if entered {
+			l.room.wrote(v.share, w)
+			if l.leaving.Load() { // the marks of this process are signed off already, or are just now; those of others stay
+				l.remove(v.mark, written{1, process})
+			}
+			return nil
+		}
+		var found []written
+		for again := true; again && err == nil; {
+			looks, rows, next := l.news.latest() // before the marks: what is left of a process that had gone by then is of its death
+			if found, err = l.marks(c, v.mark); err != nil {
+				break
+			}
+			var instead error
+			if again, instead = v.weigh(c, &q, found, looks, rows, next); instead != nil {
+				return instead
+			}
+		}
+		if err != nil {
+			l.failed(v.mark, w, err)
+			return nil
+		}
+		w.delivery = 1
+		if len(found) > 0 {
+			w.delivery = found[len(found)-1].delivery + 1
+		}
+	}
+}
+
+// weigh decides by what was found whether the message goes on, and waits for its turn. It reports whether to look again.
+func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, rows map[string]row, next <-chan struct{}) (again bool, err error) {
+	l, f := v.limit, q.judge(found, looks, rows)
+	if v.mark.content { // as a rule these are other messages, in processes that live
+		f.unknown = 0
+	}
+	switch {
+	case f.dead >= l.config.Max:
+		return false, l.refuse(c, v.mark, f.dead)
+	case f.dead+f.unknown >= l.config.Max:
+		v.place, v.turned = l.room.wait(v.place), false
+		return true, q.wait(c, next)
+	case f.dead+f.unknown > 0 && !v.turned:
+		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly message is
+		// counted, and it is counted only when it runs: others wait for the same.
+		v.turned = true
+		return true, v.move(c, true)
+	case v.place == aside:
+		return true, v.move(c, false)
+	}
+	return false, nil
+}
+
+// move waits for a place among the others or alone. A message that went away meanwhile is given back.
+func (v *visit) move(c *chain.Call, alone bool) (err error) {
+	ctx := c.WaitContext()
+	if v.place, err = v.limit.room.move(ctx, v.place, alone, v.limit.config.AloneWait); err != nil {
+		return c.Abort(fmt.Errorf("crashlimit: wait to be handled alone: %w", err))
+	}
+	return nil
+}
+
+// end comes after the handler, however that ended. The mark goes before the place does: whoever comes next starts after.
+func (v *visit) end() {
+	l := v.limit
+	if l == nil {
+		return
+	}
+	if v.share != nil {
+		l.room.part(v.mark, v.share, l.remove)
+	}
+	l.room.leave(v.place)
+	if l.closing.Load() {
+		l.signOffOrLog() // if this was the last one
+	}
+}
+
+// refuse keeps the marks until the message is acked: if its letter finds no place now, it must not kill once more.
+func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
+	r := refused{c.Msg, c.Ctx, m}
+	l.kept(l.debts.keep(r), m)
+	l.mu.Lock()
+	p := l.current
+	l.mu.Unlock()
+	if p != nil {
+		go p.watch(r)
+	}
+	return l.exceeded(c, m, earlier, false)
+}
+
+// watch has the marks of a refused message removed as soon as it is acked: a message that comes back by another way than a
+// redrive must not find them.
+func (p *process) watch(r refused) {
+	select {
+	case <-r.msg.Acked():
+	case <-r.msg.Nacked():
+	case <-r.ctx.Done():
+	case <-p.ctx.Done():
+		return
+	}
+	select {
+	case p.settled <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error {
+	if l.config.OnExceeded != nil {
+		safecall.Hook(l.config.Logger, "LimitConfig.OnExceeded", func() {
+			l.config.OnExceeded(c.Ctx, Exceeded{Consumer: m.consumer, Key: m.id, Deliveries: earlier, Broker: broker})
+		})
+	}
+	allowed := l.config.Max
+	counted := "deliveries of this message did not return: the process ended while it was being handled"
+	if broker {
+		allowed, counted = l.brokerMax, "deliveries of this message came back to the broker, by its own count"
+	}
+	text := strconv.Itoa(earlier) + " " + counted + "; " + strconv.Itoa(allowed) + " are allowed"
+	return classify.Permanent(errors.New("crashlimit: "+boundedtext.Text(m.id, 128)+": "+text),
+		classify.Reason(classify.ReasonMaxDeliveries), classify.Description(text))
+}

@@ -1,0 +1,237 @@
+package crashlimit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+var errBoom = errors.New("boom")
+
+func verdict(err error) classify.Verdict { return (*classify.Classifier)(nil).Classify(err) }
+
+func wantText(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("error %v lacks %q", err, text)
+		}
+	}
+}
+
+// afterCrash is a limit that marks.
+func afterCrash(t *testing.T, f *fake, config LimitConfig) *Limit {
+	t.Helper()
+	crash(started(t, f, LimitConfig{}))
+	l := started(t, f, config)
+	wantMode(t, l, marking, "after a crash")
+	return l
+}
+
+func (f *fake) marksOf(id string) int {
+	return f.count(func() int { return len(f.left[markOf(id)]) })
+}
+
+// leave runs a message and contains how it ends.
+func leave(h message.HandlerFunc, msg *message.Message) (err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		_, err = h(msg)
+	}()
+	<-done
+	return err
+}
+
+// Feature D10: as long as nothing ended uncleanly no message reaches the store.
+func TestQuietAsksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		h := started(t, f, LimitConfig{}).Middleware(succeed)
+		before := f.calls
+		for range 100 {
+			_, _ = h(newMessage("a"))
+		}
+		if f.calls != before {
+			t.Errorf("%d statements for 100 messages", f.calls-before)
+		}
+	})
+}
+
+// Feature D10: after Max deliveries that never returned the handler is not called again, whatever becomes of the letter;
+// when the message is acked it starts anew.
+func TestExceeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var told []Exceeded
+		l := afterCrash(t, f, LimitConfig{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") }})
+		calls := 0
+		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
+		f.leaveMarks("a", 2)
+		nacked, acked := newMessage("a"), newMessage("a")
+		for _, msg := range []*message.Message{nacked, acked} {
+			_, err := h(msg)
+			if v := verdict(err); v.Class != classify.ClassPermanent || v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "2 deliveries") {
+				t.Errorf("verdict %+v", v)
+			}
+			wantText(t, err, "crashlimit: a: 2 deliveries")
+			if msg == nacked { // the letter found no place
+				msg.Nack()
+				tick(1)
+			}
+		}
+		if calls != 0 || !slices.Equal(told, []Exceeded{{"billing", "a", 2, false}, {"billing", "a", 2, false}}) {
+			t.Errorf("%d calls, told %v", calls, told)
+		}
+		tick(1)
+		if f.marksOf("a") != 2 {
+			t.Error("the mark went before the message did")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := newMessage("a")
+		gone.SetContext(ctx)
+		_, _ = h(gone)
+		cancel()
+		tick(1)
+		if f.marksOf("a") != 2 || len(l.debts.kept) != 1 {
+			t.Error("a message that went away is waited for, or its mark is gone")
+		}
+		acked.Ack()
+		synctest.Wait()
+		if f.marksOf("a") != 0 {
+			t.Error("the marks wait for a beat after the ack")
+		}
+		if _, err := h(newMessage("a")); err != nil || calls != 1 {
+			t.Errorf("redriven: %v, %d calls", err, calls)
+		}
+	})
+}
+
+// Feature D10: deliveries that never return are counted up to the limit, and a success clears the count.
+func TestCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		run := func(want int, deadly bool) error { // a process from start to end
+			l := afterCrash(t, f, LimitConfig{})
+			var err error
+			done := make(chan struct{})
+			stuck := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, err = l.Middleware(func(*message.Message) ([]*message.Message, error) {
+					if n := f.marksOf("a"); n != want {
+						t.Errorf("%d marks, want %d", n, want)
+					}
+					if deadly {
+						<-stuck
+					}
+					return nil, nil
+				})(newMessage("a"))
+			}()
+			synctest.Wait()
+			saved := f.marksOf("a")
+			crash(l)
+			close(stuck)
+			<-done
+			if deadly && err == nil {
+				f.leaveMarks("a", saved) // the process was gone before it could
+			}
+			return err
+		}
+		for want := 1; want <= 2; want++ {
+			_ = run(want, true)
+		}
+		if err := run(3, false); err != nil || f.marksOf("a") != 0 {
+			t.Errorf("a success leaves %d marks: %v", f.marksOf("a"), err)
+		}
+		for want := 1; want <= 3; want++ {
+			_ = run(want, true)
+		}
+		if _, err := afterCrash(t, f, LimitConfig{}).Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
+			t.Errorf("the fourth delivery: %v", err)
+		}
+	})
+}
+
+// Feature D10: the broker's own count serves with or without a store, on every message.
+func TestDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, store := range map[string]Store{"alone": nil, "with a store": newFake()} {
+			count := func(msg *message.Message) (int, bool) {
+				switch msg.UUID {
+				case "panics":
+					panic("boom")
+				case "unknown":
+					return 9, false
+				}
+				return len(msg.Payload), true
+			}
+			var told []Exceeded
+			l := newLimit(t, LimitConfig{Store: store, Max: 3, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }})
+			calls := 0
+			h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
+			for id, n := range map[string]int{"panics": 9, "unknown": 9, "two": 2} {
+				if _, err := h(message.NewMessage(id, make([]byte, n))); err != nil {
+					t.Errorf("%s: %s: %v", name, id, err)
+				}
+			}
+			_, err := h(message.NewMessage("three", make([]byte, 3)))
+			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Exceeded{{"billing", "three", 3, true}}) {
+				t.Errorf("%s: %d calls, %v, %v", name, calls, err, told)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Feature D10, promise P3: deployments, nacks and lost connections, which the broker counts too, set nothing aside by default,
+// and the store's count stays what it is without the broker's.
+func TestDelivered_default(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		count := func(msg *message.Message) (int, bool) { return len(msg.Payload), true }
+		for name, l := range map[string]*Limit{"alone": newLimit(t, LimitConfig{Delivered: count}), "with a store": afterCrash(t, f, LimitConfig{Delivered: count})} {
+			h := l.Middleware(succeed)
+			if _, err := h(message.NewMessage("nacked", make([]byte, 19))); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			_, err := h(message.NewMessage("back", make([]byte, 20)))
+			if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "20 are allowed") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if name == "alone" {
+				continue
+			}
+			f.leaveMarks("deadly", 3)
+			_, err = h(message.NewMessage("deadly", make([]byte, 3)))
+			if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "3 are allowed") {
+				t.Errorf("%s: the store's count: %v", name, err)
+			}
+		}
+	})
+}
+
+// Feature D10: who is asked to count nothing, or nonsense, says so.
+func TestConfig(t *testing.T) {
+	for want, config := range map[string]LimitConfig{
+		"neither Store nor Delivered": {},
+		"nil pointer":                 {Store: (*sqlStore)(nil), Delivered: func(*message.Message) (int, bool) { return 0, false }},
+		"LimitConfig.Max":             {Store: newFake(), Max: -1},
+		"must not be negative":        {Store: newFake(), Beat: -1},
+		"LimitConfig.QuietAfter":      {Store: newFake(), Beat: time.Hour},
+	} {
+		_, err := NewLimit(config)
+		wantText(t, err, "crashlimit: ", want)
+	}
+}

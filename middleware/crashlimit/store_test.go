@@ -1,0 +1,261 @@
+package crashlimit
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+)
+
+func initialized(t testing.TB, d database, db *sql.DB) Store {
+	t.Helper()
+	s := d.store(db)
+	if err := s.initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func must[T any](t testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Feature D10: the contract of a store's processes, on each database.
+func TestStore_processes(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		ctx := t.Context()
+		s := initialized(t, d, d.open(t, address))
+		is, others := must[bool](t), must[[]row](t)
+		hostile := strings.Repeat("s", 64<<10) + "\x00\xff"
+		for _, r := range []registration{{"", "a", "node", time.Second}, {"", "b", "", 2 * time.Second}, {hostile, "c", "n", time.Second}} {
+			if err := s.register(ctx, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := others(s.others(ctx, "", "a")); !slices.Equal(got, []row{{id: "b", beat: 2 * time.Second}}) {
+			t.Errorf("others of a are %+v", got)
+		}
+		if got := others(s.others(ctx, hostile, "")); len(got) != 1 || got[0].id != "c" {
+			t.Errorf("others of a hostile service are %+v", got)
+		}
+		if !is(s.beat(ctx, "b")) || is(s.beat(ctx, "nobody")) {
+			t.Error("beat does not tell who is there")
+		}
+		if is(s.lose(ctx, "b", 0)) {
+			t.Error("a process that has beaten since was lost")
+		}
+		if !is(s.lose(ctx, "b", 1)) || is(s.lose(ctx, "b", 1)) {
+			t.Error("of two that lose a process, not one did")
+		}
+		got := others(s.others(ctx, "", "a"))
+		if len(got) != 1 || !got[0].lost || got[0].beats != 1 || got[0].lostFor > time.Minute {
+			t.Errorf("a lost process is %+v", got)
+		}
+		eventually(t, "the loss ages", func() bool { return others(s.others(ctx, "", "a"))[0].lostFor > 0 })
+		if !is(s.beat(ctx, "b")) || others(s.others(ctx, "", "a"))[0].lost {
+			t.Error("one that beats again is still lost")
+		}
+		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "", "a"))) != 1 {
+			t.Error("one that lives was forgotten", err)
+		}
+		is(s.lose(ctx, "b", 2))
+		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "", "a"))) != 0 {
+			t.Error("one that is lost was not forgotten", err)
+		}
+		if err := s.signOff(ctx, "a"); err != nil || is(s.beat(ctx, "a")) {
+			t.Error("one that signed off is there", err)
+		}
+	})
+}
+
+// Feature D10: the contract of a store's marks, on each database, whatever bytes the keys hold.
+func TestStore_marks(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) { testStoreMarks(t, d, address) })
+}
+
+// Feature D10: the settings of the connections do not matter.
+func TestStore_mysqlSettings(t *testing.T) {
+	d := databases[2]
+	for _, settings := range []string{"clientFoundRows=true&interpolateParams=true", "sql_mode=%27ANSI%27", "charset=latin1&interpolateParams=true", "tx_isolation=%27SERIALIZABLE%27"} {
+		t.Run(settings, func(t *testing.T) { testStoreMarks(t, d, mysqltest.With(mysqltest.Database(t), settings)) })
+	}
+}
+
+func testStoreMarks(t *testing.T, d database, address string) {
+	ctx := t.Context()
+	db := d.open(t, address)
+	s := initialized(t, d, db)
+	is, found := must[bool](t), must[[]written](t)
+	seen := map[mark]bool{}
+	for _, id := range []string{"id", "ID", "id ", "", "\x00", "\xff\xfe", "sha256:x", "'; DROP TABLE spillway_deliveries; --", strings.Repeat("x", 64<<10), strings.Repeat("x", 64<<10) + "y", "naïve 🙂"} {
+		m := mark{consumer: keytable.Column(id), id: keytable.Column(id)}
+		again := m
+		again.redrives = 1
+		if seen[m] {
+			t.Errorf("%.20q has the mark of another", id)
+		}
+		seen[m] = true
+		wants := func(service string, m mark, want ...written) {
+			t.Helper()
+			if got := found(s.marks(ctx, service, m)); !slices.Equal(got, want) {
+				t.Errorf("%.20q: marks %v, want %v", id, got, want)
+			}
+		}
+		p1, p2, p3 := written{1, "p1"}, written{2, "p2"}, written{3, "p3"}
+		for _, service := range []string{"", id + "service"} {
+			wants(service, m)
+			if !is(s.enter(ctx, service, m, p1)) || is(s.enter(ctx, service, m, written{1, "p2"})) {
+				t.Errorf("%.20q: of two that are the first, not one is", id)
+			}
+			if !is(s.enter(ctx, service, m, p2)) || !is(s.enter(ctx, service, m, p3)) || !is(s.enter(ctx, service, again, p1)) {
+				t.Errorf("%.20q: a mark was not written", id)
+			}
+			wants(service, m, p1, p2, p3)
+			wants(service, again, p1)
+		}
+		if err := s.clear(ctx, "", m, written{process: "p3"}); err != nil {
+			t.Error(err)
+		}
+		wants("", m, p1, p2)
+		if err := s.clear(ctx, "", m, written{delivery: 1}); err != nil {
+			t.Error(err)
+		}
+		wants("", m, p2)
+		if err := s.leave(ctx, "p2"); err != nil {
+			t.Error(err)
+		}
+		wants("", m)
+		wants("", again, p1)
+		wants(id+"service", m, p1, p3)
+		if err := s.clear(ctx, id+"service", m, all); err != nil {
+			t.Error(err)
+		}
+		wants(id+"service", m)
+		wants(id+"service", again, p1)
+	}
+	if is(s.sweep(ctx, time.Hour)) || is(s.enter(ctx, "", mark{consumer: "id", id: "id", redrives: 1}, written{1, "p"})) {
+		t.Error("a young mark was swept away")
+	}
+	for i := range atOnce {
+		is(s.enter(ctx, "many", mark{consumer: "c", id: fmt.Sprint(i)}, written{1, "p"}))
+	}
+	if !is(s.sweep(ctx, -time.Hour)) || is(s.sweep(ctx, -time.Hour)) {
+		t.Error("the sweep does not tell whether there is more")
+	}
+	var left int
+	if err := db.QueryRow(`SELECT count(*) FROM spillway_deliveries`).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d marks are left: %v", left, err)
+	}
+}
+
+// Feature D10: ten processes that begin at once make the tables once, and all register.
+func TestStore_tenAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		start := make(chan struct{})
+		var all sync.WaitGroup
+		limits := make([]*Limit, 10)
+		for i := range limits {
+			db := d.open(t, address)
+			all.Go(func() {
+				<-start
+				var err error
+				if limits[i], err = NewLimit(LimitConfig{Store: d.store(db), Beat: 300 * time.Millisecond, QuietAfter: 3 * time.Second}); err == nil {
+					err = limits[i].start()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		if t.Failed() {
+			return
+		}
+		var n int
+		if err := d.open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 10 {
+			t.Errorf("%d processes are registered: %v", n, err)
+		}
+		eventually(t, "all proved that they live", func() bool {
+			return !slices.ContainsFunc(limits, func(l *Limit) bool { return l.mode.Load() != quiet })
+		})
+		for _, l := range limits {
+			all.Go(func() {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if err := d.open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%d processes did not sign off: %v", n, err)
+		}
+	})
+}
+
+// Feature D10: of concurrent deliveries of one message each gets a number of its own.
+func TestStore_concurrentMarks(t *testing.T) {
+	onEach(t, func(t *testing.T, d database, address string) {
+		s := initialized(t, d, d.open(t, address))
+		var all sync.WaitGroup
+		var entered atomic.Int64
+		for i := range 8 {
+			all.Go(func() {
+				for n := range 10 {
+					ok, err := s.enter(t.Context(), "", markOf("id"), written{n + 1, fmt.Sprint(i)})
+					if err != nil {
+						t.Error(err)
+					}
+					if ok {
+						entered.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := len(must[[]written](t)(s.marks(t.Context(), "", markOf("id")))); n != 10 || entered.Load() != 10 {
+			t.Errorf("%d marks of 10, %d entered", n, entered.Load())
+		}
+	})
+}
+
+type locking struct {
+	chain.Claim
+	db *sql.DB
+}
+
+func (l locking) Locks(db *sql.DB) bool { return l.db == db }
+
+// Feature D10: inside of a claim that holds the database, the store is not waited for.
+func TestStore_within(t *testing.T) {
+	d := databases[0]
+	db := d.open(t, d.create(t))
+	s := initialized(t, d, db)
+	if s.within(t.Context()) || !s.within(chain.WithClaim(t.Context(), locking{db: db})) || s.within(chain.WithClaim(context.Background(), locking{})) {
+		t.Error("claims are not told apart")
+	}
+}
+
+// Feature D10: a store without a database is an error of the construction.
+func TestStore_nilDB(t *testing.T) {
+	for _, d := range databases {
+		if _, err := NewLimit(LimitConfig{Store: d.store(nil)}); err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("%s: %v", d.name, err)
+		}
+	}
+}
