@@ -116,7 +116,7 @@ func TestError(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if got := boundedtext.Error(evilError{}, 12); got != "boundedtext_test" {
+	if got := boundedtext.Error(evilError{}, 12); got != "boundedtext_" {
 		t.Errorf("got %q", got)
 	}
 	if got := boundedtext.Error(errors.New(strings.Repeat("x", 5<<20)), 256); len(got) != 256 || !strings.HasSuffix(got, "5242880 bytes in all]") {
