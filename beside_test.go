@@ -17,7 +17,7 @@ import (
 // the router has closed.
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
-	dlc, err := spillway.New(spillway.Config{Publisher: b.letters, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(b.db)}})
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(b.db)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestDeliveriesRegister(t *testing.T) {
 func TestPurgeRuns(t *testing.T) {
 	b := newBench(t, true)
 	purged := make(chan int, 10)
-	dlc, err := spillway.New(spillway.Config{Publisher: b.letters, Idempotency: idempotency.SQLite(b.db), Purge: idempotency.PurgeConfig{
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Idempotency: idempotency.SQLite(b.db), Purge: idempotency.PurgeConfig{
 		Retention: time.Millisecond, Horizon: time.Millisecond, Every: 20 * time.Millisecond,
 		OnPurged: func(_ context.Context, n int) { purged <- n },
 	}})
@@ -62,7 +62,7 @@ func TestPurgeRuns(t *testing.T) {
 func TestDeliveriesCoordinates(t *testing.T) {
 	b := newBench(t, true)
 	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(t.Context(), spillway.Config{
 		Publisher: b.letters, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(b.db), Consumer: "billing"},
 		Queue: poison.QueueConfig{Origin: func(msg *message.Message) poison.Origin { return known[string(msg.Payload)] }},
 	})

@@ -20,7 +20,7 @@ func ExampleChannel_Stages() {
 	broker := func() *gochannel.GoChannel { return gochannel.NewGoChannel(gochannel.Config{}, nil) }
 	orders, stages, dead := broker(), broker(), broker() // the router closes what a handler has, so stages have their own
 
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead,
 		Stages: middleware.StagesConfig{
 			Publisher:  stages,

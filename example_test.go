@@ -38,7 +38,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   letters,                // dead letters go here; any publisher of its own will do
 		Idempotency: idempotency.SQLite(db), // optional: each message takes effect once
 	})
@@ -82,7 +82,7 @@ func ExampleChannel_Middleware() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dlc, err := spillway.New(spillway.Config{Publisher: dead, Attempts: 3})
+	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: dead, Attempts: 3})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func TestSettingAsideWithinTheTransaction(t *testing.T) {
 // Feature D5: a dead-letter store that cannot be written is an error at start-up, not at the first failure.
 func TestUnwritableStoreEndsRun(t *testing.T) {
 	b := newBench(t, false)
-	ch, err := spillway.New(spillway.Config{Publisher: b.letters})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -323,7 +323,7 @@ func TestNewRefuses(t *testing.T) {
 			Receiver: idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
 		"LimitConfig.Max": {Publisher: good, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(nil), Max: -1}},
 	} {
-		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("want an error with %q, got %v", field, err)
 		}
 	}

@@ -74,7 +74,7 @@ func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter
 	config.Queue.Hooks.OnDeadLetter = func(context.Context, poison.Letter) { done <- struct{}{} }
 	config.Queue.Hooks.OnDiscard = config.Queue.Hooks.OnDeadLetter
 	config.Retry.Backoff = middleware.Backoff{Initial: time.Millisecond}
-	dlc, err := spillway.New(config)
+	dlc, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestLoggerOfItsOwn(t *testing.T) {
 
 // Feature O5: routers attach the same channel at once.
 func TestAttachAtOnce(t *testing.T) {
-	dlc, err := spillway.New(spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)})
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func refused(t *testing.T, pub message.Publisher, attach func(*message.Router)) 
 func TestAttachNil(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	channel := func() *spillway.Channel {
-		dlc, err := spillway.New(spillway.Config{Publisher: ps})
+		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: ps})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestSharedPublisherIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pub := range []message.Publisher{ps, transformed} {
-		dlc, err := spillway.New(spillway.Config{Publisher: ps})
+		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: ps})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package spillway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -73,7 +74,7 @@ type Channel struct {
 
 // New returns a Channel, or an error that names the field of config with which messages could be lost. With a store it
 // creates the store's table where there is none.
-func New(config Config) (*Channel, error) {
+func New(ctx context.Context, config Config) (*Channel, error) {
 	var late *logging.Late
 	if config.Logger == nil {
 		late = logging.NewLate()

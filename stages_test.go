@@ -126,7 +126,7 @@ func TestStagesAreConfiguredWhole(t *testing.T) {
 	} {
 		config := spillway.Config{Publisher: b.letters}
 		change(&config)
-		if _, err := spillway.New(config); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

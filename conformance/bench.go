@@ -119,7 +119,7 @@ func (b *bench) channel(change ...func(*spillway.Config)) *spillway.Channel {
 	for _, f := range change {
 		f(&config)
 	}
-	ch, err := spillway.New(config)
+	ch, err := spillway.New(context.Background(), config)
 	if err != nil {
 		b.Fatal(err)
 	}

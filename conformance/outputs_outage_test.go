@@ -52,7 +52,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			topic := "outputs-" + rand.Text()[:12]
 			pub := open(t, topic)
 			dead, logger := &ids{}, watermill.NewCaptureLogger()
-			channel, err := spillway.New(spillway.Config{Publisher: dead, Logger: logger})
+			channel, err := spillway.New(t.Context(), spillway.Config{Publisher: dead, Logger: logger})
 			if err != nil {
 				t.Fatal(err)
 			}

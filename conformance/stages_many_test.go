@@ -93,7 +93,7 @@ func (m *many) topics() []string {
 
 func (m *many) run(t *testing.T) {
 	m.publish(t)
-	ch, err := spillway.New(spillway.Config{Publisher: m.pub, Stages: middleware.StagesConfig{
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: m.pub, Stages: middleware.StagesConfig{
 		Publisher: m.pub, Stages: middleware.Delays(m.wait), Store: m.store,
 		Subscriber: func(_, group string) (message.Subscriber, error) { return m.subscriber(group), nil },
 	}})

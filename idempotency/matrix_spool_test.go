@@ -147,7 +147,7 @@ func (p *paper) read() (sheets []sheet) {
 
 func newChannel(t testing.TB, config spillway.Config) *spillway.Channel {
 	t.Helper()
-	channel, err := spillway.New(config)
+	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func TestStoreCrashesUnderLoad(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			c := newCell(t, d)
 			dead, outputs, logger := &taken{}, &taken{}, watermill.NewCaptureLogger()
-			channel, err := spillway.New(spillway.Config{
+			channel, err := spillway.New(t.Context(), spillway.Config{
 				Publisher: dead, Logger: logger,
 				Receiver: idempotency.ReceiverConfig{Store: c.store(c.db), Optimistic: d.optimistic},
 			})

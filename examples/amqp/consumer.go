@@ -42,7 +42,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
 		Idempotency: c.Keys(),
 		Queue:       poison.QueueConfig{Origin: wmamqp.Origin},

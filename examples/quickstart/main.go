@@ -32,7 +32,7 @@ func main() {
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
 	letters := must(redrive.NewStore(redrive.StoreConfig{DB: db}))
-	dlc := must(spillway.New(spillway.Config{Publisher: letters, Idempotency: idempotency.SQLite(db)}))
+	dlc := must(spillway.New(context.Background(), spillway.Config{Publisher: letters, Idempotency: idempotency.SQLite(db)}))
 	dlc.Attach(router)
 	known := make(chan struct{})
 	router.AddHandler("billing", "orders", orders, "invoices", invoices, func(msg *message.Message) ([]*message.Message, error) {

@@ -41,7 +41,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
 		Idempotency: wmsql.Join(deliveries),
 		Queue:       poison.QueueConfig{Origin: wmsql.Origin},

@@ -64,7 +64,7 @@ func (c *consumer) protected(router *message.Router) error {
 	if err != nil {
 		return err
 	}
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher:   c.letters,
 		Idempotency: c.keys(),
 		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},

@@ -114,7 +114,7 @@ func newRouter(db *sql.DB, letters *redrive.Store, live *gochannel.GoChannel, fa
 	if err != nil {
 		return nil, err
 	}
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher:   letters,
 		Idempotency: idempotency.SQLite(db),
 		Retry: middleware.RetryConfig{

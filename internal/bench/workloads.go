@@ -40,7 +40,7 @@ func newMessage() (*message.Message, context.CancelFunc) {
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 
 func happySpillway(b *testing.B) {
-	channel, err := spillway.New(spillway.Config{Publisher: &nowhere{}})
+	channel, err := spillway.New(b.Context(), spillway.Config{Publisher: &nowhere{}})
 	if err != nil {
 		b.Fatal(err)
 	}

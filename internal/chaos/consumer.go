@@ -48,7 +48,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	}
 	defer func() { err = errors.Join(err, deliveries.Close()) }()
 
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
 		Idempotency: site.keys(deliveries),
 		Logger:      logger,

@@ -46,7 +46,7 @@ func ExampleNewSubscriber() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dlc, err := spillway.New(spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmamqp.Origin}})
+	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmamqp.Origin}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer dead.Close()
-	dlc, err := spillway.New(spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
+	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 func (c *cluster) channel(config spillway.Config) *spillway.Channel {
 	c.Helper()
 	config.Queue.Origin = Origin
-	ch, err := spillway.New(config)
+	ch, err := spillway.New(context.Background(), config)
 	if err != nil {
 		c.Fatal(err)
 	}

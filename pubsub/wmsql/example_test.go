@@ -34,7 +34,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher:   dead,
 		Idempotency: wmsql.Join(sub),
 		Queue:       poison.QueueConfig{Origin: wmsql.Origin},

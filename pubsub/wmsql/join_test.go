@@ -28,7 +28,7 @@ func TestJoinRefuses(t *testing.T) {
 			"nil": nil, "typed nil": (*wmsql.Subscriber)(nil), "stock": b.stockSubscriber(wsql.SubscriberConfig{}), "decorated": decorated,
 		} {
 			store := wmsql.Join(sub)
-			_, err := spillway.New(spillway.Config{Publisher: b.pub, Idempotency: store})
+			_, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: store})
 			if err == nil || !strings.Contains(err.Error(), "wmsql.NewSubscriber") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -55,7 +55,7 @@ func TestOtherSource(t *testing.T) {
 		sub := b.subscriber()
 		var runs deliveries
 		var duplicates atomic.Int32
-		dlc, err := spillway.New(spillway.Config{Publisher: b.pub, Idempotency: wmsql.Join(sub), Receiver: idempotency.ReceiverConfig{
+		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: wmsql.Join(sub), Receiver: idempotency.ReceiverConfig{
 			AnyPayload:  true, // a table may write JSON in a way of its own
 			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 		}})

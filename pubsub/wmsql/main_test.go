@@ -116,7 +116,7 @@ func (b *bench) run(sub message.Subscriber, handle message.HandlerFunc, change .
 	for _, f := range change {
 		f(&config)
 	}
-	dlc, err := spillway.New(config)
+	dlc, err := spillway.New(context.Background(), config)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (c *cluster) consume(topic string, n int, outcome error) (time.Duration, er
 	if err != nil {
 		return 0, err
 	}
-	dlc, err := spillway.New(spillway.Config{Publisher: c.pub, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
+	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: c.pub, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
 	if err != nil {
 		return 0, errors.Join(err, sub.Close())
 	}

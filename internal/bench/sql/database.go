@@ -149,7 +149,7 @@ func (d *database) spillway(topic string, n, batch int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	dlc, err := spillway.New(spillway.Config{
+	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead, Idempotency: wmsql.Join(sub), Receiver: idempotency.ReceiverConfig{Consumer: watermill.NewShortUUID()},
 	})
 	if err != nil {

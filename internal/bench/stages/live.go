@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -65,7 +66,7 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stages.Close()) }()
-	ch, err := spillway.New(spillway.Config{
+	ch, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead,
 		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.letter}},
 		Stages: middleware.StagesConfig{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -35,7 +36,7 @@ func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
 		c.made(topic)
 		return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group, InFlight: inFlight})
 	}
-	s.channel, err = spillway.New(spillway.Config{Publisher: c.pub, Stages: middleware.StagesConfig{
+	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.pub, Stages: middleware.StagesConfig{
 		Publisher: s.stages, Subscriber: subscriber, Stages: middleware.Delays(waits), Store: store, Jitter: jitter,
 	}})
 	if err == nil {
