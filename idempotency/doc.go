@@ -77,7 +77,7 @@
 // one that is busy, and duplicates wait, until TCP keepalives or a time-out say otherwise. The defaults are hours: set
 // tcp_keepalives_idle (60, say) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL, both longer
 // than handlers pause between statements: they end those too. "Applied" and "leased" are rows of the table spillway_keys.
-// STATES.md in this folder has every transition with its SQL. The table is made by Initialize, or from the files of Schema
+// docs/key-states.md has every transition with its SQL. The table is made by Initialize, or from the files of Schema
 // by a migration tool of your own. Purge deletes what is older than its retention.
 //
 // # SQLite

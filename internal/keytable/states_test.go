@@ -16,7 +16,7 @@ func sent(outputs []byte, doubt bool, settings *Settings) string {
 
 // The page on the states of a key shows the SQL that runs.
 func TestStatesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../idempotency/STATES.md")
+	page, err := os.ReadFile("../../docs/key-states.md")
 	if err != nil {
 		t.Fatal(err)
 	}
