@@ -82,7 +82,7 @@ func ExampleChannel_Middleware() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: dead, Attempts: 3})
+	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 3}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -305,7 +305,7 @@ func TestNewRefuses(t *testing.T) {
 		"Publisher is nil":       {Publisher: typedNil},
 		"Config.Queue.Publisher": withQueuePublisher(spillway.Config{Publisher: good}, good),
 		"Config.Outputs.Queue":   {Publisher: good, Outputs: middleware.OutputsConfig{Queue: new(poison.Queue)}},
-		"RetryConfig.Attempts":   {Publisher: good, Attempts: -1},
+		"RetryConfig.Attempts":   {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
 		"Rules[0]":               {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
 		"Default cannot be":      {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
 		"idempotency":            {Publisher: good, Idempotency: idempotency.SQLite(nil)},

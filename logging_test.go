@@ -123,7 +123,7 @@ func TestErrorsAreLogged(t *testing.T) {
 		},
 		"unknown": {
 			handle: func(msg *message.Message) error { msg.UUID = "changed"; return errors.New("card 4242 refused" + long) },
-			config: spillway.Config{Attempts: 3}, retries: 2,
+			config: spillway.Config{Retry: middleware.RetryConfig{Attempts: 3}}, retries: 2,
 			level: watermill.ErrorLogLevel, text: "Message set aside", cause: "card **** refused",
 			fields: watermill.LogFields{"class": "unknown", "reason": "unknown_max_retries"},
 		},

@@ -19,15 +19,12 @@ import (
 )
 
 // Config configures a Channel. Only Publisher is required. The fields below Logger configure the parts in detail. A part
-// takes the Logger, and the classifier made of Classify, from here unless it has its own; Publisher, Attempts and
+// takes the Logger, and the classifier made of Classify, from here unless it has its own; Publisher and
 // Idempotency are given either here or with their part, and both is an error.
 type Config struct {
 	// Publisher takes the dead letters: a publisher of its own, or the dead-letter store itself. It must not be the
 	// publisher of a handler, which the router closes when that handler stops.
 	Publisher message.Publisher
-	// Attempts is how often a handler is invoked at the most, the first time included, before its message goes to a stage or
-	// is set aside. Default: 5, or 1 for a handler with Stages.
-	Attempts int
 	// Idempotency makes each message take effect once. Default: none.
 	Idempotency idempotency.Store
 	// Logger receives what happens to failing messages: an Error line per dead letter, an Info line per retry, each with its cause.
@@ -48,7 +45,7 @@ type Config struct {
 	// Channel.Stages. They take effect with a Subscriber. Their Queue is the channel's and stays nil here. They need Attach,
 	// or Plugin.
 	Stages middleware.StagesConfig
-	// Retry says how handlers are tried again at once.
+	// Retry says how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
 	// Receiver says how messages are recognised. It takes effect with a store, here or as Idempotency.
 	Receiver idempotency.ReceiverConfig
@@ -232,9 +229,6 @@ func (c *Config) distribute() error {
 	if c.Idempotency != nil && c.Receiver.Store != nil {
 		return fmt.Errorf("spillway: Config.Idempotency and Config.Receiver.Store are both set: give one")
 	}
-	if c.Attempts != 0 && c.Retry.Attempts != 0 {
-		return fmt.Errorf("spillway: Config.Attempts and Config.Retry.Attempts are both set: give one")
-	}
 	if c.Outputs.Queue != nil {
 		return fmt.Errorf("spillway: Config.Outputs.Queue is set: it is the channel's own queue; configure that as Config.Queue")
 	}
@@ -271,9 +265,6 @@ func (c *Config) distribute() error {
 			return fmt.Errorf("spillway: Config.Purge.Retention is %s, and there are no keys to purge: give Config.Idempotency", c.Purge.Retention)
 		}
 		c.Purge.Store = c.Receiver.Store
-	}
-	if c.Retry.Attempts == 0 {
-		c.Retry.Attempts = c.Attempts
 	}
 	if c.Retry.MaskText == nil {
 		c.Retry.MaskText = c.Queue.MaskText

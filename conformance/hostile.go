@@ -80,7 +80,7 @@ func (b *bench) hostileHandlers() {
 	} {
 		b.Run(name, func(t *testing.T) {
 			b := newBench(t, b.target)
-			b.start(b.channel(func(c *spillway.Config) { c.Attempts, c.Retry.Attempts = 2, 0 }), func(msg *message.Message) ([]*message.Message, error) {
+			b.start(b.channel(func(c *spillway.Config) { c.Retry.Attempts = 2 }), func(msg *message.Message) ([]*message.Message, error) {
 				if msg.UUID == "bad" {
 					return nil, test.handle(msg)
 				}

@@ -92,7 +92,7 @@ func TestLeaseInRouter(t *testing.T) {
 		_, db := b.ready(t)
 		var runs, absorbed, backs atomic.Int32
 		var written letters
-		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: &written, Attempts: 2, Idempotency: b.store(db), Receiver: idempotency.ReceiverConfig{
+		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: &written, Retry: middleware.RetryConfig{Attempts: 2}, Idempotency: b.store(db), Receiver: idempotency.ReceiverConfig{
 			Lease: time.Minute, PutBackAfter: 10 * time.Millisecond,
 			OnPutBack:   func(context.Context, idempotency.Key) { backs.Add(1) },
 			OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) },

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
 )
 
 var leasedRows = []row{
@@ -89,7 +90,7 @@ func (c *cell) leasedElsewhere() {
 	defer release()
 	h := &outside{c: c, then: func(*message.Message) error { <-free; return nil }}
 	var back atomic.Int64
-	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Attempts: 2, Idempotency: c.store(c.db)}
+	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Retry: middleware.RetryConfig{Attempts: 2}, Idempotency: c.store(c.db)}
 	config.Receiver = atWork(idempotency.ReceiverConfig{Consumer: "billing", OnPutBack: func(_ context.Context, key idempotency.Key) {
 		if key != (idempotency.Key{Consumer: "billing", ID: "m1"}) {
 			c.Errorf("put back: %v", key)

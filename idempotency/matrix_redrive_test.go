@@ -9,6 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
 )
 
 var redriveRows = []row{
@@ -21,7 +22,7 @@ func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (let
 	c.Helper()
 	dir := c.TempDir()
 	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
-	config := spillway.Config{Publisher: dead, Attempts: 2, Idempotency: c.store(c.db)}
+	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2}, Idempotency: c.store(c.db)}
 	config.Retry.Backoff.Initial = 1
 	config.Receiver.Optimistic = c.optimistic
 	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, h)

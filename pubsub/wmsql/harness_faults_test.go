@@ -132,7 +132,7 @@ func (b *bench) held() bool {
 }
 
 // once lets a failed attempt be the last, and publishes nothing twice.
-func once(c *spillway.Config) { c.Attempts, c.Queue.PublishAttempts = 1, 1 }
+func once(c *spillway.Config) { c.Retry.Attempts, c.Queue.PublishAttempts = 1, 1 }
 
 // sleep runs a statement that takes seconds.
 func (b *bench) sleep(seconds string) string {

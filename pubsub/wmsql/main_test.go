@@ -109,8 +109,8 @@ func (b *bench) publish(ids ...string) {
 func (b *bench) run(sub message.Subscriber, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
 	b.Helper()
 	config := spillway.Config{
-		Publisher: b.publisher(), Idempotency: wmsql.Join(sub), Attempts: 2,
-		Retry: middleware.RetryConfig{Backoff: middleware.Backoff{Initial: time.Millisecond}},
+		Publisher: b.publisher(), Idempotency: wmsql.Join(sub),
+		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 		Queue: poison.QueueConfig{Origin: wmsql.Origin},
 	}
 	for _, f := range change {
