@@ -90,7 +90,7 @@ func ExampleChannel_Middleware() {
 	billing := router.AddHandler("billing", "orders", sub, "invoices", pub, message.PassthroughHandler)
 	billing.AddMiddleware(dlc.Middleware)
 
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead, Naming: poison.PerHandlerNaming})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Naming: poison.PerHandlerNaming})
 	if err != nil {
 		log.Fatal(err)
 	}

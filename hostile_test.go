@@ -301,16 +301,15 @@ func TestNewRefuses(t *testing.T) {
 	var typedNil *outputs
 	good := &outputs{}
 	for field, config := range map[string]spillway.Config{
-		"Publisher":              {},
-		"Publisher is nil":       {Publisher: typedNil},
-		"Config.Queue.Publisher": withQueuePublisher(spillway.Config{Publisher: good}, good),
-		"Config.Outputs.Queue":   {Publisher: good, Outputs: middleware.OutputsConfig{Queue: new(poison.Queue)}},
-		"RetryConfig.Attempts":   {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
-		"Rules[0]":               {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
-		"Default cannot be":      {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
-		"idempotency":            {Publisher: good, Idempotency: idempotency.SQLite(nil)},
-		"no keys to purge":       {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
-		"Config.Purge.Store":     {Publisher: good, Purge: idempotency.PurgeConfig{Store: idempotency.SQLite(nil)}},
+		"the publisher":        {},
+		"publisher is nil":     {Publisher: typedNil},
+		"Config.Outputs.Queue": {Publisher: good, Outputs: middleware.OutputsConfig{Queue: new(poison.Queue)}},
+		"RetryConfig.Attempts": {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
+		"Rules[0]":             {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
+		"Default cannot be":    {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
+		"idempotency":          {Publisher: good, Idempotency: idempotency.SQLite(nil)},
+		"no keys to purge":     {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
+		"Config.Purge.Store":   {Publisher: good, Purge: idempotency.PurgeConfig{Store: idempotency.SQLite(nil)}},
 		"Deliveries.Delivered": {Publisher: good, Idempotency: idempotency.SQLite(nil), Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
 			Deliveries: crashlimit.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
 		"no Config.Idempotency":           {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute}},
@@ -327,11 +326,6 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("want an error with %q, got %v", field, err)
 		}
 	}
-}
-
-func withQueuePublisher(c spillway.Config, pub message.Publisher) spillway.Config {
-	c.Queue.Publisher = pub
-	return c
 }
 
 // blocking is a dead-letter publisher that hangs until it is released.

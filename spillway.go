@@ -19,8 +19,8 @@ import (
 )
 
 // Config configures a Channel. Only Publisher is required. The fields below Logger configure the parts in detail. A part
-// takes the Logger, and the classifier made of Classify, from here unless it has its own; Publisher and
-// Idempotency are given either here or with their part, and both is an error.
+// takes the Logger, and the classifier made of Classify, from here unless it has its own; Idempotency
+// is given either here or with its part, and both is an error.
 type Config struct {
 	// Publisher takes the dead letters: a publisher of its own, or the dead-letter store itself. It must not be the
 	// publisher of a handler, which the router closes when that handler stops.
@@ -86,7 +86,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 	}
 	config.shareClassifier(classifier)
 
-	queue, err := poison.NewQueue(config.Queue)
+	queue, err := poison.NewQueue(config.Publisher, config.Queue)
 	if err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
@@ -223,9 +223,6 @@ func (ch *Channel) Queue() *poison.Queue { return ch.queue }
 
 // distribute gives each part what is configured for all.
 func (c *Config) distribute() error {
-	if c.Publisher != nil && c.Queue.Publisher != nil {
-		return fmt.Errorf("spillway: Config.Publisher and Config.Queue.Publisher are both set: give one")
-	}
 	if c.Idempotency != nil && c.Receiver.Store != nil {
 		return fmt.Errorf("spillway: Config.Idempotency and Config.Receiver.Store are both set: give one")
 	}
@@ -237,9 +234,6 @@ func (c *Config) distribute() error {
 	}
 	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
 		return fmt.Errorf("spillway: Config.Stages is configured, and has no Subscriber: messages would wait in their stages for good")
-	}
-	if c.Queue.Publisher == nil {
-		c.Queue.Publisher = c.Publisher
 	}
 	if c.Receiver.Store == nil {
 		c.Receiver.Store = c.Idempotency

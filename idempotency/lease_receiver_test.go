@@ -39,7 +39,7 @@ func TestLeaseDuplicate(t *testing.T) {
 		_, db := b.ready(t)
 		var attempts, backs atomic.Int32
 		var written letters
-		queue, err := poison.NewQueue(poison.QueueConfig{Publisher: &written})
+		queue, err := poison.NewQueue(&written, poison.QueueConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func ExampleStages() {
 	}
 	told := make(chan string)
 	orders, waiting, dead := pubsub(), pubsub(), pubsub()
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func ExampleStages() {
 // that they add.
 func ExampleStages_Extend() {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: pubsub})
+	queue, err := poison.NewQueue(pubsub, poison.QueueConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func (p upTo) Close() error { return nil }
 // on.
 func ExampleOutputs() {
 	taken := make(chan string, 10)
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: upTo{bytes: 1 << 20, taken: taken}})
+	queue, err := poison.NewQueue(upTo{bytes: 1 << 20, taken: taken}, poison.QueueConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

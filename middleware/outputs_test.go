@@ -22,7 +22,7 @@ import (
 
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 	t.Helper()
-	q, err := poison.NewQueue(poison.QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond})
+	q, err := poison.NewQueue(dead, poison.QueueConfig{PublishBackoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

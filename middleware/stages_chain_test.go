@@ -100,8 +100,8 @@ func TestStagesAroundRetry(t *testing.T) {
 func TestStagesMasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := &letters{kept: map[string]poison.Letter{}}
-		queue, err := poison.NewQueue(poison.QueueConfig{
-			Publisher: dead, MaskText: func(text string) string { return strings.ReplaceAll(text, "4711", "****") },
+		queue, err := poison.NewQueue(dead, poison.QueueConfig{
+			MaskText:     func(text string) string { return strings.ReplaceAll(text, "4711", "****") },
 			MaskMetadata: func(string, string) string { return "hidden" },
 		})
 		if err != nil {

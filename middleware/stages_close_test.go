@@ -189,7 +189,7 @@ func TestStagesRefuseASharedPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothing := func(*message.Message) ([]*message.Message, error) { return nil, nil }
-	for want, pub := range map[string]message.Publisher{"StagesConfig.Publisher": ps, "StagesConfig.Publisher ": transformed, "QueueConfig.Publisher": s.letters} {
+	for want, pub := range map[string]message.Publisher{"StagesConfig.Publisher": ps, "StagesConfig.Publisher ": transformed, "the publisher of dead letters": s.letters} {
 		if _, err := s.stages.AddHandler(s.router, "billing", "orders", ps, "out", pub, nothing); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
 			t.Errorf("%s: %v", want, err)
 		}

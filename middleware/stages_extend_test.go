@@ -196,7 +196,7 @@ func (m *maker) InitializeTopicsFor(source string, topics ...string) error {
 func TestStagedIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
-		queue, err := poison.NewQueue(poison.QueueConfig{Publisher: &letters{kept: map[string]poison.Letter{}}, MaskText: func(text string) string {
+		queue, err := poison.NewQueue(&letters{kept: map[string]poison.Letter{}}, poison.QueueConfig{MaskText: func(text string) string {
 			return strings.ReplaceAll(text, "4242", "****")
 		}})
 		if err != nil {

@@ -52,7 +52,7 @@ func (l *letters) all() map[string]poison.Letter {
 func newStaging(t *testing.T, config middleware.StagesConfig, logger watermill.LoggerAdapter) *staging {
 	t.Helper()
 	s := &staging{T: t, broker: newBroker(), letters: &letters{kept: map[string]poison.Letter{}}}
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: s.letters})
+	queue, err := poison.NewQueue(s.letters, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (s *staging) bare() {
 }
 
 func (s *staging) stagesQueue() *poison.Queue {
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: s.letters})
+	queue, err := poison.NewQueue(s.letters, poison.QueueConfig{})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -40,8 +40,8 @@ func TestStageNeverTakes(t *testing.T) {
 		"goexit":    func(string, *message.Message) error { runtime.Goexit(); return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			queue, err := poison.NewQueue(poison.QueueConfig{
-				Publisher: &letters{}, TooLarge: func(err error) bool { return errors.Is(err, errOwnWords) || poison.IsTooLarge(err) },
+			queue, err := poison.NewQueue(&letters{}, poison.QueueConfig{
+				TooLarge: func(err error) bool { return errors.Is(err, errOwnWords) || poison.IsTooLarge(err) },
 			})
 			if err != nil {
 				t.Fatal(err)

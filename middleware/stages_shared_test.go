@@ -189,7 +189,7 @@ func wantTimes(t testing.TB, got []handled, want ...time.Duration) {
 func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 	for _, origin := range []poison.Origin{{Handler: "the biller"}, {Topic: "prod.orders"}, {Topic: "orders", Handler: "billing"}} {
 		synctest.Test(t, func(t *testing.T) {
-			queue, err := poison.NewQueue(poison.QueueConfig{Publisher: nowhere{}, Origin: func(*message.Message) poison.Origin { return origin }})
+			queue, err := poison.NewQueue(nowhere{}, poison.QueueConfig{Origin: func(*message.Message) poison.Origin { return origin }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ func TestSinksAway(t *testing.T) {
 			}
 			return nil
 		}
-		q, err := NewQueue(QueueConfig{Publisher: dead, Logger: logger})
+		q, err := NewQueue(dead, QueueConfig{Logger: logger})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestSinksAway(t *testing.T) {
 func TestSinksAwayForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := &sink{refuse: func(int, string, *message.Message) error { return outage.NewError("no connection") }}
-		q, err := NewQueue(QueueConfig{Publisher: dead})
+		q, err := NewQueue(dead, QueueConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // BenchmarkLetter is the whole way from a failed message to the letter that is published: cause, stack, hash, texts.
 func BenchmarkLetter(b *testing.B) {
-	queue, err := NewQueue(QueueConfig{Publisher: &sink{}})
+	queue, err := NewQueue(&sink{}, QueueConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -33,9 +33,8 @@ func (printing) Close() error { return nil }
 // A queue around one handler of a router.
 func ExampleQueue() {
 	done := make(chan struct{})
-	queue, err := poison.NewQueue(poison.QueueConfig{
-		Publisher: printing{},
-		Hooks:     poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { close(done) }},
+	queue, err := poison.NewQueue(printing{}, poison.QueueConfig{
+		Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { close(done) }},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -393,7 +393,7 @@ func TestJavaStackHash(t *testing.T) {
 // Feature V2: an origin that a producer forged in another's words is believed as little as one in ours: a letter that the
 // queue writes tells the topic that the message came from.
 func TestForgedForeignOrigin(t *testing.T) {
-	queue, err := NewQueue(QueueConfig{Publisher: &sink{}})
+	queue, err := NewQueue(&sink{}, QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ type SourceInitializer interface {
 // the publisher inside, such as the one of Watermill's metrics:
 //
 //	measured, err := metrics.DecoratePublisher(dead)
-//	config.Publisher = poison.WithInitializer(measured, dead)
+//	queue, err := poison.NewQueue(poison.WithInitializer(measured, dead), poison.QueueConfig{})
 //
 // Give TopicsExist as initializer if the topics are made otherwise.
 func WithInitializer(pub message.Publisher, initializer Initializer) message.Publisher {
@@ -91,7 +91,7 @@ func (q *Queue) Initialize(sources ...Source) error {
 }
 
 func (q *Queue) initializeTopics(source string, topics ...string) error {
-	if err := InitializeFor(q.config.Publisher, source, topics...); err != nil {
+	if err := InitializeFor(q.publisher, source, topics...); err != nil {
 		return fmt.Errorf("poison: dead-letter destination cannot be used: %w", err)
 	}
 	for _, sink := range q.config.Fallbacks {

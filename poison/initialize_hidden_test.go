@@ -56,9 +56,9 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		"nil with":                   {poison.WithInitializer(nil, m), 0, "the publisher is nil"},
 	} {
 		m.made = nil
-		queue, err := poison.NewQueue(poison.QueueConfig{Publisher: c.pub})
+		queue, err := poison.NewQueue(c.pub, poison.QueueConfig{})
 		if err == nil {
-			_, fallback := poison.NewQueue(poison.QueueConfig{Publisher: m, Fallbacks: []poison.Sink{{Publisher: c.pub}}})
+			_, fallback := poison.NewQueue(m, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: c.pub}}})
 			err = errors.Join(fallback, queue.Initialize(poison.Source{Topic: "orders"}), poison.InitializeFor(c.pub, "orders", "orders.other"))
 		} else if again := poison.InitializeFor(c.pub, "orders", "x"); again == nil {
 			t.Errorf("%s: NewQueue says %v, InitializeFor nothing", name, err)
@@ -72,7 +72,7 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 // Conventions: nil arguments are errors, or tell nothing, and never a panic.
 func TestNilArguments(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: ps})
+	queue, err := poison.NewQueue(ps, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

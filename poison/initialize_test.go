@@ -49,8 +49,8 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 	for name, naming := range map[string]Naming{"handler": PerHandlerNaming, "class": byClass} {
 		t.Run(name, func(t *testing.T) {
 			dead, last := &strictSink{}, &strictSink{}
-			config := QueueConfig{Publisher: dead, Naming: naming, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
-			r := start(t, "orders", config, func(msg *message.Message) ([]*message.Message, error) {
+			config := QueueConfig{Naming: naming, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
+			r := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
 				return failing(classify.Transient(errors.New(msg.UUID)))(msg)
 			})
 			topic := naming(Source{Topic: "orders", Handler: "billing", Class: classify.ClassTransient})
@@ -76,7 +76,7 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 // Feature D5: a sink that was away when the first letter came is asked again, whoever took that letter.
 func TestFirstLetterWhileAway(t *testing.T) {
 	dead, last := &strictSink{down: true}, &strictSink{}
-	queue, err := NewQueue(QueueConfig{Publisher: dead, PublishAttempts: 1, Naming: PerHandlerNaming, Fallbacks: []Sink{{Publisher: last}}})
+	queue, err := NewQueue(dead, QueueConfig{PublishAttempts: 1, Naming: PerHandlerNaming, Fallbacks: []Sink{{Publisher: last}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestFirstLetterWhileAway(t *testing.T) {
 // Feature D5: who may not make topics, and not look for them, may publish to them all the same, and is asked once.
 func TestFirstLetterDenied(t *testing.T) {
 	dead := &strictSink{denied: true}
-	queue, err := NewQueue(QueueConfig{Publisher: dead, Naming: PerHandlerNaming})
+	queue, err := NewQueue(dead, QueueConfig{Naming: PerHandlerNaming})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,11 +37,11 @@ func IsTooLarge(err error) bool {
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
 // the fallbacks. A dead letter that is parked has no topic of all the others.
 func (q *Queue) sinks(source Source, topic string, deadLetter bool) []Sink {
-	sinks := []Sink{{q.config.Publisher, topic}}
+	sinks := []Sink{{q.publisher, topic}}
 	if source.Class == classify.ClassInvalid && !deadLetter {
 		source.Class = classify.ClassPermanent
 		if other := q.config.Naming.topic(source, q.config.Logger); other != topic {
-			sinks = append(sinks, Sink{q.config.Publisher, other})
+			sinks = append(sinks, Sink{q.publisher, other})
 		}
 	}
 	for _, sink := range q.config.Fallbacks {

@@ -22,7 +22,7 @@ func TestPublishBackoff(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var at []time.Time
 			dead := &sink{refuse: func(int, string, *message.Message) error { at = append(at, time.Now()); return errors.New("not now") }}
-			queue, err := NewQueue(QueueConfig{Publisher: dead, PublishAttempts: len(want) + 1, PublishBackoff: first})
+			queue, err := NewQueue(dead, QueueConfig{PublishAttempts: len(want) + 1, PublishBackoff: first})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestCutDownIsTriedAgain(t *testing.T) {
 			}
 			return nil
 		}}
-		queue, err := NewQueue(QueueConfig{Publisher: dead})
+		queue, err := NewQueue(dead, QueueConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 				sizes = append(sizes, size)
 				return ErrTooLarge
 			}}
-			queue, err := NewQueue(QueueConfig{Publisher: dead, MaxAdded: most, WatermillKeys: watermill})
+			queue, err := NewQueue(dead, QueueConfig{MaxAdded: most, WatermillKeys: watermill})
 			if err != nil {
 				t.Fatal(err)
 			}

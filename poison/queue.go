@@ -2,6 +2,7 @@ package poison
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -17,15 +18,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// QueueConfig configures a Queue. Only Publisher is required.
+// QueueConfig configures a Queue. The zero value is ready to use.
 type QueueConfig struct {
-	// Publisher takes the dead letters. It must be the queue's own, not a handler's: the router closes a handler's
-	// publisher when that handler stops. It must confirm what it takes, because the source is acked after it. A decorator
-	// that hides an Initializer is refused, see WithInitializer.
-	Publisher message.Publisher
 	// Naming names the dead-letter topics. Default: DefaultNaming.
 	Naming Naming
-	// Fallbacks are tried in order when Publisher does not take a letter.
+	// Fallbacks are tried in order when the publisher of NewQueue refuses a letter.
 	Fallbacks []Sink
 	// PublishAttempts is how often each sink is tried, refusals for size aside. Default: 3.
 	PublishAttempts int
@@ -108,12 +105,6 @@ func (c *QueueConfig) setDefaults() {
 }
 
 func (c *QueueConfig) validate() error {
-	if safecall.IsNil(c.Publisher) {
-		return fmt.Errorf("poison: QueueConfig.Publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
-	}
-	if err := CheckInitializer(c.Publisher); err != nil {
-		return fmt.Errorf("poison: QueueConfig.Publisher: %w", err)
-	}
 	for i, sink := range c.Fallbacks {
 		if safecall.IsNil(sink.Publisher) {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil", i)
@@ -134,6 +125,7 @@ func (c *QueueConfig) validate() error {
 // Queue sets failed messages aside. It is the outermost part around a handler. It is safe for concurrent use and remembers
 // nothing of messages.
 type Queue struct {
+	publisher message.Publisher
 	config    QueueConfig
 	limits    limits
 	guard     *outage.Guard // of what takes the letters
@@ -141,8 +133,18 @@ type Queue struct {
 	ready     sync.Map // dead-letter topics that exist
 }
 
-// NewQueue returns a Queue, or an error that names the field of config with which messages could be lost.
-func NewQueue(config QueueConfig) (*Queue, error) {
+// NewQueue returns a Queue that sends dead letters to publisher, or an error that names what could lose messages.
+//
+// The publisher must belong to the queue and not to a handler: the router closes a handler's publisher when that handler
+// stops. It must confirm each letter, because the source is acked after Publish returns. NewQueue refuses a decorator that
+// hides an Initializer, see WithInitializer.
+func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
+	if safecall.IsNil(publisher) {
+		return nil, errors.New("poison: NewQueue: the publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
+	}
+	if err := CheckInitializer(publisher); err != nil {
+		return nil, fmt.Errorf("poison: NewQueue: the publisher: %w", err)
+	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -150,7 +152,7 @@ func NewQueue(config QueueConfig) (*Queue, error) {
 	limits := defaultLimits
 	limits.total = config.MaxAdded
 	guard := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost, Logger: config.Logger})
-	return &Queue{config: config, limits: limits, guard: guard}, nil
+	return &Queue{publisher: publisher, config: config, limits: limits, guard: guard}, nil
 }
 
 // Middleware sets aside what fails in h: the router sees success once the letter's placement was confirmed, and an
@@ -165,14 +167,14 @@ func (q *Queue) Covers(topic string) bool { return q.config.Naming.covers(topic)
 // CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes it when that
 // handler stops, and then nothing takes the letters of the others.
 func (q *Queue) CheckPublisher(pub message.Publisher) error {
-	for i, sink := range append([]Sink{{Publisher: q.config.Publisher}}, q.config.Fallbacks...) {
+	for i, sink := range append([]Sink{{Publisher: q.publisher}}, q.config.Fallbacks...) {
 		if decorated.ClosedTogether(pub, sink.Publisher) {
-			field := "Publisher"
+			name := "the publisher of dead letters"
 			if i > 0 {
-				field = fmt.Sprintf("Fallbacks[%d].Publisher", i-1)
+				name = fmt.Sprintf("QueueConfig.Fallbacks[%d].Publisher", i-1)
 			}
-			return fmt.Errorf("poison: QueueConfig.%s (%T) is a handler's publisher too, which the router closes when that handler stops: "+
-				"give the dead letters a publisher of their own", field, sink.Publisher)
+			return fmt.Errorf("poison: %s (%T) is a handler's publisher too, which the router closes when that handler stops: "+
+				"give the dead letters a publisher of their own", name, sink.Publisher)
 		}
 	}
 	return nil

@@ -70,9 +70,9 @@ type running struct {
 	outs   *sink
 }
 
-func start(t *testing.T, topic string, config QueueConfig, handle message.HandlerFunc) *running {
+func start(t *testing.T, topic string, dead message.Publisher, config QueueConfig, handle message.HandlerFunc) *running {
 	t.Helper()
-	queue, err := NewQueue(config)
+	queue, err := NewQueue(dead, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestQueuePlacesByClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := &sink{}
-			r := start(t, "orders", QueueConfig{Publisher: dead, Node: "n"}, failing(test.err))
+			r := start(t, "orders", dead, QueueConfig{Node: "n"}, failing(test.err))
 			r.publish(message.NewMessage("id-1", []byte("payload")))
 			eventually(t, "the letter is placed", func() bool { return len(dead.in(test.topic)) == 1 })
 			l, err := Decode(dead.in(test.topic)[0])
@@ -161,7 +161,7 @@ func TestQueuePlacesByClass(t *testing.T) {
 // Feature D2: a discarded message is acked and counted, and placed nowhere.
 func TestQueueDiscards(t *testing.T) {
 	dead, discarded := &sink{}, make(chan Letter, 10)
-	r := start(t, "orders", QueueConfig{Publisher: dead, Hooks: Hooks{OnDiscard: func(_ context.Context, l Letter) { discarded <- l }}},
+	r := start(t, "orders", dead, QueueConfig{Hooks: Hooks{OnDiscard: func(_ context.Context, l Letter) { discarded <- l }}},
 		failing(classify.Discard(errors.New("too old to matter"))))
 	r.publish(message.NewMessage("id-1", nil))
 	if l := <-discarded; l.Original.UUID != "id-1" || l.Failure.Class != classify.ClassDiscard {
@@ -184,8 +184,8 @@ func TestQueueGivesBackWhatNoSinkTakes(t *testing.T) {
 	}
 	unplaced := make(chan Letter, 1000)
 	deliveries := 0
-	config := QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond, Hooks: Hooks{OnUnplaced: func(_ context.Context, l Letter, _ error) { unplaced <- l }}}
-	r := start(t, "orders", config, func(msg *message.Message) ([]*message.Message, error) {
+	config := QueueConfig{PublishBackoff: time.Millisecond, Hooks: Hooks{OnUnplaced: func(_ context.Context, l Letter, _ error) { unplaced <- l }}}
+	r := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
 		if deliveries++; string(msg.Payload) != "payload" || msg.Metadata["k"] != "v" || len(msg.Metadata) != 1 || msg.UUID != "id-1" {
 			t.Errorf("delivery %d is not as it arrived: %q %v %q", deliveries, msg.UUID, msg.Metadata, msg.Payload)
 		}
@@ -215,11 +215,11 @@ func TestQueueFallsBack(t *testing.T) {
 	first := &sink{refuse: func(int, string, *message.Message) error { return errors.New("read only") }}
 	errs := make(chan error, 100)
 	config := QueueConfig{
-		Publisher: first, PublishBackoff: time.Millisecond, PublishAttempts: 2,
+		PublishBackoff: time.Millisecond, PublishAttempts: 2,
 		Fallbacks: []Sink{{Publisher: second}, {Publisher: third, Topic: "last-resort"}},
 		Hooks:     Hooks{OnPublishError: func(_ context.Context, _ Letter, err error) { errs <- err }},
 	}
-	r := start(t, "orders", config, failing(classify.Invalid(errors.New("bad"))))
+	r := start(t, "orders", first, config, failing(classify.Invalid(errors.New("bad"))))
 	r.publish(message.NewMessage("id-1", nil))
 	eventually(t, "the last sink has it", func() bool { return len(third.in("last-resort")) == 1 })
 	var said []string
@@ -248,7 +248,7 @@ func TestQueueShrinksWhatIsTooLarge(t *testing.T) {
 		}
 		return nil
 	}
-	r := start(t, "orders", QueueConfig{Publisher: dead}, failing(errors.New(strings.Repeat("long ", 1<<20))))
+	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New(strings.Repeat("long ", 1<<20))))
 	r.publish(message.NewMessage("id-1", []byte("payload")))
 	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
 	if len(sizes) != 3 || sizes[0] != sizes[1] || sizes[2] >= sizes[1] {
@@ -263,7 +263,7 @@ func TestQueueShrinksWhatIsTooLarge(t *testing.T) {
 // Decision 11, promise P4: a panic and runtime.Goexit become letters, and the message behind is handled.
 func TestQueueSettlesPanicAndGoexit(t *testing.T) {
 	dead := &sink{}
-	r := start(t, "orders", QueueConfig{Publisher: dead}, func(msg *message.Message) ([]*message.Message, error) {
+	r := start(t, "orders", dead, QueueConfig{}, func(msg *message.Message) ([]*message.Message, error) {
 		switch msg.UUID {
 		case "panic":
 			panic("a bug")
@@ -295,7 +295,7 @@ func TestQueueNacksGoexitWithoutSink(t *testing.T) {
 		}
 		return nil
 	}}
-	r := start(t, "orders", QueueConfig{Publisher: dead, PublishAttempts: 1}, func(*message.Message) ([]*message.Message, error) {
+	r := start(t, "orders", dead, QueueConfig{PublishAttempts: 1}, func(*message.Message) ([]*message.Message, error) {
 		runtime.Goexit()
 		return nil, nil
 	})
@@ -306,7 +306,7 @@ func TestQueueNacksGoexitWithoutSink(t *testing.T) {
 // Feature D12: a dead letter whose own consumer fails is parked, and its origin stays.
 func TestQueueParksDeadLetters(t *testing.T) {
 	dead := &sink{}
-	r := start(t, "orders.dlq", QueueConfig{Publisher: dead}, failing(errors.New("the consumer of letters has a bug")))
+	r := start(t, "orders.dlq", dead, QueueConfig{}, failing(errors.New("the consumer of letters has a bug")))
 	r.publish(sampleLetter().Encode())
 	eventually(t, "the letter is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
 	l, _ := Decode(dead.in("orders.dlq.parked")[0])
@@ -321,7 +321,7 @@ func TestQueueParksDeadLetters(t *testing.T) {
 // A letter that somebody moved back to its own topic by hand fails like any message of that topic.
 func TestQueueTakesLettersMovedBackByHand(t *testing.T) {
 	dead := &sink{}
-	r := start(t, "orders", QueueConfig{Publisher: dead}, failing(errors.New("still broken")))
+	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New("still broken")))
 	r.publish(sampleLetter().Encode())
 	eventually(t, "it is a dead letter again", func() bool { return len(dead.in("orders.dlq")) == 1 })
 }
@@ -331,7 +331,7 @@ func TestQueueTakesLettersMovedBackByHand(t *testing.T) {
 func TestQueueHandlerSettlesItself(t *testing.T) {
 	dead := &sink{}
 	nacked := false
-	r := start(t, "orders", QueueConfig{Publisher: dead}, func(msg *message.Message) ([]*message.Message, error) {
+	r := start(t, "orders", dead, QueueConfig{}, func(msg *message.Message) ([]*message.Message, error) {
 		switch {
 		case msg.UUID == "nack" && !nacked:
 			nacked = true
@@ -361,8 +361,7 @@ func TestQueueMasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := &sink{}
-			config.Publisher = dead
-			r := start(t, "orders", config, func(*message.Message) ([]*message.Message, error) { panic(errors.New("password=hunter2")) })
+			r := start(t, "orders", dead, config, func(*message.Message) ([]*message.Message, error) { panic(errors.New("password=hunter2")) })
 			msg := message.NewMessage("id", []byte("hunter2 in the payload stays"))
 			msg.Metadata["secret"] = "hunter2"
 			r.publish(msg)
@@ -385,7 +384,6 @@ func TestQueueMasks(t *testing.T) {
 func TestQueueContainsWhatUsersPlugIn(t *testing.T) {
 	probed := 0
 	config := QueueConfig{
-		Publisher: &sink{},
 		Naming: func(s Source) string {
 			if s.Topic == "orders" && s.Handler == "billing" {
 				if probed++; probed > 2 { // the first two calls are the probe at construction
@@ -398,8 +396,8 @@ func TestQueueContainsWhatUsersPlugIn(t *testing.T) {
 		TooLarge: func(error) bool { panic("too large") },
 		Hooks:    Hooks{OnDeadLetter: func(context.Context, Letter) { panic("hook") }},
 	}
-	dead := config.Publisher.(*sink)
-	r := start(t, "orders", config, failing(panickyError{}))
+	dead := &sink{}
+	r := start(t, "orders", dead, config, failing(panickyError{}))
 	r.publish(message.NewMessage("id", nil))
 	eventually(t, "the letter is placed under the default name", func() bool { return len(dead.in("orders.dlq")) == 1 })
 }
@@ -410,19 +408,21 @@ func (panickyError) Error() string { panic("no text") }
 
 // Bad input: configurations with which messages could be lost do not construct, and the error names the field.
 func TestNewQueueRefuses(t *testing.T) {
-	var typedNil *sink
 	good := &sink{}
+	for _, publisher := range []message.Publisher{nil, (*sink)(nil)} {
+		if _, err := NewQueue(publisher, QueueConfig{}); err == nil || !strings.Contains(err.Error(), "the publisher is nil") {
+			t.Errorf("publisher %v: %v", publisher, err)
+		}
+	}
 	for field, config := range map[string]QueueConfig{
-		"QueueConfig.Publisher":               {},
-		"QueueConfig.Publisher is nil":        {Publisher: typedNil},
-		"QueueConfig.Fallbacks[1].Publisher":  {Publisher: good, Fallbacks: []Sink{{Publisher: good}, {}}},
-		"QueueConfig.Naming names \"orders\"": {Publisher: good, Naming: func(s Source) string { return s.Topic }},
-		"QueueConfig.Naming names \"\"":       {Publisher: good, Naming: func(Source) string { return "" }},
-		"QueueConfig.Naming: naming function": {Publisher: good, Naming: func(Source) string { panic("x") }},
-		"QueueConfig.MaxAdded":                {Publisher: good, MaxAdded: 100},
-		"QueueConfig.PublishAttempts":         {Publisher: good, PublishAttempts: -1},
+		"QueueConfig.Fallbacks[1].Publisher":  {Fallbacks: []Sink{{Publisher: good}, {}}},
+		"QueueConfig.Naming names \"orders\"": {Naming: func(s Source) string { return s.Topic }},
+		"QueueConfig.Naming names \"\"":       {Naming: func(Source) string { return "" }},
+		"QueueConfig.Naming: naming function": {Naming: func(Source) string { panic("x") }},
+		"QueueConfig.MaxAdded":                {MaxAdded: 100},
+		"QueueConfig.PublishAttempts":         {PublishAttempts: -1},
 	} {
-		if _, err := NewQueue(config); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := NewQueue(good, config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("want an error with %q, got %v", field, err)
 		}
 	}
@@ -451,7 +451,7 @@ func TestMissingDestinationEndsRun(t *testing.T) {
 	defer pubsub.Close()
 	for missing, want := range map[string]string{"orders.invalid": `topic "orders.invalid" does not exist`, "": ""} {
 		dead := &initializingSink{missing: missing}
-		queue, err := NewQueue(QueueConfig{Publisher: dead})
+		queue, err := NewQueue(dead, QueueConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -507,7 +507,7 @@ func TestNaming(t *testing.T) {
 // Feature D7: Watermill's keys are written beside ours on request.
 func TestQueueWritesWatermillKeys(t *testing.T) {
 	dead := &sink{}
-	r := start(t, "orders", QueueConfig{Publisher: dead, WatermillKeys: true}, failing(errors.New("boom")))
+	r := start(t, "orders", dead, QueueConfig{WatermillKeys: true}, failing(errors.New("boom")))
 	r.publish(message.NewMessage("id", nil))
 	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
 	m := dead.in("orders.dlq")[0].Metadata
@@ -519,8 +519,7 @@ func TestQueueWritesWatermillKeys(t *testing.T) {
 // Feature D4: after the deadline of the message's context every sink still has its one try.
 func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 	last := &sink{}
-	queue, err := NewQueue(QueueConfig{
-		Publisher: &sink{refuse: func(int, string, *message.Message) error { return errors.New("down") }},
+	queue, err := NewQueue(&sink{refuse: func(int, string, *message.Message) error { return errors.New("down") }}, QueueConfig{
 		Fallbacks: []Sink{{Publisher: last}},
 	})
 	if err != nil {
@@ -541,7 +540,7 @@ func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 func TestQueueNacksGoexitInSink(t *testing.T) {
 	dead := &sink{}
 	exits := 0
-	config := QueueConfig{Publisher: dead, MaskText: func(text string) string {
+	config := QueueConfig{MaskText: func(text string) string {
 		if exits++; exits <= 2 {
 			runtime.Goexit()
 		}
@@ -553,7 +552,7 @@ func TestQueueNacksGoexitInSink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			exits, dead.taken = 0, nil
-			r := start(t, "orders", config, handle)
+			r := start(t, "orders", dead, config, handle)
 			r.publish(message.NewMessage("id", nil))
 			eventually(t, "it came again and is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
 		})
@@ -563,7 +562,7 @@ func TestQueueNacksGoexitInSink(t *testing.T) {
 // Feature D5: for a handler of a dead-letter topic, what must be there is the parked topic.
 func TestInitializeForDeadLetterTopic(t *testing.T) {
 	dead := &initializingSink{}
-	start(t, "orders.dlq", QueueConfig{Publisher: dead}, failing(nil))
+	start(t, "orders.dlq", dead, QueueConfig{}, failing(nil))
 	if strings.Join(dead.asked, " ") != "orders.dlq.parked" {
 		t.Errorf("asked for %v", dead.asked)
 	}
@@ -579,11 +578,11 @@ func TestQueueParksUnderAnyNaming(t *testing.T) {
 		return s.Topic + ".dlq"
 	}
 	dead := &sink{}
-	r := start(t, "orders-dead", QueueConfig{Publisher: dead, Naming: naming}, failing(errors.New("a bug")))
+	r := start(t, "orders-dead", dead, QueueConfig{Naming: naming}, failing(errors.New("a bug")))
 	r.publish(sampleLetter().Encode())
 	eventually(t, "it is parked", func() bool { return len(dead.in("orders-dead.parked")) == 1 })
 
-	live := start(t, "payments", QueueConfig{Publisher: dead, Naming: naming}, failing(errors.New("a bug")))
+	live := start(t, "payments", dead, QueueConfig{Naming: naming}, failing(errors.New("a bug")))
 	live.publish(sampleLetter().Encode())
 	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })
 	if l, _ := Decode(dead.in("payments.dlq")[0]); l.Origin.Topic != "payments" {
@@ -595,7 +594,7 @@ func TestQueueParksUnderAnyNaming(t *testing.T) {
 // another handler of its topic fails.
 func TestLetterNamesTheHandlerThatFailed(t *testing.T) {
 	dead := &sink{}
-	r := start(t, "orders", QueueConfig{Publisher: dead}, failing(errors.New("boom")))
+	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New("boom")))
 	l := sampleLetter()
 	l.Origin.Handler = "audit"
 	r.publish(l.Redriven("ada", "campaign", longAgo))
@@ -615,8 +614,8 @@ func TestParkedNeverFallsBackToDeadLettersOfDeadLetters(t *testing.T) {
 		}
 		return nil
 	}}
-	config := QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond, Fallbacks: []Sink{{Publisher: last}}}
-	r := start(t, "orders.dlq", config, failing(classify.Invalid(errors.New("cannot be read"))))
+	config := QueueConfig{PublishBackoff: time.Millisecond, Fallbacks: []Sink{{Publisher: last}}}
+	r := start(t, "orders.dlq", dead, config, failing(classify.Invalid(errors.New("cannot be read"))))
 	r.publish(sampleLetter().Encode())
 	eventually(t, "a sink has it", func() bool { return dead.topics()+last.topics() != "" })
 	if dead.topics() != "" || last.topics() != "orders.dlq.parked:1" {
@@ -640,7 +639,7 @@ func (s *sourceSink) InitializeTopicsFor(source string, topics ...string) error 
 // Feature D5: a sink that can give topics what suits their source is told the source.
 func TestInitializeTellsTheSource(t *testing.T) {
 	dead, fallback := &sourceSink{}, &sourceSink{}
-	queue, err := NewQueue(QueueConfig{Publisher: dead, Fallbacks: []Sink{{Publisher: fallback, Topic: "last"}}})
+	queue, err := NewQueue(dead, QueueConfig{Fallbacks: []Sink{{Publisher: fallback, Topic: "last"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

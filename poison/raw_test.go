@@ -36,9 +36,9 @@ func strict(err error) func(int, string, *message.Message) error {
 	}
 }
 
-func placedBy(t *testing.T, config QueueConfig, msg *message.Message) {
+func placedBy(t *testing.T, dead message.Publisher, config QueueConfig, msg *message.Message) {
 	t.Helper()
-	queue, err := NewQueue(config)
+	queue, err := NewQueue(dead, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestRefusedLetterFallsBack(t *testing.T) {
 	dead, other := &sink{refuse: strict(ErrRefused)}, &sink{}
 	msg := message.NewMessage("m", []byte("payload"))
 	msg.Metadata["reply-to"] = "amq.rabbitmq.reply-to"
-	placedBy(t, QueueConfig{Publisher: dead, Fallbacks: []Sink{{Publisher: other}}}, msg)
+	placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: other}}}, msg)
 	if got := other.in("unknown.dlq"); dead.tries != 1 || len(got) != 1 || got[0].Metadata["reply-to"] != msg.Metadata["reply-to"] {
 		t.Errorf("%d tries, then %s", dead.tries, other.topics())
 	}
@@ -80,7 +80,7 @@ func TestRefusedLetterIsPacked(t *testing.T) {
 				KeyOriginalTopic: "ünbekannt", KeyRedriveCount: "3",
 			}
 			sent := msg.Copy()
-			placedBy(t, QueueConfig{Publisher: dead, Fallbacks: []Sink{{Publisher: &sink{refuse: refuse}, Topic: "other"}}}, msg)
+			placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: &sink{refuse: refuse}, Topic: "other"}}}, msg)
 			taken := dead.in("unknown.dlq")
 			if len(taken) != 1 || string(taken[0].Payload) != string(sent.Payload) {
 				t.Fatalf("%s: placed %s", name, dead.topics())
@@ -121,7 +121,7 @@ func TestRefusedLetterIsBare(t *testing.T) {
 			}}
 			msg := message.NewMessage("m", []byte("payload"))
 			msg.Metadata = metadata
-			placedBy(t, QueueConfig{Publisher: dead}, msg)
+			placedBy(t, dead, QueueConfig{}, msg)
 			taken := dead.in("unknown.dlq")
 			if len(taken) != 1 || taken[0].UUID != "m" || !strings.HasPrefix(taken[0].Metadata[keyDropped], "1 keys, ") {
 				t.Fatalf("%s: %s", name, dead.topics())
@@ -146,7 +146,7 @@ func TestRawTakesAnything(t *testing.T) {
 			msg.Metadata[rapid.SampledFrom(append(keys, draw("key"))).Draw(t, "which")] = draw("value")
 		}
 		dead := &sink{refuse: strict(ErrRefused)}
-		queue, err := NewQueue(QueueConfig{Publisher: dead, Node: draw("node")})
+		queue, err := NewQueue(dead, QueueConfig{Node: draw("node")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestUnpackHostile(t *testing.T) {
 		t.Errorf("id %q, metadata %q", l.Original.UUID, l.Original.Metadata)
 	}
 	dead := &sink{}
-	placedBy(t, QueueConfig{Publisher: dead}, msg)
+	placedBy(t, dead, QueueConfig{}, msg)
 	if got := dead.in("unknown.dlq"); len(got) != 1 || got[0].UUID != "m" || got[0].Metadata["tenant"] != "" {
 		t.Errorf("a live topic's message was unpacked: %v", got)
 	}
@@ -233,7 +233,7 @@ func TestClaimedKeyIsNotBelieved(t *testing.T) {
 		dead := &sink{}
 		msg := message.NewMessage("m", nil)
 		msg.Metadata = message.Metadata{KeyOriginalTopic: "unknown", KeyOriginalKey: "tenant-2", KeyOriginalOffset: "7", KeyRedriveCount: "1"}
-		placedBy(t, QueueConfig{Publisher: dead, Origin: func(*message.Message) Origin { return known }}, msg)
+		placedBy(t, dead, QueueConfig{Origin: func(*message.Message) Origin { return known }}, msg)
 		if l := Read(dead.in("unknown.dlq")[0]); string(l.Origin.Key) != string(known.Key) || l.Origin.Offset != "7" || l.Redrive.Count != 1 {
 			t.Errorf("%s: %+v", name, l.Origin)
 		}
@@ -249,7 +249,7 @@ func TestRoundsOfALongTopicAreCounted(t *testing.T) {
 		}
 		return nil
 	}}
-	queue, err := NewQueue(QueueConfig{Publisher: dead, Naming: func(Source) string { return "dead" }})
+	queue, err := NewQueue(dead, QueueConfig{Naming: func(Source) string { return "dead" }})
 	if err != nil {
 		t.Fatal(err)
 	}

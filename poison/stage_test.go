@@ -20,8 +20,7 @@ var (
 
 func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage poison.Stage) *message.Message {
 	t.Helper()
-	config.Publisher = nowhere{}
-	queue, err := poison.NewQueue(config)
+	queue, err := poison.NewQueue(nowhere{}, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestUnreadableIsSetAside(t *testing.T) {
 		}
 		return nil
 	}
-	r := start(t, "orders", QueueConfig{Publisher: dead, PublishAttempts: 1}, func(msg *message.Message) ([]*message.Message, error) {
+	r := start(t, "orders", dead, QueueConfig{PublishAttempts: 1}, func(msg *message.Message) ([]*message.Message, error) {
 		handled <- msg.UUID
 		return nil, nil
 	})

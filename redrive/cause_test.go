@@ -17,7 +17,7 @@ func TestStore_causes(t *testing.T) { onEach(t, testStore_causes) }
 
 func testStore_causes(t *testing.T, on database) {
 	store := on.newStore(t)
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: store})
+	queue, err := poison.NewQueue(store, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

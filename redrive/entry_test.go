@@ -78,7 +78,7 @@ func TestEntryOrTo(t *testing.T) {
 
 // Features V1, V8: stages name the first stage of a handler that they have, and nothing for what a letter makes up.
 func TestEntryOfStages(t *testing.T) {
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: &outbox{}})
+	queue, err := poison.NewQueue(&outbox{}, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func ExampleStore() {
 	if err != nil {
 		panic(err)
 	}
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: store})
+	queue, err := poison.NewQueue(store, poison.QueueConfig{})
 	if err != nil {
 		panic(err)
 	}

@@ -173,7 +173,7 @@ func TestHandler_underQueue(t *testing.T) {
 		}
 		return nil
 	}
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestHandler_loopEnds(t *testing.T) {
 	dead := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	park := &outbox{}
 	var handled atomic.Int64
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func TestStore_mysqlLargestMessage(t *testing.T) {
 			if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
 				t.Fatal(err)
 			}
-			queue, err := poison.NewQueue(poison.QueueConfig{Publisher: store, Fallbacks: []poison.Sink{{Publisher: fallback}}})
+			queue, err := poison.NewQueue(store, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: fallback}}})
 			if err != nil {
 				t.Fatal(err)
 			}

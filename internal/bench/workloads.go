@@ -78,7 +78,7 @@ func panicked() (failure *classify.Failure) {
 
 // placeLetter is all that a dead letter costs but its publish: cause, stack and its hash, texts, metadata.
 func placeLetter(b *testing.B) {
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: &nowhere{}})
+	queue, err := poison.NewQueue(&nowhere{}, poison.QueueConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func encodeLetter(b *testing.B) {
 // placed is the letter that placeLetter publishes.
 func placed() *message.Message {
 	to := &nowhere{}
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: to})
+	queue, err := poison.NewQueue(to, poison.QueueConfig{})
 	if err != nil {
 		panic(err)
 	}

@@ -84,7 +84,7 @@ func (o order) consume() error {
 		}
 		return err
 	})
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: letters})
+	queue, err := poison.NewQueue(letters, poison.QueueConfig{})
 	if err != nil {
 		return err
 	}

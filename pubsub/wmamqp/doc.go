@@ -4,7 +4,7 @@
 //
 //	dead, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(uri))
 //	sub, err := wmamqp.NewSubscriber(wmamqp.NewSubscriberConfig(uri))
-//	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead, Origin: wmamqp.Origin})
+//	queue, err := poison.NewQueue(dead, poison.QueueConfig{Origin: wmamqp.Origin})
 //
 // # Marshaler
 //

@@ -80,7 +80,7 @@ func TestStartRefusesLossyQueue(t *testing.T) {
 		_, err := c.QueueDeclare(topic+".dlq", true, false, false, false, amqp091.Table{"x-max-length": 1})
 		return err
 	})
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: b.publisher(), Origin: wmamqp.Origin})
+	queue, err := poison.NewQueue(b.publisher(), poison.QueueConfig{Origin: wmamqp.Origin})
 	if err != nil {
 		t.Fatal(err)
 	}

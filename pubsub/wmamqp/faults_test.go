@@ -31,7 +31,7 @@ func TestConnectionLostInHandler(t *testing.T) {
 				t.Fatal(err)
 			}
 			var runs, effects atomic.Int32
-			b.run(topic, b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = p.uri }), poison.QueueConfig{Publisher: dead},
+			b.run(topic, b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = p.uri }), dead, poison.QueueConfig{},
 				func(msg *message.Message) error {
 					if runs.Add(1) == 1 {
 						p.cut()

@@ -233,10 +233,10 @@ func (b *broker) next(messages <-chan *message.Message) *message.Message {
 }
 
 // run runs a handler of topic in a router behind a poison.Queue, until the test ends or stop is called.
-func (b *broker) run(topic string, sub message.Subscriber, config poison.QueueConfig, h message.NoPublishHandlerFunc) (stop func()) {
+func (b *broker) run(topic string, sub message.Subscriber, dead message.Publisher, config poison.QueueConfig, h message.NoPublishHandlerFunc) (stop func()) {
 	b.Helper()
 	config.Origin = wmamqp.Origin
-	queue, err := poison.NewQueue(config)
+	queue, err := poison.NewQueue(dead, config)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func orderly(t *testing.T, topics []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: dead, Logger: logger, Origin: wmamqp.Origin, Naming: func(poison.Source) string { return topics[0] }})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Logger: logger, Origin: wmamqp.Origin, Naming: func(poison.Source) string { return topics[0] }})
 	if err != nil {
 		t.Fatal(err)
 	}

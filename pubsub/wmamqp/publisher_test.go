@@ -102,7 +102,7 @@ func TestLetterIsShrunk(t *testing.T) {
 	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
 		t.Fatal(err)
 	}
-	b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond}, func(*message.Message) error {
+	b.run(topic, b.subscriber(), dead, poison.QueueConfig{PublishBackoff: time.Millisecond}, func(*message.Message) error {
 		return classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<10)))
 	})
 	d := b.get(topic + ".dlq")

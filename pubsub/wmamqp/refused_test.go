@@ -85,8 +85,8 @@ func TestLetterOfAnything(t *testing.T) {
 	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
 		t.Fatal(err)
 	}
-	queue, err := poison.NewQueue(poison.QueueConfig{
-		Publisher: dead, PublishAttempts: 1, Naming: func(poison.Source) string { return topic + ".dlq" },
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{
+		PublishAttempts: 1, Naming: func(poison.Source) string { return topic + ".dlq" },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 				t.Errorf("live: %v", err)
 			}
 			b.must(func(c *amqp091.Channel) error { _, err := c.QueuePurge(elsewhere, false); return err })
-			queue, err := poison.NewQueue(poison.QueueConfig{Publisher: p, PublishAttempts: 1, Naming: func(poison.Source) string { return topic + ".dlq" }})
+			queue, err := poison.NewQueue(p, poison.QueueConfig{PublishAttempts: 1, Naming: func(poison.Source) string { return topic + ".dlq" }})
 			if err != nil {
 				t.Fatal(err)
 			}

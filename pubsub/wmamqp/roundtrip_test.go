@@ -42,7 +42,7 @@ func TestRedriveRoundTrip(t *testing.T) {
 			var handled list
 			var redriven message.Message
 			sub := b.subscriber()
-			b.run(topic, sub, poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error {
+			b.run(topic, sub, dead, poison.QueueConfig{}, func(msg *message.Message) error {
 				if handled.add(msg.UUID); len(handled.get()) == 1 {
 					msg.Nack() // so that a quorum queue counts
 					return nil
@@ -107,7 +107,7 @@ func TestBrokersOwnDeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen list
-	b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error {
+	b.run(topic, b.subscriber(), dead, poison.QueueConfig{}, func(msg *message.Message) error {
 		seen.add(msg.Metadata["x-death"])
 		return classify.Permanent(errors.New("failed"))
 	})

@@ -107,7 +107,7 @@ func TestOrigin(t *testing.T) {
 	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
 		t.Fatal(err)
 	}
-	b.run(topic, sub, poison.QueueConfig{Publisher: dead, Hooks: poison.Hooks{OnDeadLetter: func(_ context.Context, l poison.Letter) { origin.Store(&l) }}},
+	b.run(topic, sub, dead, poison.QueueConfig{Hooks: poison.Hooks{OnDeadLetter: func(_ context.Context, l poison.Letter) { origin.Store(&l) }}},
 		func(*message.Message) error { return classify.Permanent(errors.New("failed")) })
 	b.must(func(c *amqp091.Channel) error {
 		return c.Publish(topic, "eu.de", true, false, amqp091.Publishing{MessageId: "m", Timestamp: time.Unix(1700000000, 0)})
@@ -148,7 +148,7 @@ func TestUnreadableIsSetAside(t *testing.T) {
 	}
 	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = picky{} })
 	var handled list
-	b.run(topic, sub, poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error { handled.add(string(msg.Payload)); return nil })
+	b.run(topic, sub, dead, poison.QueueConfig{}, func(msg *message.Message) error { handled.add(string(msg.Payload)); return nil })
 	eventually(t, "the good one is handled", func() bool { return reflect.DeepEqual(handled.get(), []string{"fine"}) })
 	d := b.get(topic + ".invalid")
 	if string(d.Body) != "\x00raw" || d.MessageId != "bad" || d.Headers["n"] != int16(7) || d.Headers[poison.KeyFailureReason] != "unmarshal_error" {
@@ -179,7 +179,7 @@ func TestCloseInHandler(t *testing.T) {
 			}
 			started := make(chan struct{})
 			var running atomic.Bool
-			stop := b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead}, func(msg *message.Message) error {
+			stop := b.run(topic, b.subscriber(), dead, poison.QueueConfig{}, func(msg *message.Message) error {
 				running.Store(true)
 				defer running.Store(false)
 				close(started)
@@ -337,7 +337,7 @@ func TestChannelLostInHandler(t *testing.T) {
 			}
 			var runs, effects atomic.Int32
 			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler, c.SettleGrace = s, patience })
-			b.run(topic, sub, poison.QueueConfig{Publisher: dead},
+			b.run(topic, sub, dead, poison.QueueConfig{},
 				func(msg *message.Message) error {
 					if runs.Add(1) == 1 {
 						_ = s.channel.Load().Ack(999, false) // an unknown delivery: the broker closes the channel
@@ -447,8 +447,8 @@ func TestLetterToMissingQueue(t *testing.T) {
 	dead := poison.WithInitializer(b.publisher(), poison.TopicsExist) // hides that it can declare queues
 	b.send(topic, amqp091.Publishing{MessageId: "m", Body: []byte("body")})
 	var refusals list
-	stop := b.run(topic, b.subscriber(), poison.QueueConfig{
-		Publisher: dead, Fallbacks: []poison.Sink{{Publisher: dead, Topic: topic + ".other"}}, PublishBackoff: time.Millisecond,
+	stop := b.run(topic, b.subscriber(), dead, poison.QueueConfig{
+		Fallbacks: []poison.Sink{{Publisher: dead, Topic: topic + ".other"}}, PublishBackoff: time.Millisecond,
 		Hooks: poison.Hooks{OnPublishError: func(_ context.Context, _ poison.Letter, err error) { refusals.add(err.Error()) }},
 	}, func(*message.Message) error { return classify.Permanent(errors.New("failed")) })
 	if d := b.get(topic + ".other"); string(d.Body) != "body" || d.Headers[poison.KeyOriginalTopic] != topic {
@@ -463,7 +463,7 @@ func TestLetterToMissingQueue(t *testing.T) {
 	var runs atomic.Int32
 	var once sync.Once
 	twice := make(chan struct{})
-	stop = b.run(topic, b.subscriber(), poison.QueueConfig{Publisher: dead, PublishBackoff: time.Millisecond}, func(*message.Message) error {
+	stop = b.run(topic, b.subscriber(), dead, poison.QueueConfig{PublishBackoff: time.Millisecond}, func(*message.Message) error {
 		if runs.Add(1) == 2 {
 			once.Do(func() { close(twice) })
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
@@ -91,7 +90,7 @@ func TestBatchUncounted(t *testing.T) {
 				return nil, classify.Permanent(errors.Join(b.write(msg, "half"), b.cutOff(msg)))
 			}
 			return b.whole(msg)
-		}, once, func(c *spillway.Config) { c.Queue.Publisher, c.Publisher = c.Publisher, nil })
+		}, once)
 		b.account(ids)
 		if got := seen.get(); got["b"] != 7 {
 			t.Errorf("deliveries %v", got)
@@ -110,7 +109,7 @@ func TestBatchAlwaysLost(t *testing.T) {
 				return nil, classify.Permanent(errors.Join(b.write(msg, "half"), b.cutOff(msg)))
 			}
 			return b.whole(msg)
-		}, once, func(c *spillway.Config) { c.Queue.Publisher, c.Publisher = c.Publisher, nil })
+		}, once)
 		b.account(ids, "b")
 		if l := b.letters()["b"]; len(l) != 1 || l[0].Failure.Reason != classify.ReasonMaxDeliveries {
 			t.Errorf("letters %+v", l)

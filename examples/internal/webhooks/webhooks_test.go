@@ -35,7 +35,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue, err := poison.NewQueue(poison.QueueConfig{Publisher: letters})
+	queue, err := poison.NewQueue(letters, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
