@@ -27,7 +27,7 @@ type site struct {
 	subscriber func(group string, inFlight int) (subscriber, error)
 	origin     func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
-	keys       func(live message.Subscriber) idempotency.Store
+	keys       func(live subscriber) idempotency.Store
 	deliveries crashlimit.Store
 	// later keeps what waits for its next attempt. Where it is nil, that waits in topics.
 	later *delay.Store
@@ -68,10 +68,10 @@ func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	db.SetMaxOpenConns(20)
 	db.SetMaxIdleConns(20)
 	site := &site{setting: s, logger: logger, db: db}
-	site.keys = func(message.Subscriber) idempotency.Store { return idempotency.Postgres(db) }
+	site.keys = func(subscriber) idempotency.Store { return idempotency.Postgres(db) }
 	site.deliveries = crashlimit.Postgres(db)
 	if s.Driver == "mysql" {
-		site.keys = func(message.Subscriber) idempotency.Store { return idempotency.MySQL(db) }
+		site.keys = func(subscriber) idempotency.Store { return idempotency.MySQL(db) }
 		site.deliveries = crashlimit.MySQL(db)
 	}
 	switch {

@@ -22,7 +22,7 @@ func onTables(s *site) {
 	s.subscriber = func(group string, _ int) (subscriber, error) {
 		return wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: s.db, ConsumerGroup: group, InitializeSchema: true, Logger: s.logger})
 	}
-	s.keys = func(live message.Subscriber) idempotency.Store { return wmsql.Join(live) }
+	s.keys = func(live subscriber) idempotency.Store { return wmsql.Join(live.(*wmsql.Subscriber)) }
 	s.later = delay.Postgres(s.db)
 	quote, room := `"`, 8<<20 // PostgreSQL would take a gigabyte
 	if s.Driver == "mysql" {

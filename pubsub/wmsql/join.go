@@ -7,46 +7,35 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
-// JoinedStore is an idempotency.Store whose claims are part of the transaction in which a Subscriber consumes the message:
-// key, the handler's writes, and recorded outputs commit with the acknowledgement. It keeps them in the table
-// spillway_keys, as idempotency.Postgres and idempotency.MySQL do.
+// JoinedStore is an idempotency.Store that claims keys in the transaction in which a Subscriber consumes the message. The
+// key, the handler's writes and the recorded outputs commit with the acknowledgement. The keys are in the table
+// spillway_keys, as those of idempotency.Postgres and idempotency.MySQL are.
 type JoinedStore struct {
 	sub *Subscriber
 	own idempotency.Store // for messages that come from elsewhere
-	err error
 }
 
-// Join returns the store for the handlers of sub, which must be a *Subscriber: of no other is it known what it does with
-// its transaction. Asked to join any other, the store is an error when it is initialized, which is when the receiver or
-// the channel is made. Messages of any *Subscriber on the same *sql.DB are joined, so a channel for several needs one
-// Join. Those that come from elsewhere, from another broker for one, are applied in a transaction of their own in the same
-// database.
+// Join returns the store for the handlers of sub. Every call with the same Subscriber returns the same store, and a store
+// joins the messages of every Subscriber on the same *sql.DB: a channel for several Subscribers needs one Join. The keys of
+// other messages, from another broker for example, are claimed in a transaction of their own in the same database.
 //
-// The transaction that idempotency.Tx returns is a savepoint of the subscriber's: it ends with the attempt, whatever the
-// others in the batch do, and its Commit and Rollback are not the handler's business there either.
-func Join(sub message.Subscriber) *JoinedStore {
-	s, ok := sub.(*Subscriber)
-	if !ok || s == nil {
-		return &JoinedStore{err: fmt.Errorf("wmsql: Join: a %T cannot be joined, only a *wmsql.Subscriber: watermill-sql's own commits "+
-			"half-done work at its deadline and at Close; use wmsql.NewSubscriber, or a transaction of the receiver's own (idempotency.Postgres or MySQL)", sub)}
+// The transaction that idempotency.Tx returns is a savepoint of the Subscriber's transaction. The savepoint ends with the
+// attempt, whatever becomes of the other messages in the batch. A handler must not call its Commit or Rollback.
+//
+// Join returns nil if sub is nil; idempotency.NewReceiver refuses it.
+func Join(sub *Subscriber) *JoinedStore {
+	if sub == nil {
+		return nil
 	}
-	return s.joined // the same every time, so that a receiver knows a claim of its own store
+	return sub.joined // the same each time, so that a receiver recognizes a claim of its own store
 }
 
-// Initialize creates the table spillway_keys, or verifies the one that is there. See idempotency.Store.
+// Initialize creates the table spillway_keys, or verifies the one that exists. See idempotency.Store.
 func (s *JoinedStore) Initialize(ctx context.Context) error {
-	if s == nil {
-		return errors.New("wmsql: the *JoinedStore is nil")
-	}
-	if s.err != nil {
-		return s.err
-	}
 	if err := s.sub.dialect.ensureKeys(ctx, s.sub.config.DB); err != nil {
 		return fmt.Errorf("wmsql: initialize the store of keys: %w", err)
 	}
@@ -55,11 +44,8 @@ func (s *JoinedStore) Initialize(ctx context.Context) error {
 
 // Claim enters the key in the message's transaction. See idempotency.Store.
 func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idempotency.Claim, error) {
-	if s == nil || s.err != nil {
-		return nil, errors.New("wmsql: the store of keys was not initialized")
-	}
-	d := deliveryOf(ctx)
-	if d == nil || d.db != s.sub.config.DB {
+	d := s.deliveryOf(ctx)
+	if d == nil {
 		return s.own.Claim(ctx, entry)
 	}
 	c := &claim{d: d, row: rowOf(entry)}
@@ -72,23 +58,25 @@ func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 	return c, nil
 }
 
-// Lease leases the key in a transaction of its own, on another connection of the *sql.DB, which must have one to spare: a
-// lease that committed with the message would be none while the handler runs. See idempotency.Store.
-func (s *JoinedStore) Lease(ctx context.Context, entry idempotency.Entry, d time.Duration) (idempotency.Lease, error) {
-	if s == nil || s.err != nil {
-		return nil, errors.New("wmsql: the store of keys was not initialized")
+// deliveryOf returns the delivery whose transaction a claim can join, or nil.
+func (s *JoinedStore) deliveryOf(ctx context.Context) *delivery {
+	if d := deliveryOf(ctx); d != nil && d.db == s.sub.config.DB {
+		return d
 	}
+	return nil
+}
+
+// Lease leases the key in a transaction of its own, on another connection of the *sql.DB, which must have one to spare. A
+// lease that committed with the message would not hold while the handler runs. See idempotency.Store.
+func (s *JoinedStore) Lease(ctx context.Context, entry idempotency.Entry, d time.Duration) (idempotency.Lease, error) {
 	return s.own.Lease(ctx, entry, d)
 }
 
-// MarkPublished forgets outputs in the message's transaction, in which the key is, or in the database where that has ended.
-// See idempotency.Store.
+// MarkPublished forgets recorded outputs in the message's transaction, or, if that has ended, in the database. See
+// idempotency.Store.
 func (s *JoinedStore) MarkPublished(ctx context.Context, entry idempotency.Entry) error {
-	if s == nil || s.err != nil {
-		return errors.New("wmsql: the store of keys was not initialized")
-	}
-	d := deliveryOf(ctx)
-	if d == nil || d.db != s.sub.config.DB {
+	d := s.deliveryOf(ctx)
+	if d == nil {
 		return s.own.MarkPublished(ctx, entry)
 	}
 	d.mu.Lock()
@@ -101,9 +89,6 @@ func (s *JoinedStore) MarkPublished(ctx context.Context, entry idempotency.Entry
 
 // Purge deletes old keys, in a transaction of its own. See idempotency.Store.
 func (s *JoinedStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
-	if s == nil || s.err != nil {
-		return 0, errors.New("wmsql: the store of keys was not initialized")
-	}
 	return s.own.Purge(ctx, before, limit)
 }
 

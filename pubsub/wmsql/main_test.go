@@ -106,7 +106,7 @@ func (b *bench) publish(ids ...string) {
 }
 
 // run protects a handler on the topic with a channel whose receiver joins sub's transaction.
-func (b *bench) run(sub message.Subscriber, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
+func (b *bench) run(sub *wmsql.Subscriber, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
 	b.Helper()
 	config := spillway.Config{
 		Publisher: b.publisher(), Idempotency: wmsql.Join(sub),
