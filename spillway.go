@@ -104,7 +104,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
 	ch := &Channel{queue: queue, outputs: outputs, logger: late}
-	steps := []chain.Step{outputs.Step, queue.Step}
+	parts := []any{outputs, queue}
 	if config.Deliveries.Store != nil || config.Deliveries.Delivered != nil {
 		if config.Deliveries.Coordinates == nil && config.Queue.Origin != nil {
 			config.Deliveries.Coordinates = coordinates(config.Queue.Origin)
@@ -113,24 +113,24 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		if err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
-		steps, ch.plugins = append(steps, limit.Step), append(ch.plugins, limit.Plugin)
+		parts, ch.plugins = append(parts, limit), append(ch.plugins, limit.Plugin)
 	}
-	steps = append(steps, guard.Step)
+	parts = append(parts, guard)
 	if config.Stages.Subscriber != nil {
 		config.Stages.Queue = queue
 		if ch.stages, err = middleware.NewStages(config.Stages); err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
-		steps, ch.plugins = append(steps, ch.stages.Step), append(ch.plugins, ch.stages.Plugin)
+		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
 		config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
 	}
-	steps = append(steps, retry.Step)
+	parts = append(parts, retry)
 	if config.Receiver.Store != nil {
 		receiver, err := idempotency.NewReceiver(config.Receiver)
 		if err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
-		steps = append(steps, receiver.Step)
+		parts = append(parts, receiver)
 	}
 	if config.Purge.Retention != 0 {
 		purge, err := idempotency.NewPurge(config.Purge)
@@ -139,7 +139,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		}
 		ch.plugins = append(ch.plugins, purge.Plugin)
 	}
-	ch.chain = chain.Enter(append(steps, middleware.Recover{}.Step)...)
+	ch.chain = chain.EnterParts(append(parts, middleware.Recover{})...)
 	return ch, nil
 }
 

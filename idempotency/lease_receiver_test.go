@@ -51,7 +51,7 @@ func TestLeaseDuplicate(t *testing.T) {
 			OnPutBack: func(context.Context, idempotency.Key) { backs.Add(1) }})
 		working, done := make(chan struct{}), make(chan struct{})
 		runs := 0
-		h := chain.Enter(queue.Step, retry.Step, r.Step)(func(*message.Message) ([]*message.Message, error) {
+		h := chain.EnterParts(queue, retry, r)(func(*message.Message) ([]*message.Message, error) {
 			runs++
 			close(working)
 			<-done

@@ -90,7 +90,7 @@ func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (at
 	defer cancel()
 	msg := newMessage("m1")
 	msg.SetContext(ctx)
-	out, err = chain.Enter(retry.Step, r.Step)(handle)(msg)
+	out, err = chain.EnterParts(retry, r)(handle)(msg)
 	if msg.Context() != ctx {
 		t.Error("the message has another context than it came with")
 	}

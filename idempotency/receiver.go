@@ -175,7 +175,7 @@ func NewReceiver(config ReceiverConfig) (*Receiver, error) {
 // transaction of its own, and around the handler alone. On failure nothing stays and the error returns as
 // it was; one of a deadlock, a serialization failure or a full disk has the store, the key and what to do added to it.
 func (r *Receiver) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(r.Step)(h)
+	return chain.Enter(r.step)(h)
 }
 
 // tell calls a hook and contains its panic: the message has been applied by now, and must not fail.

@@ -12,8 +12,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// Step is the receiver as a part of a chain.
-func (r *Receiver) Step(next chain.Handler) chain.Handler {
+func init() { chain.Register((*Receiver).step) }
+
+func (r *Receiver) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		ctx := c.Msg.Context()
 		entry, err := r.entry(ctx, c.Msg)

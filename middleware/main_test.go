@@ -167,5 +167,5 @@ func (p *publisher) letters(t testing.TB) []poison.Letter {
 
 // entered is the chain of outputs and retry, as the front door composes it.
 func entered(o *middleware.Outputs, r *middleware.Retry, h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(o.Step, r.Step)(h)
+	return chain.EnterParts(o, r)(h)
 }

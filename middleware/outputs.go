@@ -75,11 +75,12 @@ func NewOutputs(config OutputsConfig) (*Outputs, error) {
 
 // Middleware ties the messages that h produces to their source. It is the outermost part, and needs Decorate.
 func (o *Outputs) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(o.Step)(h)
+	return chain.Enter(o.step)(h)
 }
 
-// Step is the outputs' share of a chain, for the front door.
-func (o *Outputs) Step(next chain.Handler) chain.Handler {
+func init() { chain.Register((*Outputs).step) }
+
+func (o *Outputs) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		out, err := next(c)
 		if err != nil || len(out) == 0 {

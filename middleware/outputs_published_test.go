@@ -41,7 +41,7 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 				return next(call)
 			}
 		}
-		out, err := chain.Enter(o.Step, asks)(producing("a", "b"))(newMessage("1"))
+		out, err := chain.Enter(chain.StepOf(o), asks)(producing("a", "b"))(newMessage("1"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,12 @@ type Recover struct{}
 
 // Middleware returns a *classify.PanicError, with no outputs, where h panics.
 func (r Recover) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(r.Step)(h)
+	return chain.Enter(r.step)(h)
 }
 
-// Step is Recover's share of a chain, for the front door.
-func (Recover) Step(next chain.Handler) chain.Handler {
+func init() { chain.Register((Recover).step) }
+
+func (Recover) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) (out []*message.Message, err error) {
 		defer func() {
 			if v := recover(); v != nil {

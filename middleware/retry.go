@@ -161,11 +161,12 @@ func (c *RetryConfig) validate() error {
 
 // Middleware retries h. The error it gives up with is a *classify.Failure that holds the last error and the story.
 func (r *Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(r.Step)(h)
+	return chain.Enter(r.step)(h)
 }
 
-// Step is the retry's share of a chain, for the front door.
-func (r *Retry) Step(next chain.Handler) chain.Handler {
+func init() { chain.Register((*Retry).step) }
+
+func (r *Retry) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		var entered time.Time // read only where a bound needs it: the clock is a good part of the happy path
 		if r.config.MaxElapsed > 0 {

@@ -29,7 +29,7 @@ func (s *staging) chained(together bool, queue *poison.Queue, retry *middleware.
 		s.Fatal(err)
 	}
 	if together {
-		s.router.AddMiddleware(chain.Enter(queue.Step, s.stages.Step, retry.Step, middleware.Recover{}.Step))
+		s.router.AddMiddleware(chain.EnterParts(queue, s.stages, retry, middleware.Recover{}))
 		return
 	}
 	s.router.AddMiddleware(queue.Middleware, s.stages.Middleware, retry.Middleware, middleware.Recover{}.Middleware)

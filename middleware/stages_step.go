@@ -23,11 +23,12 @@ import (
 // pass. It belongs inside poison.Queue and outside of Retry, whose RetryConfig.Attempts says what is tried at once, while
 // the message is held.
 func (s *Stages) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(s.Step)(h)
+	return chain.Enter(s.step)(h)
 }
 
-// Step is the stages' share of a chain, for the front door.
-func (s *Stages) Step(next chain.Handler) chain.Handler {
+func init() { chain.Register((*Stages).step) }
+
+func (s *Stages) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		if !s.passed.Load() {
 			s.passed.Store(true)
@@ -142,7 +143,7 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 // place tells the time anew for each try, so that a message is never early for one that came late into its stage.
 func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
 	if s.config.Store != nil {
-		msg := s.config.Queue.Staged(c, failure, poison.Stage{Number: number, DueAt: time.Now().Add(pause)})
+		msg := s.config.Queue.ForStage(c.Original(), failure, poison.Stage{Number: number, DueAt: time.Now().Add(pause)})
 		return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
 	}
 	if !to.gate.await(c.WaitContext()) {
@@ -153,7 +154,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	if pause > to.holds {
 		stage.HoldUntil = now.Add(to.holds)
 	}
-	msg := s.config.Queue.Staged(c, failure, stage)
+	msg := s.config.Queue.ForStage(c.Original(), failure, stage)
 	if to.foreign(msg) {
 		return errMisnamed
 	}

@@ -72,7 +72,7 @@ func handlerFrames(stack string) string {
 		}
 		frame := stack[from : from+end]
 		if lineStart := from == 0 || stack[from-1] == '\n'; lineStart && from > 0 &&
-			(strings.Contains(frame, "Recover.Step") || strings.Contains(frame, ".Enter.func")) {
+			(strings.Contains(frame, "Recover.step") || strings.Contains(frame, ".Enter.func")) {
 			return stack[:from]
 		}
 		from += end

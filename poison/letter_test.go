@@ -215,7 +215,7 @@ func TestCause(t *testing.T) {
 func TestStackEndsAtHandler(t *testing.T) {
 	const frames = "main.charge(...)\n\t/app/charge.go:7 +0x1d\nmain.handle(0xc0)\n\t/app/main.go:9\n"
 	for _, below := range []string{
-		"github.com/watermill-spillway/spillway/middleware.Recover.Step-fm.Recover.Step.func1(0x1)\n\t/x/recover.go:27\nfirst()\n",
+		"github.com/watermill-spillway/spillway/middleware.Recover.step.func1(0x1)\n\t/x/recover.go:27\nfirst()\n",
 		"github.com/watermill-spillway/spillway/internal/chain.Enter.func1.1(0x2)\n\t/x/chain.go:27\nsecond()\n",
 		"github.com/watermill-spillway/spillway.New.Enter.func1.1(0x3)\n\t/x/chain.go:27\nthird()\n",
 	} {

@@ -158,7 +158,7 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 // Middleware sets aside what fails in h: the router sees success once the letter's placement was confirmed, and an
 // error, which it nacks, when no sink took it or the message went away. Outputs of a failed handler are not published.
 func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(q.Step)(h)
+	return chain.Enter(q.step)(h)
 }
 
 // Covers tells whether topic is one of dead letters, by its name: what fails in its consumer is parked.
@@ -180,8 +180,9 @@ func (q *Queue) CheckPublisher(pub message.Publisher) error {
 	return nil
 }
 
-// Step is the queue's share of a chain, for the front door.
-func (q *Queue) Step(next chain.Handler) chain.Handler {
+func init() { chain.Register((*Queue).step) }
+
+func (q *Queue) step(next chain.Handler) chain.Handler {
 	next = readable(next)
 	return func(c *chain.Call) (out []*message.Message, err error) {
 		returned := false

@@ -33,16 +33,16 @@ func StageOf(msg *message.Message) Stage {
 	}
 }
 
-// Staged returns the message of c as it goes into a retry stage: as it arrived, with its origin, and its failure so far,
-// earlier stages included, but for the stack. It is published on behalf of the message: its context has the values of
-// the message's, and not its end. It is for package middleware.
-func (q *Queue) Staged(c *chain.Call, failure *classify.Failure, stage Stage) *message.Message {
-	original := c.Original()
-	source := Source{Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx), Class: failure.Verdict.Class}
+// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived: with its
+// origin and its failure so far, earlier stages included, and without the stack. It is published on behalf of original: its
+// context has the values of original's context, and does not end with it. It takes over original. It is for package middleware.
+func (q *Queue) ForStage(original *message.Message, failure *classify.Failure, stage Stage) *message.Message {
+	ctx := original.Context()
+	source := Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx), Class: failure.Verdict.Class}
 	l := q.letter(original, failure, source, false)
 	l.stage = stage
 	l.Failure.Reason = failure.Verdict.Reason // what reads as exhausted by default is not yet
 	msg := l.encode(limits{total: q.limits.total, description: 256, history: q.limits.history})
-	msg.SetContext(chain.Returning(context.WithoutCancel(c.Ctx)))
+	msg.SetContext(chain.Returning(context.WithoutCancel(ctx)))
 	return msg
 }

@@ -26,7 +26,7 @@ func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, fai
 	}
 	call := chain.Keep(msg)
 	defer call.Release()
-	return queue.Staged(call, failure, stage)
+	return queue.ForStage(call.Original(), failure, stage)
 }
 
 type nowhere struct{}

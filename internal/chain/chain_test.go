@@ -38,6 +38,24 @@ func TestOrderOfSteps(t *testing.T) {
 	}
 }
 
+type named string
+
+// Decision 3: parts of registered types stand around the handler in the order given. Any other type is a mistake in the kit.
+func TestOrderOfParts(t *testing.T) {
+	var notes []string
+	Register(func(part named, next Handler) Handler { return noting(string(part), &notes)(next) })
+	_, _ = EnterParts(named("a"), named("b"))(func(*message.Message) ([]*message.Message, error) { return nil, nil })(ordinary().msg)
+	if want := []string{"a", "b", "/b", "/a"}; !slices.Equal(notes, want) {
+		t.Errorf("got %v", notes)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a type that is not registered is taken for a part")
+		}
+	}()
+	StepOf(0)
+}
+
 // Decision 12: messages of a wrapped subscriber pass by a chain, steps and snapshot alike; all others do not.
 func TestOwnMessagesPassBy(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})

@@ -168,7 +168,7 @@ func NewLimit(config LimitConfig) (*Limit, error) {
 // outside of whatever retries. Without Plugin the process registers when the first message comes, which then waits for up
 // to 5 seconds; a store that is down is logged, asked again at every beat, and stops no message.
 func (l *Limit) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	return chain.Enter(l.Step)(h)
+	return chain.Enter(l.step)(h)
 }
 
 // Plugin registers this process before a handler of the router subscribes, and signs it off after the last message. A

@@ -215,7 +215,7 @@ func TestAckedMessageWaits(t *testing.T) {
 		msg.Ack()
 		cancel()
 		calls := 0
-		h := chain.Enter(l.Step)(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
+		h := chain.Enter(l.step)(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 		if _, err := h(msg); err != nil || calls != 1 {
 			t.Errorf("%v, %d calls", err, calls)
 		}

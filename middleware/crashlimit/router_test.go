@@ -179,8 +179,8 @@ func TestAroundAReceiver(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := haunted(t, LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond})
-			inner := chain.Enter(l.Step)(succeed)
-			h := chain.Enter(l.Step, receiver.Step)(func(msg *message.Message) ([]*message.Message, error) {
+			inner := chain.Enter(l.step)(succeed)
+			h := chain.EnterParts(l, receiver)(func(msg *message.Message) ([]*message.Message, error) {
 				next := newMessage("of " + msg.UUID)
 				next.SetContext(msg.Context())
 				return inner(next)

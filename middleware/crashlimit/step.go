@@ -21,8 +21,9 @@ const (
 	marking               // each delivery leaves a mark that its end removes
 )
 
-// Step is the limit's share of a chain, for the front door.
-func (l *Limit) Step(next chain.Handler) chain.Handler {
+func init() { chain.Register((*Limit).step) }
+
+func (l *Limit) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		if l.config.Delivered != nil {
 			if n, ok := l.delivered(c.Msg); ok && n >= l.brokerMax {
