@@ -1,36 +1,44 @@
-// Package spillway is a dead letter channel for Watermill (https://watermill.io): the router you have, and a few lines
-// more, after which transient errors are retried with jitter, at once or later while the topic goes on, permanent ones and
-// panics are set aside at once with their whole story, each message takes effect once, and dead letters come back through
-// the same router when the cause is mended.
+// Package spillway is a dead letter channel for Watermill (https://watermill.io). A few lines beside the router you have
+// keep failing messages from blocking a topic or being lost:
+//
+//   - A transient error is retried with jitter: at once, or later while the topic goes on.
+//   - A permanent error, an invalid message or a panic is dead-lettered with its whole story.
+//   - With a database, each message takes effect once.
+//   - Dead letters come back through the same router when the cause is gone.
 //
 // # The front door
 //
-// New makes a Channel of one Config, with the parts in the only right order, whatever is configured first:
+// New makes a Channel of one Config. The Channel composes the parts in the only right order, outermost first:
 //
-//	topic ▶ outputs ▶ poison.Queue ▶ limit ▶ guard ▶ stages ▶ Retry ▶ idempotent receiver ▶ Recover ▶ handler ▶ output topic
-//	                      │                    │ transient, later
-//	                      │                    ▼
-//	                      │        topic.handler.retry.5s ▶ .1m ▶ .10m ▶ the same handler
+//	topic ▶ outputs ▶ poison.Queue ▶ crash limit ▶ guard ▶ stages ▶ Retry ▶ idempotent receiver ▶ Recover ▶ handler ▶ output topic
+//	                      │                           │ transient, later
+//	                      │                           ▼
+//	                      │               topic.handler.retry.5s ▶ .1m ▶ .10m ▶ the same handler
 //	                      ▼ permanent, invalid, exhausted
 //	         topic.dlq, topic.invalid, or the dead-letter store ▶ redrive ▶ topic, or first stage
 //
-// Stages adds handlers whose failed messages wait there, while those behind them go on.
-//
-// Attach protects every handler of a router; Middleware protects one, for those who mix: each part is a middleware of
-// its own as well, in the packages poison, middleware, idempotency and redrive, with errors judged by package classify.
+// Channel.Attach protects every handler of a router. Channel.Middleware protects one handler. Channel.Stages adds handlers
+// whose failed messages wait in stages while the messages behind them go on. Each part also works alone: see the packages
+// poison, middleware, middleware/stages, middleware/crashlimit, idempotency and redrive. Package classify judges errors.
 //
 // # What is promised
 //
-// Nothing is lost: a source message is acked only after its handler succeeded, its dead letter or its place in a retry stage
-// was confirmed, or its error said to discard it. The original survives, byte for byte, whatever the handler did to it in
-// memory. Going away is no failure: a message whose context was cancelled is given back, not dead-lettered and not counted.
-// Nothing wedges: while any sink accepts, every message ends, and those behind it go on. With a store, what a handler writes
-// in its transaction happens once per message, and what it produces is published at least once and always under the same id.
+// Nothing is lost. The channel acks a message only after one of these:
+//
+//   - its handler succeeded,
+//   - its dead letter was confirmed,
+//   - its place in a retry stage was confirmed,
+//   - its error was classify.Discard.
+//
+// The original survives byte for byte, whatever the handler did to the message in memory. Shutdown is no failure: a message
+// whose context was cancelled is given back, uncounted. Nothing stands still: while any sink accepts letters, every message
+// ends and the messages behind it go on. With a database, what a handler writes in the receiver's transaction takes effect
+// once per message. What the handler produces is published at least once, always with the same ids.
 //
 // # What is not promised
 //
-// Order: a message that is retried, set aside or redriven is out of its place. Once, beyond the transaction: an effect
-// outside of it, such as an HTTP call, happens at least once. One dead letter per message: a delivery that is repeated
-// between the letter and the ack makes a second one with the same id. A bound on a publisher that blocks: Publish has no
-// context; bound it with the time-outs of its client.
+//   - Order: a message that is retried, dead-lettered or redriven leaves its place.
+//   - Once, outside the transaction: an HTTP call happens at least once.
+//   - One dead letter per message: a crash between the letter and the ack makes a second letter with the same id.
+//   - A bound on a publisher that blocks: Publish has no context. Bound it with the time-outs of its client.
 package spillway
