@@ -1,0 +1,143 @@
+package spillway_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// packagesOfDocs are the packages that Go in Markdown may use, by the names that it uses for them.
+var packagesOfDocs = map[string]string{
+	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "log": "log", "os": "os", "testing": "testing", "time": "time",
+	"watermill":   "github.com/ThreeDotsLabs/watermill",
+	"cqrs":        "github.com/ThreeDotsLabs/watermill/components/cqrs",
+	"forwarder":   "github.com/ThreeDotsLabs/watermill/components/forwarder",
+	"message":     "github.com/ThreeDotsLabs/watermill/message",
+	"wm":          "github.com/ThreeDotsLabs/watermill/message/router/middleware",
+	"gochannel":   "github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
+	"gobreaker":   "github.com/sony/gobreaker",
+	"spillway":    module,
+	"classify":    module + "/classify",
+	"conformance": module + "/conformance",
+	"crashlimit":  module + "/middleware/crashlimit",
+	"delay":       module + "/delay",
+	"idempotency": module + "/idempotency",
+	"middleware":  module + "/middleware",
+	"pgxstore":    module + "/idempotency/pgxstore",
+	"poison":      module + "/poison",
+	"redrive":     module + "/redrive",
+	"wmamqp":      module + "/pubsub/wmamqp",
+	"wmkafka":     module + "/pubsub/wmkafka",
+	"wmsql":       module + "/pubsub/wmsql",
+}
+
+// whatYouHaveInDocs is what Go in Markdown uses without declaring it.
+const whatYouHaveInDocs = `
+	var (
+		ctx context.Context
+		db *sql.DB
+		router *message.Router
+		sub message.Subscriber
+		pub, live, dead, later message.Publisher
+		handle message.HandlerFunc
+		handleConsumer message.NoPublishHandlerFunc
+		msg *message.Message
+		err error
+		brokers []string
+		uri string
+		dlc *spillway.Channel
+		queue *poison.Queue
+		store *redrive.Store // of letters
+		billing, audit *message.Handler
+	)
+`
+
+var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+
+// Go in Markdown compiles. A fence holds declarations or statements. It may use the variables of whatYouHaveInDocs, and need not use
+// those that it declares.
+func TestGoInMarkdownCompiles(t *testing.T) {
+	imports := exported(t)
+	tree(t, ".md", func(path, text string) {
+		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
+			line := 1 + strings.Count(text[:at[2]], "\n")
+			for _, err := range compile(text[at[2]:at[3]], fmt.Sprintf("%s:%d", path, line), imports) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// compile returns what is wrong with one fence, whose first line is at name.
+func compile(code, name string, imports types.Importer) (wrong []error) {
+	uses := code + whatYouHaveInDocs
+	head := "package docs\n"
+	for short, path := range packagesOfDocs {
+		if regexp.MustCompile(`\b` + short + `\.`).MatchString(uses) {
+			head += fmt.Sprintf("import %s %q\n", short, path)
+		}
+	}
+	files := token.NewFileSet()
+	source := head + whatYouHaveInDocs + "\n//line " + name + "\n" + code
+	file, err := parser.ParseFile(files, "docs.go", source, parser.SkipObjectResolution)
+	if err != nil { // statements, then
+		source = head + whatYouHaveInDocs + "\nfunc _() {\n//line " + name + "\n" + code + "\n}"
+		if file, err = parser.ParseFile(files, "docs.go", source, parser.SkipObjectResolution); err != nil {
+			return []error{err}
+		}
+	}
+	checker := types.Config{Importer: imports, Error: func(err error) {
+		if !strings.Contains(err.Error(), "declared and not used") && !strings.Contains(err.Error(), "imported and not used") {
+			wrong = append(wrong, err)
+		}
+	}}
+	_, _ = checker.Check("docs", files, []*ast.File{file}, nil)
+	return wrong
+}
+
+// exported is an importer of packagesOfDocs, and of what they import, from the build cache.
+func exported(t *testing.T) types.Importer {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, path := range packagesOfDocs {
+		args = append(args, path)
+	}
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if path, file, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			compiled[path] = file
+		}
+	}
+	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) })
+}
+
+// Go that does not compile is found, with its place.
+func TestGoInMarkdownIsChecked(t *testing.T) {
+	imports := exported(t)
+	for code, want := range map[string]string{
+		"dlc.Attach(router)":                      "",
+		"func f() { dlc.Attach(router) }":         "",
+		"x := dlc.Detach":                         "page.md:7",
+		"dlc, err := spillway.Config{Nothing: 1}": "Nothing",
+		"if {": "page.md:7",
+		"err := errors.New(\"unused is no matter\")": "",
+	} {
+		got := compile(code, "page.md:7", imports)
+		if want == "" && len(got) != 0 || want != "" && (len(got) == 0 || !strings.Contains(fmt.Sprint(got), want)) {
+			t.Errorf("%q: want %q, got %v", code, want, got)
+		}
+	}
+}
