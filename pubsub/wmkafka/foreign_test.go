@@ -34,7 +34,7 @@ func readForeign(t testing.TB, name string) *sarama.ConsumerMessage {
 			Value []byte
 		}
 	}
-	raw, err := os.ReadFile("../testdata/foreign/" + name + ".json")
+	raw, err := os.ReadFile("../../poison/testdata/foreign/" + name + ".json")
 	if err == nil {
 		err = json.Unmarshal(raw, &r)
 	}
