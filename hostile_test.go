@@ -309,7 +309,6 @@ func TestNewRefuses(t *testing.T) {
 		"Default cannot be":    {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
 		"idempotency":          {Publisher: good, Idempotency: idempotency.SQLite(nil)},
 		"no keys to purge":     {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
-		"Config.Purge.Store":   {Publisher: good, Purge: idempotency.PurgeConfig{Store: idempotency.SQLite(nil)}},
 		"Deliveries.Delivered": {Publisher: good, Idempotency: idempotency.SQLite(nil), Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
 			Deliveries: crashlimit.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
 		"no Config.Idempotency":           {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute}},

@@ -19,8 +19,7 @@ import (
 )
 
 // Config configures a Channel. Only Publisher is required. The fields below Logger configure the parts in detail. A part
-// takes the Logger, and the classifier made of Classify, from here unless it has its own; Idempotency
-// is given either here or with its part, and both is an error.
+// takes the Logger, and the classifier made of Classify, from here unless it has its own.
 type Config struct {
 	// Publisher takes the dead letters: a publisher of its own, or the dead-letter store itself. It must not be the
 	// publisher of a handler, which the router closes when that handler stops.
@@ -47,10 +46,10 @@ type Config struct {
 	Stages middleware.StagesConfig
 	// Retry says how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
-	// Receiver says how messages are recognised. It takes effect with a store, here or as Idempotency.
+	// Receiver says how messages are recognised. It takes effect with a store as Idempotency.
 	Receiver idempotency.ReceiverConfig
-	// Purge says how long the receiver's keys are kept: it takes effect with a Retention. Default: for good. Its Store is
-	// the receiver's and stays nil here. It needs Attach, or Plugin.
+	// Purge says how long the receiver's keys are kept: it takes effect with a Retention. Default: for good. It
+	// needs Attach, or Plugin.
 	Purge idempotency.PurgeConfig
 	// Outputs says how produced messages are insisted on. Its Queue is the channel's and stays nil here.
 	Outputs middleware.OutputsConfig
@@ -125,15 +124,15 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
 	}
 	parts = append(parts, retry)
-	if config.Receiver.Store != nil {
-		receiver, err := idempotency.NewReceiver(config.Receiver)
+	if config.Idempotency != nil {
+		receiver, err := idempotency.NewReceiver(config.Idempotency, config.Receiver)
 		if err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
 		parts = append(parts, receiver)
 	}
 	if config.Purge.Retention != 0 {
-		purge, err := idempotency.NewPurge(config.Purge)
+		purge, err := idempotency.NewPurge(config.Idempotency, config.Purge)
 		if err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
@@ -223,9 +222,6 @@ func (ch *Channel) Queue() *poison.Queue { return ch.queue }
 
 // distribute gives each part what is configured for all.
 func (c *Config) distribute() error {
-	if c.Idempotency != nil && c.Receiver.Store != nil {
-		return fmt.Errorf("spillway: Config.Idempotency and Config.Receiver.Store are both set: give one")
-	}
 	if c.Outputs.Queue != nil {
 		return fmt.Errorf("spillway: Config.Outputs.Queue is set: it is the channel's own queue; configure that as Config.Queue")
 	}
@@ -235,10 +231,7 @@ func (c *Config) distribute() error {
 	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
 		return fmt.Errorf("spillway: Config.Stages is configured, and has no Subscriber: messages would wait in their stages for good")
 	}
-	if c.Receiver.Store == nil {
-		c.Receiver.Store = c.Idempotency
-	}
-	if r := &c.Receiver; r.Store == nil && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
+	if r := &c.Receiver; c.Idempotency == nil && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
 		return fmt.Errorf("spillway: Config.Receiver is configured, and there is no Config.Idempotency: nothing would be recognised")
 	}
 	if d := &c.Deliveries; d.Store == nil && d.Delivered == nil && (d.Max != 0 || d.Service != "" || d.Consumer != "") {
@@ -248,17 +241,13 @@ func (c *Config) distribute() error {
 		return fmt.Errorf("spillway: Config.Receiver.Lease is set, and Config.Deliveries.Delivered: a message whose key is leased is given back, " +
 			"which a broker counts as a delivery; give Config.Deliveries a Store instead")
 	}
-	if c.Purge.Store != nil {
-		return fmt.Errorf("spillway: Config.Purge.Store is set: it is the receiver's own store; configure that as Config.Idempotency")
-	}
 	if p := &c.Purge; p.Retention == 0 && (p.Every != 0 || p.Batch != 0 || p.Horizon != 0 || p.Pause != 0) {
 		return fmt.Errorf("spillway: Config.Purge is configured, and has no Retention: nothing would be purged")
 	}
 	if c.Purge.Retention != 0 {
-		if c.Receiver.Store == nil {
+		if c.Idempotency == nil {
 			return fmt.Errorf("spillway: Config.Purge.Retention is %s, and there are no keys to purge: give Config.Idempotency", c.Purge.Retention)
 		}
-		c.Purge.Store = c.Receiver.Store
 	}
 	if c.Retry.MaskText == nil {
 		c.Retry.MaskText = c.Queue.MaskText

@@ -74,7 +74,7 @@ func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 	c.OnPublished(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Ctx), markTimeout)
 		defer cancel()
-		err := safecall.Call("Store.MarkPublished", func() error { return r.config.Store.MarkPublished(ctx, entry) })
+		err := safecall.Call("Store.MarkPublished", func() error { return r.store.MarkPublished(ctx, entry) })
 		if err != nil {
 			r.config.Logger.Error("idempotency: cannot mark outputs as published; a duplicate publishes them again", err, fields(entry.Key))
 		}

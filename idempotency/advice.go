@@ -59,7 +59,7 @@ func (r *Receiver) inHandler(key Key, err error) error {
 	if hostile != nil || !of {
 		return err
 	}
-	if name := nameOf(r.config.Store); name != "" {
+	if name := nameOf(r.store); name != "" {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return failed("apply", key, err)

@@ -46,12 +46,12 @@ func benchmarkReceiver(b *testing.B, open func(testing.TB) *sql.DB, effect messa
 	})
 	b.Run("receiver", func(b *testing.B) {
 		db := open(b)
-		benchmark(b, newReceiver(b, idempotency.ReceiverConfig{Store: store(db)}).Middleware(effect))
+		benchmark(b, newReceiver(b, store(db), idempotency.ReceiverConfig{}).Middleware(effect))
 	})
 	b.Run("receiver, one output", func(b *testing.B) {
 		db := open(b)
 		out := []*message.Message{message.NewMessage("out", make([]byte, 1024))}
-		benchmark(b, newReceiver(b, idempotency.ReceiverConfig{Store: store(db)}).Middleware(
+		benchmark(b, newReceiver(b, store(db), idempotency.ReceiverConfig{}).Middleware(
 			func(msg *message.Message) ([]*message.Message, error) {
 				_, err := effect(msg)
 				return out, err
@@ -59,7 +59,7 @@ func benchmarkReceiver(b *testing.B, open func(testing.TB) *sql.DB, effect messa
 	})
 	b.Run("duplicate", func(b *testing.B) {
 		db := open(b)
-		h := newReceiver(b, idempotency.ReceiverConfig{Store: store(db)}).Middleware(effect)
+		h := newReceiver(b, store(db), idempotency.ReceiverConfig{}).Middleware(effect)
 		benchmark(b, func(*message.Message) ([]*message.Message, error) { return h(newMessage("same")) })
 	})
 }

@@ -46,8 +46,7 @@ func (c *cell) eight(messages int) {
 	var share [consumers]int
 	for n := range consumers {
 		db := c.open(c, c.address)
-		h := c.receiver(idempotency.ReceiverConfig{
-			Store:       c.store(db),
+		h := c.receiverOn(c.store(db), idempotency.ReceiverConfig{
 			OnApplied:   func(context.Context, idempotency.Key) { applied.Add(1) },
 			OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) },
 		}).Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {

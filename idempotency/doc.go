@@ -1,6 +1,6 @@
 // Package idempotency is the idempotent receiver: it applies each message once, however often it is delivered.
 //
-//	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+//	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{})
 //	router.AddMiddleware(receiver.Middleware)
 //
 //	func handle(msg *message.Message) ([]*message.Message, error) {
@@ -89,7 +89,7 @@
 //
 // # PostgreSQL
 //
-//	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+//	receiver, err := idempotency.NewReceiver(idempotency.Postgres(db), idempotency.ReceiverConfig{})
 //
 // PostgreSQL locks the key alone: handlers of different keys run at the same time, each on a connection of its own, and a
 // duplicate waits on one of its own too. The transaction is READ COMMITTED. After a statement that failed PostgreSQL
@@ -108,7 +108,7 @@
 //
 // # MySQL and MariaDB
 //
-//	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+//	receiver, err := idempotency.NewReceiver(idempotency.MySQL(db), idempotency.ReceiverConfig{})
 //
 // All that is said of PostgreSQL's connections, isolation, open rows and Tx holds here too. A statement that failed does not
 // end the transaction, unless it failed with a deadlock: that rolls everything back, the key included. What a handler that

@@ -40,8 +40,7 @@ func balance(db *sql.DB) (n int) {
 func ExampleReceiver() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{
-		Store:    idempotency.SQLite(db),
+	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{
 		Consumer: "billing", // in a router the handler's name serves
 	})
 	if err != nil {
@@ -73,7 +72,7 @@ func ExamplePostgres() {
 		log.Fatal(err)
 	}
 	db.SetMaxOpenConns(20)
-	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.Postgres(db), Consumer: "billing"})
+	receiver, err := idempotency.NewReceiver(idempotency.Postgres(db), idempotency.ReceiverConfig{Consumer: "billing"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -91,7 +90,7 @@ func ExampleMySQL() {
 		log.Fatal(err)
 	}
 	db.SetMaxOpenConns(20)
-	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.MySQL(db), Consumer: "billing"})
+	receiver, err := idempotency.NewReceiver(idempotency.MySQL(db), idempotency.ReceiverConfig{Consumer: "billing"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -106,7 +105,7 @@ func ExampleMySQL() {
 func ExampleTx() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db), Consumer: "billing"})
+	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{Consumer: "billing"})
 	if err != nil {
 		log.Fatal(err)
 	}

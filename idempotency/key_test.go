@@ -31,8 +31,8 @@ func TestKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openWithEffects(t)
 			var applied idempotency.Key
-			h := newReceiver(t, idempotency.ReceiverConfig{
-				Store: idempotency.SQLite(db), Key: c.key,
+			h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
+				Key:       c.key,
 				OnApplied: func(_ context.Context, k idempotency.Key) { applied = k },
 			}).Middleware(effect)
 			if _, err := h(full); (err == nil) != (c.want != "") || applied.ID != c.want {
@@ -61,7 +61,7 @@ func TestKeyFails(t *testing.T) {
 		{func(*message.Message) (string, error) { panic("boom") }, classify.ClassPermanent},
 	} {
 		db := openWithEffects(t)
-		h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db), Key: c.key}).Middleware(effect)
+		h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{Key: c.key}).Middleware(effect)
 		if _, err := h(newMessage("m1")); class(err) != c.want || !strings.Contains(err.Error(), `key of message "m1"`) {
 			t.Fatal(err)
 		}

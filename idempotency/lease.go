@@ -76,7 +76,7 @@ func (s leasingStore) same(other Store) bool { return sameStore(s.Store, other) 
 func (r *Receiver) sameMode(ctx context.Context, msg *message.Message, key Key) error {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		_, leases := s.store.(leasingStore)
-		if s.msg == msg && s.entry.Key == key && sameStore(s.store, r.config.Store) && leases != (r.config.Lease > 0) {
+		if s.msg == msg && s.entry.Key == key && sameStore(s.store, r.store) && leases != (r.config.Lease > 0) {
 			return classify.Permanent(failed("claim", key, errors.New("the message is inside of two receivers of one store, one that "+
 				"leases keys and one that holds transactions: give the handler one receiver")))
 		}

@@ -41,8 +41,7 @@ func ExampleFence() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{
-		Store:    idempotency.SQLite(db),
+	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{
 		Consumer: "mailer",
 		Lease:    30 * time.Second, // renewed while the handler is at work
 	})

@@ -31,7 +31,7 @@ func TestLeaseJoined(t *testing.T) {
 			if err := sub.SubscribeInitialize("orders"); err != nil {
 				t.Fatal(err)
 			}
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: wmsql.Join(sub), Lease: time.Minute})
+			r := newReceiver(t, wmsql.Join(sub), idempotency.ReceiverConfig{Lease: time.Minute})
 			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 			if err != nil {
 				t.Fatal(err)

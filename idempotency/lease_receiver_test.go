@@ -47,7 +47,7 @@ func TestLeaseDuplicate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: time.Minute, PutBackAfter: time.Millisecond,
+		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: time.Minute, PutBackAfter: time.Millisecond,
 			OnPutBack: func(context.Context, idempotency.Key) { backs.Add(1) }})
 		working, done := make(chan struct{}), make(chan struct{})
 		runs := 0
@@ -154,7 +154,7 @@ func TestLeaseOutlasted(t *testing.T) {
 		other := b.store(b.open(t, address))
 		renewedInTime(t, func(lease time.Duration) error {
 			execute(t, db, `DELETE FROM spillway_keys`)
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: lease})
+			r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: lease})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				for end := time.Now().Add(3 * lease); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 					_, err := other.Lease(context.Background(), idempotency.Entry{Key: leaseKey}, time.Second)
@@ -179,7 +179,7 @@ func TestLeaseCutOff(t *testing.T) {
 		address, db := b.ready(t)
 		other := b.store(b.open(t, address))
 		var lost atomic.Int32
-		r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: 2 * time.Second, PutBackAfter: time.Millisecond,
+		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: 2 * time.Second, PutBackAfter: time.Millisecond,
 			OnLeaseLost: func(context.Context, idempotency.Key) { lost.Add(1) }})
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			_ = db.Close()
@@ -209,7 +209,7 @@ func TestLeaseTakenOver(t *testing.T) {
 	onLeaseBases(t, func(t *testing.T, b leaseBase) {
 		_, db := b.ready(t)
 		var lost atomic.Int32
-		r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: time.Hour, PutBackAfter: time.Millisecond,
+		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: time.Hour, PutBackAfter: time.Millisecond,
 			OnLeaseLost: func(context.Context, idempotency.Key) { lost.Add(1) }})
 		output := func(text string) []*message.Message { return []*message.Message{message.NewMessage("", []byte(text))} }
 		fences := []int64{}
@@ -243,8 +243,8 @@ func TestLeaseAndTransactionMode(t *testing.T) {
 		store := b.store(db)
 		version := idempotency.VersionMetadata("v")
 		modes := []*idempotency.Receiver{
-			newReceiver(t, idempotency.ReceiverConfig{Store: store, Lease: time.Minute, Version: version, Key: idempotency.ByMetadata("key")}),
-			newReceiver(t, idempotency.ReceiverConfig{Store: store, Version: version, Key: idempotency.ByMetadata("key")}),
+			newReceiver(t, store, idempotency.ReceiverConfig{Lease: time.Minute, Version: version, Key: idempotency.ByMetadata("key")}),
+			newReceiver(t, store, idempotency.ReceiverConfig{Version: version, Key: idempotency.ByMetadata("key")}),
 		}
 		for i, before := range modes {
 			after, key := modes[1-i], fmt.Sprint("key", i)
@@ -289,7 +289,7 @@ func TestLeaseAnswerLost(t *testing.T) {
 	var n atomic.Int32
 	f := &faulty{}
 	db, observer := openFaulty(t, f)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db), Lease: time.Hour})
+	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{Lease: time.Hour})
 	lose := func() error { // the answer to the first commit from here on
 		if n.Add(1) == 1 {
 			return cut
@@ -328,7 +328,7 @@ func TestLeaseChild(t *testing.T) {
 		if b.name != name {
 			continue
 		}
-		r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(b.open(t, address)), Lease: 5 * time.Second})
+		r := newReceiver(t, b.store(b.open(t, address)), idempotency.ReceiverConfig{Lease: 5 * time.Second})
 		_, _ = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			token, _ := idempotency.Fence(msg.Context())
 			fmt.Println("fence", token)
@@ -361,7 +361,7 @@ func TestLeaseKilled(t *testing.T) {
 			}
 			_, _ = fmt.Sscanf(lines.Text(), "fence %d", &fence)
 		}
-		r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: time.Minute, PutBackAfter: time.Millisecond})
+		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: time.Minute, PutBackAfter: time.Millisecond})
 		var token int64
 		deliver := func() error {
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {

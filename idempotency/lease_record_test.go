@@ -19,7 +19,7 @@ func TestLeaseRecordDown(t *testing.T) {
 		t.Parallel()
 		address, db := b.ready(t)
 		other := b.store(b.open(t, address))
-		r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: 4 * time.Second, PutBackAfter: time.Millisecond})
+		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: 4 * time.Second, PutBackAfter: time.Millisecond})
 		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, db.Close() })(newMessage("m1"))
 		if !aborted(err) || errors.Is(err, idempotency.ErrLeaseLost) {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestLeaseRecordRefused(t *testing.T) {
 	if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&most); err != nil {
 		t.Fatal(err)
 	}
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: b.store(db), Lease: time.Minute, PutBackAfter: time.Millisecond})
+	r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: time.Minute, PutBackAfter: time.Millisecond})
 	_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessage("", make([]byte, most))}, nil
 	})(newMessage("m1"))

@@ -22,7 +22,7 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler
 	var lease Lease
 	err := r.guard.Do(wait, c, func() (err error) {
 		began = time.Now()
-		if lease, err = r.config.Store.Lease(wait, entry, r.config.Lease); err != nil {
+		if lease, err = r.store.Lease(wait, entry, r.config.Lease); err != nil {
 			return failed("claim", key, err)
 		}
 		return nil
@@ -85,7 +85,7 @@ func (r *Receiver) freshen(ctx context.Context, lease Lease, began time.Time) (t
 func (r *Receiver) underLease(c *chain.Call, next chain.Handler, entry Entry, lease Lease, began time.Time) ([]*message.Message, *keeper, error) {
 	key := entry.Key
 	before := c.Msg.Context()
-	s := &scope{store: leasingStore{r.config.Store, lease.Fence()}, entry: entry, msg: c.Msg, outer: scopeOf(before)}
+	s := &scope{store: leasingStore{r.store, lease.Fence()}, entry: entry, msg: c.Msg, outer: scopeOf(before)}
 	ctx, cancel := context.WithCancelCause(before)
 	k := keep(before, lease, began, r.config.Lease, r.config.Logger.With(fields(key)), func() { cancel(ErrLeaseLost) })
 	succeeded := false

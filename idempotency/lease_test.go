@@ -84,7 +84,7 @@ func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (at
 	if failed != nil {
 		t.Fatal(failed)
 	}
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: s, Lease: leaseTime,
+	r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: leaseTime,
 		OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -192,7 +192,7 @@ func TestLeaseRenewalEnds(t *testing.T) {
 				ended = time.Now()
 				return ctx.Err()
 			}}
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: s, Lease: leaseTime})
+			r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: leaseTime})
 			var returned time.Time
 			_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {
 				time.Sleep(leaseTime/3 + time.Second)
@@ -296,7 +296,7 @@ func TestLeaseComplete(t *testing.T) {
 func TestLeaseCompleteAtShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{complete: func(context.Context, int) error { return errDown }}
-		r := newReceiver(t, idempotency.ReceiverConfig{Store: s, Lease: time.Hour})
+		r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		msg := newMessage("m1")
 		msg.SetContext(ctx)
@@ -326,7 +326,7 @@ func TestLeaseReleased(t *testing.T) {
 					}
 					return errDown
 				}}
-				r := newReceiver(t, idempotency.ReceiverConfig{Store: s, Lease: leaseTime})
+				r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: leaseTime})
 				ctx, cancel := context.WithCancel(t.Context())
 				msg := newMessage("m1")
 				msg.SetContext(ctx)
@@ -364,7 +364,7 @@ func TestLeaseOutputsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	msg := newMessage("m1")
 	msg.SetContext(ctx)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: &scripted{}, Lease: leaseTime})
+	r := newReceiver(t, &scripted{}, idempotency.ReceiverConfig{Lease: leaseTime})
 	out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessageWithContext(msg.Context(), "", nil), msg}, nil
 	})(msg)
@@ -386,9 +386,9 @@ func TestLeaseOutputsContext(t *testing.T) {
 func TestLeaseNested(t *testing.T) {
 	db := openWithEffects(t)
 	store := idempotency.SQLite(db)
-	leases := newReceiver(t, idempotency.ReceiverConfig{Store: store, Lease: time.Minute})
-	again := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db), Lease: time.Minute})
-	transactions := newReceiver(t, idempotency.ReceiverConfig{Store: store})
+	leases := newReceiver(t, store, idempotency.ReceiverConfig{Lease: time.Minute})
+	again := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{Lease: time.Minute})
+	transactions := newReceiver(t, store, idempotency.ReceiverConfig{})
 	retry, err := middleware.NewRetry(middleware.RetryConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -415,11 +415,11 @@ func TestLeaseNested(t *testing.T) {
 // Feature I3: a lease that could not be kept is an error at construction.
 func TestLeaseConfig(t *testing.T) {
 	for _, d := range []time.Duration{-1, 1, time.Second - 1} {
-		if _, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: &scripted{}, Lease: d}); err == nil || !strings.Contains(err.Error(), "ReceiverConfig.Lease is") {
+		if _, err := idempotency.NewReceiver(&scripted{}, idempotency.ReceiverConfig{Lease: d}); err == nil || !strings.Contains(err.Error(), "ReceiverConfig.Lease is") {
 			t.Error(d, err)
 		}
 	}
-	newReceiver(t, idempotency.ReceiverConfig{Store: &scripted{}, Lease: time.Second})
+	newReceiver(t, &scripted{}, idempotency.ReceiverConfig{Lease: time.Second})
 	if token, ok := idempotency.Fence(context.Background()); token != 0 || ok {
 		t.Error(token, ok)
 	}

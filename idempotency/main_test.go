@@ -63,12 +63,12 @@ func openMySQLWith(t testing.TB, settings string) *sql.DB {
 	return db
 }
 
-func newReceiver(t testing.TB, config idempotency.ReceiverConfig) *idempotency.Receiver {
+func newReceiver(t testing.TB, store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	t.Helper()
 	if config.Consumer == "" {
 		config.Consumer = "billing"
 	}
-	r, err := idempotency.NewReceiver(config)
+	r, err := idempotency.NewReceiver(store, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,14 +83,16 @@ func (c *cell) exec(statements ...string) {
 	}
 }
 
-// receiver is one on the cell's database, unless config says otherwise.
+// receiver is one on the cell's database.
 func (c *cell) receiver(config idempotency.ReceiverConfig) *idempotency.Receiver {
 	c.Helper()
-	if config.Store == nil {
-		config.Store = c.store(c.db)
-	}
+	return c.receiverOn(c.store(c.db), config)
+}
+
+func (c *cell) receiverOn(store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {
+	c.Helper()
 	config.Optimistic = c.optimistic && config.Lease == 0
-	return newReceiver(c, config)
+	return newReceiver(c, store, config)
 }
 
 // initialized is the store on db, with its table.

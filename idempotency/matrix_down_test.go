@@ -33,8 +33,7 @@ func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Recei
 	c.Helper()
 	c.initialized(c.db)
 	db, l := c.over()
-	config.Store = c.store(db)
-	r := c.receiver(config)
+	r := c.receiverOn(c.store(db), config)
 	return r, l, func(h message.HandlerFunc, want ...string) {
 		c.Helper()
 		out, err := r.Middleware(h)(newMessage("m1"))
@@ -171,7 +170,7 @@ func (c *cell) comesBack() {
 	out := &paper{t: c, path: filepath.Join(dir, "out")}
 	store := c.store(db)
 	attach := func(router *message.Router) {
-		router.AddMiddleware(c.receiver(idempotency.ReceiverConfig{Store: store, MaxHold: time.Millisecond}).Middleware)
+		router.AddMiddleware(c.receiverOn(store, idempotency.ReceiverConfig{MaxHold: time.Millisecond}).Middleware)
 	}
 	from := newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), newMessage("m2"), newMessage("m3"), newMessage("m2"))
 	nacks, cuts := 0, map[string]bool{}

@@ -121,7 +121,7 @@ func (c *cell) waits() {
 	})
 	pools := []message.HandlerFunc{
 		c.receiver(idempotency.ReceiverConfig{}).Middleware(h),
-		c.receiver(idempotency.ReceiverConfig{Store: c.store(c.open(c, c.address))}).Middleware(h),
+		c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{}).Middleware(h),
 	}
 	ids := make(chan string, 8)
 	deliver := func(pool int) {

@@ -88,14 +88,13 @@ func (c *cell) published(deliveries int, change func(*spillway.Config, *paper)) 
 	dir := c.TempDir()
 	out := &paper{t: c, path: filepath.Join(dir, "out")}
 	dead := &paper{t: c, path: filepath.Join(dir, "dead")}
-	config := spillway.Config{Publisher: dead}
-	config.Receiver.Store = c.store(c.db)
+	config := spillway.Config{Publisher: dead, Idempotency: c.store(c.db)}
 	change(&config, out)
 	var messages []*message.Message
 	for range deliveries {
 		messages = append(messages, newMessage("m1"))
 	}
-	_, wrapped := config.Receiver.Store.(*forgetful)
+	_, wrapped := config.Idempotency.(*forgetful)
 	config.Receiver.Optimistic = c.optimistic && !wrapped
 	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, c.produce)
 	c.rows(1, 1)
@@ -157,9 +156,9 @@ func (s *forgetful) MarkPublished(ctx context.Context, entry idempotency.Entry) 
 // mark failed is acked all the same. The crash matrix has the process end in between.
 func (c *cell) losesMark() {
 	ids := c.published(4, func(config *spillway.Config, _ *paper) {
-		s := &forgetful{Store: config.Receiver.Store}
+		s := &forgetful{Store: config.Idempotency}
 		s.left.Store(2)
-		config.Receiver.Store, config.Receiver.MarkPublished = s, true
+		config.Idempotency, config.Receiver.MarkPublished = s, true
 	})
 	if len(ids) != 3 || c.recordedOutputs() != 0 {
 		c.Errorf("published %d times, and %d records are left, want 3 and 0", len(ids), c.recordedOutputs())

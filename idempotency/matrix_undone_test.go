@@ -77,7 +77,7 @@ func (c *cell) deadlocked() {
 
 func (c *cell) waitsForItself() {
 	db := c.open(c, strings.Replace(c.address, "busy_timeout(2000)", "busy_timeout(20)", 1))
-	r := c.receiver(idempotency.ReceiverConfig{Store: c.store(db)})
+	r := c.receiverOn(c.store(db), idempotency.ReceiverConfig{})
 	_, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		_, err := db.Exec(inEffects("past Tx"))
 		return nil, err
@@ -148,7 +148,7 @@ func (c *cell) isolation() {
 		address = mysqltest.With(address, "tx_isolation=%27SERIALIZABLE%27")
 	}
 	c.exec(`CREATE TABLE counter (n INT NOT NULL)`, `INSERT INTO counter VALUES (0)`)
-	h := c.receiver(idempotency.ReceiverConfig{Store: c.store(c.open(c, address))}).Middleware(c.writeAnd(
+	h := c.receiverOn(c.store(c.open(c, address)), idempotency.ReceiverConfig{}).Middleware(c.writeAnd(
 		func(msg *message.Message) ([]*message.Message, error) {
 			_, err := idempotency.Tx(msg.Context()).Exec(`UPDATE counter SET n = n + 1`)
 			return nil, err

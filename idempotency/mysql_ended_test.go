@@ -63,7 +63,7 @@ func TestMySQLHandlerEndsTransaction(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d outputs", c.name, len(outputs)), func(t *testing.T) {
 				db := openMySQL(t)
 				db.SetMaxOpenConns(1)
-				r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+				r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 				out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					if _, err := effectMySQL(msg); err != nil {
 						return nil, err
@@ -119,7 +119,7 @@ func TestMySQLDeadlock(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+			r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effectMySQL(msg); err != nil {
 					return nil, err
@@ -223,7 +223,7 @@ func TestMySQLHandlerSpoilsTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openMySQL(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+			r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				return []*message.Message{newMessage("out")}, c.spoil(idempotency.Tx(msg.Context()))
 			})(newMessage("m1"))

@@ -102,7 +102,7 @@ func TestMySQLCommitAnswerLost(t *testing.T) {
 	lost := errors.New("connection reset by peer")
 	f := &faultyMySQL{after: on("COMMIT", func() error { return lost })}
 	db, observer := openFaultyMySQL(t, f)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestMySQLCommitRefused(t *testing.T) {
 	refused := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"} // as a Galera cluster does
 	f := &faultyMySQL{before: on("COMMIT", func() error { return refused })}
 	db, observer := openFaultyMySQL(t, f)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, refused) || strings.Contains(err.Error(), "perhaps") {
 		t.Fatal(err)
 	}

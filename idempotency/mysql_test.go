@@ -48,8 +48,7 @@ func TestMySQLConcurrentDuplicates(t *testing.T) {
 		if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id VARBINARY(255) NOT NULL)`); err != nil {
 			t.Fatal(err)
 		}
-		handlers = append(handlers, newReceiver(t, idempotency.ReceiverConfig{
-			Store:       idempotency.MySQL(db),
+		handlers = append(handlers, newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{
 			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 		}).Middleware(effectMySQL))
 	}
@@ -68,7 +67,7 @@ func TestMySQLFailuresAmongDuplicates(t *testing.T) {
 	db := openMySQL(t)
 	var runs, failed atomic.Int64
 	boom := errors.New("boom")
-	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)}).Middleware(
+	h := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) {
 			if _, err := effectMySQL(msg); err != nil {
 				return nil, err
@@ -212,7 +211,7 @@ func TestMySQLConnectionLost(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db := openMySQL(t)
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+			r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 			out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effectMySQL(msg); err != nil {
 					return nil, err
@@ -270,7 +269,7 @@ func TestMySQLRefuses(t *testing.T) {
 	}
 	var none *idempotency.MySQLStore
 	for name, store := range map[string]idempotency.Store{"nil db": idempotency.MySQL(nil), "nil store": none} {
-		if _, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: store}); err == nil || !strings.Contains(err.Error(), "nil") {
+		if _, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -298,13 +297,13 @@ func TestMySQLRefuses(t *testing.T) {
 // Feature I1: the same middleware attached twice passes through; another key on the same store is an error.
 func TestMySQLNested(t *testing.T) {
 	db := openMySQL(t)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
-	twin := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+	twin := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(twin.Middleware(effectMySQL))(newMessage("m1")); err != nil {
 		t.Fatal(err)
 	}
 	wantRows(t, db, 1, 1)
-	other := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db), Consumer: "shipping"})
+	other := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{Consumer: "shipping"})
 	if _, err := r.Middleware(other.Middleware(effectMySQL))(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
 		t.Fatal(err)
 	}
@@ -314,7 +313,7 @@ func TestMySQLNested(t *testing.T) {
 // Decision 8: a claim keeps other writers out of its database only where it holds the pool's one connection.
 func TestMySQLLocks(t *testing.T) {
 	db, another := openMySQL(t), openMySQL(t)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.MySQL(db)})
+	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
 	for most, want := range map[int]bool{0: false, 1: true, 2: false} {
 		db.SetMaxOpenConns(most)
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {

@@ -54,8 +54,8 @@ func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entr
 	if r.late != nil {
 		return r.late.claimLate(ctx, entry, c.Msg.Acked())
 	}
-	if _, ok := r.config.Store.(*SQLiteStore); ok { // its claims wait in a row, which may be long
-		return r.config.Store.Claim(ctx, entry)
+	if _, ok := r.store.(*SQLiteStore); ok { // its claims wait in a row, which may be long
+		return r.store.Claim(ctx, entry)
 	}
 	within := patience
 	nested := claimedBefore(ctx, entry.Key, c)
@@ -86,7 +86,7 @@ func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entr
 func (r *Receiver) claimWithin(ctx context.Context, entry Entry, d time.Duration) (claim Claim, err error, inTime bool) {
 	within, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	claim, err = r.config.Store.Claim(within, entry)
+	claim, err = r.store.Claim(within, entry)
 	return claim, err, err == nil || within.Err() == nil || ctx.Err() != nil
 }
 
@@ -157,7 +157,7 @@ func (r *Receiver) interrupted(c *chain.Call, err error) error {
 
 // ping returns an error where the database does not answer. A store that cannot be asked is there.
 func (r *Receiver) ping(ctx context.Context) error {
-	store, ok := r.config.Store.(interface{ Ping(context.Context) error })
+	store, ok := r.store.(interface{ Ping(context.Context) error })
 	if !ok {
 		return nil
 	}

@@ -109,8 +109,8 @@ func TestStoreCrashesUnderLoad(t *testing.T) {
 			c := newCell(t, d)
 			dead, outputs, logger := &taken{}, &taken{}, watermill.NewCaptureLogger()
 			channel, err := spillway.New(t.Context(), spillway.Config{
-				Publisher: dead, Logger: logger,
-				Receiver: idempotency.ReceiverConfig{Store: c.store(c.db), Optimistic: d.optimistic},
+				Publisher: dead, Logger: logger, Idempotency: c.store(c.db),
+				Receiver: idempotency.ReceiverConfig{Optimistic: d.optimistic},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -83,7 +83,7 @@ func TestTwoPoolsOneDatabase(t *testing.T) {
 			t.Parallel()
 			c, logger := newCell(t, d), watermill.NewCaptureLogger()
 			outer := c.receiver(idempotency.ReceiverConfig{})
-			inner := c.receiver(idempotency.ReceiverConfig{Store: c.store(d.open(t, c.address)), Logger: logger})
+			inner := c.receiverOn(c.store(d.open(t, c.address)), idempotency.ReceiverConfig{Logger: logger})
 			done := make(chan error, 1)
 			go func() {
 				_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
@@ -117,7 +117,7 @@ func TestOneAttemptASecond(t *testing.T) {
 			c := newCell(t, d)
 			c.initialized(c.db)
 			db, l := c.over()
-			r := c.receiver(idempotency.ReceiverConfig{Store: c.store(db)})
+			r := c.receiverOn(c.store(db), idempotency.ReceiverConfig{})
 			c.applies(r.Middleware(c.write), newMessage("m0"))
 			l.cut()
 			began := time.Now()

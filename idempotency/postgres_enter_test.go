@@ -49,7 +49,7 @@ func TestPostgresSpoiledWithPQ(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openPQ(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+			r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, wrote := effect(msg)
 				return nil, errors.Join(wrote, spoil(idempotency.Tx(msg.Context())))
@@ -163,7 +163,7 @@ func TestPostgresSettings(t *testing.T) {
 		for _, outputs := range []int{0, 1} {
 			t.Run(fmt.Sprint(name, ", outputs ", outputs), func(t *testing.T) {
 				db := openPostgres(t)
-				h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)}).Middleware(func(msg *message.Message) (out []*message.Message, err error) {
+				h := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (out []*message.Message, err error) {
 					if _, err := effect(msg); err != nil {
 						return nil, err
 					}
@@ -188,7 +188,7 @@ func TestPostgresSettings(t *testing.T) {
 func TestPostgresRawBytes(t *testing.T) {
 	db := openPostgres(t)
 	var left *sql.Rows
-	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)}).Middleware(func(msg *message.Message) (_ []*message.Message, err error) {
+	h := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (_ []*message.Message, err error) {
 		if left, err = idempotency.Tx(msg.Context()).QueryContext(context.Background(), `SELECT 'abc' UNION SELECT 'def'`); err != nil {
 			return nil, err
 		}

@@ -115,7 +115,7 @@ func TestPostgresCommitAnswerLost(t *testing.T) {
 	lost := errors.New("connection reset by peer")
 	f := &faulty{onCommitted: func() error { return lost }}
 	db, observer := openFaulty(t, f)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(effect)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestPostgresTrips(t *testing.T) {
 	f := &faulty{}
 	db, observer := openFaulty(t, f)
 	db.SetMaxOpenConns(1)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 	for i, outputs := range [][]*message.Message{nil, {newMessage("out")}, nil} {
 		f.said = nil
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {

@@ -59,8 +59,7 @@ func TestPostgresConcurrentDuplicates(t *testing.T) {
 		if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id text NOT NULL)`); err != nil {
 			t.Fatal(err)
 		}
-		handlers = append(handlers, newReceiver(t, idempotency.ReceiverConfig{
-			Store:       idempotency.Postgres(db),
+		handlers = append(handlers, newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{
 			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 		}).Middleware(effect))
 	}
@@ -164,7 +163,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 func TestPostgresAbortedTransaction(t *testing.T) {
 	for name, outputs := range map[string][]*message.Message{"without outputs": nil, "with outputs": {message.NewMessage("", nil)}} {
 		db := openPostgres(t)
-		receiver := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+		receiver := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 		out, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			if _, err := effect(msg); err != nil {
 				return nil, err
@@ -191,7 +190,7 @@ func TestPostgresCommitRefused(t *testing.T) {
 	if _, err := db.Exec(`ALTER TABLE effects ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED; INSERT INTO effects VALUES ('m1')`); err != nil {
 		t.Fatal(err)
 	}
-	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)}).Middleware(effect)
+	h := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{}).Middleware(effect)
 	_, err := h(newMessage("m1"))
 	var state interface{ SQLState() string }
 	if !errors.As(err, &state) || state.SQLState() != "23505" || strings.Contains(err.Error(), "perhaps") {
@@ -216,7 +215,7 @@ func TestPostgresConnectionLost(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db := openPostgres(t)
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+			r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 			out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effect(msg); err != nil {
 					return nil, err
@@ -288,7 +287,7 @@ func TestPostgresHandlerEndsTransaction(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d outputs", c.name, len(outputs)), func(t *testing.T) {
 				db := openPostgres(t)
 				db.SetMaxOpenConns(1)
-				r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+				r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 				out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					if _, err := effect(msg); err != nil {
 						return nil, err
@@ -344,7 +343,7 @@ func TestPostgresHandlerSpoilsTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openPostgres(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+			r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				return []*message.Message{newMessage("out")}, spoil(idempotency.Tx(msg.Context()))
 			})(newMessage("m1"))
@@ -391,7 +390,7 @@ func TestPostgresRefuses(t *testing.T) {
 	}
 	var none *idempotency.PostgresStore
 	for name, store := range map[string]idempotency.Store{"nil db": idempotency.Postgres(nil), "nil store": none} {
-		if _, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: store}); err == nil || !strings.Contains(err.Error(), "nil") {
+		if _, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -411,13 +410,13 @@ func TestPostgresRefuses(t *testing.T) {
 // Feature I1: the same middleware attached twice passes through; another key on the same store is an error.
 func TestPostgresNested(t *testing.T) {
 	db := openPostgres(t)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
-	twin := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+	twin := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(twin.Middleware(effect))(newMessage("m1")); err != nil {
 		t.Fatal(err)
 	}
 	wantRows(t, db, 1, 1)
-	other := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db), Consumer: "shipping"})
+	other := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{Consumer: "shipping"})
 	if _, err := r.Middleware(other.Middleware(effect))(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
 		t.Fatal(err)
 	}
@@ -427,7 +426,7 @@ func TestPostgresNested(t *testing.T) {
 // Decision 8: a claim keeps other writers out of its database only where it holds the pool's one connection.
 func TestPostgresLocks(t *testing.T) {
 	db, another := openPostgres(t), openPostgres(t)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.Postgres(db)})
+	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
 	for most, want := range map[int]bool{0: false, 1: true, 2: false} {
 		db.SetMaxOpenConns(most)
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {

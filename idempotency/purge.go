@@ -14,12 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// PurgeConfig says which keys are kept, and when the others are deleted. Store and Retention are required.
+// PurgeConfig configures a Purge. Retention is required.
 type PurgeConfig struct {
-	// Store is what to purge: a PostgresStore, a MySQLStore or a SQLiteStore.
-	Store interface {
-		Purge(ctx context.Context, before time.Time, limit int) (int, error)
-	}
 	// Retention is how long a key is kept after it was applied. A message that comes again after that is applied again. It
 	// is measured by the clock of the process that purges, from the time that the process which applied the key had (the database
 	// in lease mode): a process that purges with its clock ahead does so early, by as much.
@@ -46,7 +42,7 @@ type PurgeConfig struct {
 	OnPurged func(ctx context.Context, n int)
 }
 
-func (c *PurgeConfig) setDefaults() {
+func (c *PurgeConfig) setDefaults(store Store) {
 	if c.Horizon == 0 {
 		c.Horizon = 14 * 24 * time.Hour
 	}
@@ -55,7 +51,7 @@ func (c *PurgeConfig) setDefaults() {
 	}
 	if c.Batch == 0 {
 		c.Batch = 1000
-		if _, ok := c.Store.(*SQLiteStore); ok {
+		if _, ok := store.(*SQLiteStore); ok {
 			c.Batch = 200
 		}
 	}
@@ -64,9 +60,9 @@ func (c *PurgeConfig) setDefaults() {
 	}
 }
 
-func (c *PurgeConfig) validate() error {
-	if safecall.IsNil(c.Store) {
-		return errors.New("idempotency: PurgeConfig.Store is nil: set it, to the store of the receiver")
+func (c *PurgeConfig) validate(store Store) error {
+	if safecall.IsNil(store) {
+		return errors.New("idempotency: NewPurge: the store is nil: pass the store of the receiver")
 	}
 	if c.Retention <= 0 {
 		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: say how long keys are kept", c.Retention)
@@ -82,25 +78,26 @@ func (c *PurgeConfig) validate() error {
 // takes a connection of the store's *sql.DB, which must have one to spare. On SQLite claims wait for a batch, and on MariaDB
 // before 10.6 a batch may wait for claims.
 type Purge struct {
+	store  Store
 	config PurgeConfig
 	life   *lifecycle.Lifecycle
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// NewPurge returns a Purge, or an error that names the field of config that makes no sense. A Retention below the Horizon
+// NewPurge returns a Purge of the keys in store, or an error that names the wrong field of config. A Retention below the Horizon
 // is logged as an error: nobody but the user knows how long messages can be on their way.
-func NewPurge(config PurgeConfig) (*Purge, error) {
-	config.setDefaults()
-	if err := config.validate(); err != nil {
+func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
+	config.setDefaults(store)
+	if err := config.validate(store); err != nil {
 		return nil, err
 	}
 	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
 		config.Logger.Error("Keys are purged while their messages may still come again: one that is redriven or retried after "+
 			"its key was purged is applied again", fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
-			watermill.LogFields{"store": fmt.Sprintf("%T", config.Store), "retention": config.Retention, "horizon": horizon})
+			watermill.LogFields{"store": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": horizon})
 	}
-	p := &Purge{config: config}
+	p := &Purge{store: store, config: config}
 	p.life = lifecycle.New(p.start, p.stop)
 	return p, nil
 }
@@ -144,7 +141,7 @@ func (p *Purge) batch(ctx context.Context, before time.Time) (n int, err error) 
 	limited, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	err = safecall.Call("purge", func() (err error) {
-		n, err = p.config.Store.Purge(limited, before, p.config.Batch)
+		n, err = p.store.Purge(limited, before, p.config.Batch)
 		return err
 	})
 	if n > 0 && p.config.OnPurged != nil {

@@ -21,8 +21,7 @@ func ExamplePurge() {
 		time.Now().Add(-40*24*time.Hour).UnixMilli(), time.Now().UnixMilli()); err != nil {
 		log.Fatal(err)
 	}
-	purge, err := idempotency.NewPurge(idempotency.PurgeConfig{
-		Store:     store,
+	purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{
 		Retention: 30 * 24 * time.Hour, // longer than retries take, and dead letters wait
 	})
 	if err != nil {

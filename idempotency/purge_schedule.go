@@ -29,7 +29,7 @@ func (p *Purge) start() error {
 func (p *Purge) run(ctx context.Context) {
 	for due := rand.N(p.config.Every/10 + 1); wait.For(ctx, due); due = p.config.Every {
 		n, err := p.Run(ctx)
-		fields := watermill.LogFields{"store": fmt.Sprintf("%T", p.config.Store), "keys": n}
+		fields := watermill.LogFields{"store": fmt.Sprintf("%T", p.store), "keys": n}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			p.config.Logger.Error("A purge of keys failed; it is tried again when the next is due", err, fields)
@@ -47,6 +47,6 @@ func (p *Purge) stop() {
 	case <-p.ended:
 	case <-timer.C:
 		p.config.Logger.Error("A purge of keys did not end in time; the router stops without it",
-			errors.New("the database does not answer"), watermill.LogFields{"store": fmt.Sprintf("%T", p.config.Store)})
+			errors.New("the database does not answer"), watermill.LogFields{"store": fmt.Sprintf("%T", p.store)})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 // fakeStore answers each batch with the next of its numbers, after a second, and notes when it was asked.
 type fakeStore struct {
+	Store         // whose other methods are not called
 	numbers []any // int, error, or what to panic with
 	began   time.Time
 	asked   []string
@@ -60,9 +61,9 @@ func (l *fakeLog) Error(msg string, err error, fields watermill.LogFields) {
 	l.lines = append(l.lines, fmt.Sprint(msg, ": ", err, " ", fields))
 }
 
-func newPurge(t *testing.T, config PurgeConfig) *Purge {
+func newPurge(t *testing.T, store Store, config PurgeConfig) *Purge {
 	t.Helper()
-	p, err := NewPurge(config)
+	p, err := NewPurge(store, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestPurgeRun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &fakeStore{numbers: []any{10, 10, 3}, began: time.Now(), takes: time.Second}
 			purged := 0
-			p := newPurge(t, PurgeConfig{Store: store, Retention: 24 * time.Hour, Batch: 10, Pause: pause,
+			p := newPurge(t, store, PurgeConfig{Retention: 24 * time.Hour, Batch: 10, Pause: pause,
 				OnPurged: func(_ context.Context, n int) { purged += n; panic("contained") }})
 			n, err := p.Run(t.Context())
 			if n != 23 || purged != 23 || err != nil || fmt.Sprint(store.asked) != want {
@@ -96,7 +97,7 @@ func TestPurgeRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		store := &fakeStore{numbers: []any{10, boom, "panic", 10}, began: time.Now()}
-		p := newPurge(t, PurgeConfig{Store: store, Retention: 24 * time.Hour, Batch: 10, Pause: time.Minute})
+		p := newPurge(t, store, PurgeConfig{Retention: 24 * time.Hour, Batch: 10, Pause: time.Minute})
 		if n, err := p.Run(t.Context()); n != 11 || !errors.Is(err, boom) || !strings.Contains(err.Error(), "1999-12-31T00:00:00Z") {
 			t.Error(n, err)
 		}
@@ -123,7 +124,7 @@ func TestPurgeSchedule(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := &fakeLog{}
 			store := &fakeStore{numbers: []any{errors.New("boom"), "panic", 5}, began: time.Now(), takes: time.Second}
-			p := newPurge(t, PurgeConfig{Store: store, Retention: 30 * 24 * time.Hour, Logger: log})
+			p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Logger: log})
 			for round := range 2 {
 				store.asked, store.began = nil, time.Now()
 				if err := p.start(); err != nil {
@@ -164,7 +165,7 @@ func TestPurgeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakeLog{}
 		store := &fakeStore{takes: 30 * time.Second}
-		p := newPurge(t, PurgeConfig{Store: store, Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
+		p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began := time.Now()
@@ -172,8 +173,8 @@ func TestPurgeStops(t *testing.T) {
 		if time.Since(began) != 0 || len(log.lines) > 0 || len(store.asked) != 1 {
 			t.Error(time.Since(began), log.lines, store.asked)
 		}
-		deaf := deafStore{make(chan struct{})}
-		p = newPurge(t, PurgeConfig{Store: deaf, Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
+		deaf := deafStore{answer: make(chan struct{})}
+		p = newPurge(t, deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began = time.Now()
@@ -185,7 +186,10 @@ func TestPurgeStops(t *testing.T) {
 	})
 }
 
-type deafStore struct{ answer chan struct{} }
+type deafStore struct {
+	Store
+	answer chan struct{}
+}
 
 func (d deafStore) Purge(context.Context, time.Time, int) (int, error) { <-d.answer; return 0, nil }
 
@@ -200,30 +204,33 @@ func TestPurgeRetention(t *testing.T) {
 		{day, 2 * day, "the retention 24h0m0s is shorter than the horizon 48h0m0s"}, {2 * day, 2 * day, ""}, {day, time.Hour, ""},
 	} {
 		log := &fakeLog{}
-		newPurge(t, PurgeConfig{Store: &fakeStore{}, Retention: c.retention, Horizon: c.horizon, Logger: log})
+		newPurge(t, &fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Logger: log})
 		if told := strings.Join(log.lines, ""); !strings.Contains(told, c.told) || (told == "") != (c.told == "") || told != "" && !strings.Contains(told, "applied again") {
 			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
 		}
 	}
 	var none *SQLiteStore
+	for _, store := range []Store{nil, none} {
+		if _, err := NewPurge(store, PurgeConfig{Retention: day}); err == nil || !strings.Contains(err.Error(), "store is nil") {
+			t.Error(err)
+		}
+	}
 	for want, config := range map[string]PurgeConfig{
-		"Store":     {Retention: day},
-		"Store is":  {Store: none, Retention: day},
-		"Retention": {Store: &fakeStore{}},
-		"positive":  {Store: &fakeStore{}, Retention: -day},
-		"Horizon":   {Store: &fakeStore{}, Retention: day, Horizon: -1},
-		"Every":     {Store: &fakeStore{}, Retention: day, Every: -1},
-		"Batch":     {Store: &fakeStore{}, Retention: day, Batch: -1},
-		"Pause":     {Store: &fakeStore{}, Retention: day, Pause: -1},
+		"Retention": {},
+		"positive":  {Retention: -day},
+		"Horizon":   {Retention: day, Horizon: -1},
+		"Every":     {Retention: day, Every: -1},
+		"Batch":     {Retention: day, Batch: -1},
+		"Pause":     {Retention: day, Pause: -1},
 	} {
-		if _, err := NewPurge(config); err == nil || want != "positive" && !strings.Contains(err.Error(), want) {
+		if _, err := NewPurge(&fakeStore{}, config); err == nil || want != "positive" && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if p := newPurge(t, PurgeConfig{Store: SQLite(nil), Retention: day}); p.config.Batch != 200 {
+	if p := newPurge(t, SQLite(nil), PurgeConfig{Retention: day}); p.config.Batch != 200 {
 		t.Error(p.config.Batch)
 	}
-	if p := newPurge(t, PurgeConfig{Store: Postgres(nil), Retention: day}); p.config.Batch != 1000 {
+	if p := newPurge(t, Postgres(nil), PurgeConfig{Retention: day}); p.config.Batch != 1000 {
 		t.Error(p.config.Batch)
 	}
 }

@@ -198,7 +198,7 @@ func TestPurgePassesOver(t *testing.T) {
 // Feature I8: a claim of a key that is being purged waits or passes, and never fails; without the key it is the first.
 func TestPurgeUnderClaims(t *testing.T) {
 	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, handler message.HandlerFunc) {
-		receiver := newReceiver(t, idempotency.ReceiverConfig{Store: store})
+		receiver := newReceiver(t, store, idempotency.ReceiverConfig{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var purgers, claims sync.WaitGroup
 		var purged, applied atomic.Int64
@@ -246,7 +246,7 @@ func TestPurgeBesideClaims(t *testing.T) {
 	onEachToPurge(t, func(t *testing.T, db *sql.DB, store purger, handler message.HandlerFunc) {
 		const many = 10_000
 		enterKeys(t, db, "old", many, time.Now().Add(-30*24*time.Hour), "NULL")
-		handle := newReceiver(t, idempotency.ReceiverConfig{Store: store}).Middleware(handler)
+		handle := newReceiver(t, store, idempotency.ReceiverConfig{}).Middleware(handler)
 		var claimed int
 		claimFor := func(name string, goOn func() bool) (longest time.Duration, perClaim time.Duration) {
 			began, n := time.Now(), 0
@@ -264,7 +264,7 @@ func TestPurgeBesideClaims(t *testing.T) {
 		until := time.Now().Add(300 * time.Millisecond)
 		longest, each := claimFor("alone", func() bool { return time.Now().Before(until) })
 		batches := 0
-		purge, err := idempotency.NewPurge(idempotency.PurgeConfig{Store: store, Retention: 24 * time.Hour, OnPurged: func(context.Context, int) { batches++ }})
+		purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{Retention: 24 * time.Hour, OnPurged: func(context.Context, int) { batches++ }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +299,7 @@ func TestPurgePlugin(t *testing.T) {
 	store := initialized(t, idempotency.SQLite(db))
 	enterKeys(t, db, "old", 3, time.Now().Add(-time.Hour), "NULL")
 	purged := make(chan int, 10)
-	purge, err := idempotency.NewPurge(idempotency.PurgeConfig{Store: store, Retention: time.Minute, Every: 10 * time.Millisecond,
+	purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{Retention: time.Minute, Every: 10 * time.Millisecond,
 		OnPurged: func(_ context.Context, n int) { purged <- n }})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func (held) Lease(context.Context, idempotency.Entry, time.Duration) (idempotenc
 func TestPutBackAfter(t *testing.T) {
 	for _, lease := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: held{}, Lease: lease, PutBackAfter: time.Minute})
+			r := newReceiver(t, held{}, idempotency.ReceiverConfig{Lease: lease, PutBackAfter: time.Minute})
 			h := r.Middleware(func(*message.Message) ([]*message.Message, error) { t.Error("called"); return nil, nil })
 			least, most := time.Hour, time.Duration(0)
 			for range 50 {
@@ -59,7 +59,7 @@ func TestSharedConsumer(t *testing.T) {
 	db := openWithEffects(t)
 	logger := watermill.NewCaptureLogger()
 	for name, consumer := range map[string]string{"shared": "billing", "own": ""} {
-		r, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db), Consumer: consumer, Logger: logger})
+		r, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{Consumer: consumer, Logger: logger})
 		if err != nil {
 			t.Fatal(err)
 		}

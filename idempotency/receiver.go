@@ -17,10 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// ReceiverConfig says what a Receiver keeps, and where.
+// ReceiverConfig configures a Receiver. The zero value is ready for use.
 type ReceiverConfig struct {
-	// Store keeps the keys. It must be set.
-	Store Store
 	// Consumer is who applies the messages. By default it is the name of the router's handler, which so must not change
 	// while messages are on their way: under another name they are applied again. Everybody who applies messages for
 	// themselves needs a name of their own in the database: of two services, or two handlers, with one name each message is
@@ -105,9 +103,9 @@ func (c *ReceiverConfig) setDefaults() {
 	}
 }
 
-func (c *ReceiverConfig) validate() error {
-	if safecall.IsNil(c.Store) {
-		return errors.New("idempotency: ReceiverConfig.Store is nil: set it, to SQLite(db), Postgres(db) or MySQL(db) for instance")
+func (c *ReceiverConfig) validate(store Store) error {
+	if safecall.IsNil(store) {
+		return errors.New("idempotency: NewReceiver: the store is nil: pass SQLite(db), Postgres(db) or MySQL(db), for instance")
 	}
 	if c.Lease != 0 && c.Lease < minLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be 1s or more, or else its renewal comes too late; 0 is for transactions", c.Lease)
@@ -115,9 +113,9 @@ func (c *ReceiverConfig) validate() error {
 	if c.Lease > maxLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be %s or less", c.Lease, maxLease)
 	}
-	if store, ok := c.Store.(lateStore); c.Optimistic && (!ok || !store.pipelines()) {
-		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the Store %T sends no key along with a statement: "+
-			"set it to pgxstore.Postgres(db), or leave Optimistic out", c.Store)
+	if late, ok := store.(lateStore); c.Optimistic && (!ok || !late.pipelines()) {
+		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the store %T sends no key along with a statement: "+
+			"pass pgxstore.Postgres(db), or leave Optimistic out", store)
 	}
 	if c.Optimistic && c.Lease != 0 {
 		return errors.New("idempotency: ReceiverConfig.Optimistic and Lease are set: a lease has no transaction whose first statement could take its key along")
@@ -138,6 +136,7 @@ func (c *ReceiverConfig) validate() error {
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
 type Receiver struct {
 	config  ReceiverConfig
+	store   Store
 	guard   *outage.Guard
 	pool    pool
 	late    lateStore              // where it is optimistic
@@ -148,25 +147,25 @@ type Receiver struct {
 // initializeTimeout bounds how long NewReceiver waits for the store.
 const initializeTimeout = 30 * time.Second
 
-// NewReceiver returns a Receiver after it has initialized the store, which may take up to 30 seconds. A store that is
-// not there or cannot keep its promises is an error.
-func NewReceiver(config ReceiverConfig) (*Receiver, error) {
-	if err := config.validate(); err != nil {
+// NewReceiver returns a Receiver that keeps its keys in store. It initializes the store first, which may take up to 30
+// seconds. A store that is not there or cannot keep its promises is an error.
+func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
+	if err := config.validate(store); err != nil {
 		return nil, err
 	}
 	config.setDefaults()
 	ctx, cancel := context.WithTimeout(context.Background(), initializeTimeout)
 	defer cancel()
-	if err := config.Store.Initialize(ctx); err != nil {
+	if err := store.Initialize(ctx); err != nil {
 		return nil, err
 	}
-	r := &Receiver{config: config, pool: pool{logger: config.Logger}}
+	r := &Receiver{config: config, store: store, pool: pool{logger: config.Logger}}
 	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway, Logger: config.Logger})
-	if store, ok := config.Store.(interface{ pool() *sql.DB }); ok {
-		r.pool.db = store.pool()
+	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
+		r.pool.db = pooled.pool()
 	}
 	if config.Optimistic {
-		r.late = config.Store.(lateStore)
+		r.late = store.(lateStore)
 	}
 	return r, nil
 }

@@ -23,8 +23,7 @@ import (
 func TestEffectAndKeyCommitTogether(t *testing.T) {
 	db := openWithEffects(t)
 	var applied, duplicate []idempotency.Key
-	r := newReceiver(t, idempotency.ReceiverConfig{
-		Store:       idempotency.SQLite(db),
+	r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
 		OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k) },
 		OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k) },
 	})
@@ -58,7 +57,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openWithEffects(t)
 			db.SetMaxOpenConns(1) // a connection that is kept would be missed
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+			r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
 			h := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effect(msg); err != nil {
 					return nil, err
@@ -91,8 +90,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 func TestConcurrentDuplicates(t *testing.T) {
 	db := openWithEffects(t)
 	var duplicates atomic.Int64
-	h := newReceiver(t, idempotency.ReceiverConfig{
-		Store:       idempotency.SQLite(db),
+	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
 		OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 	}).Middleware(effect)
 	atOnce(t, 500, func(int) error { _, err := h(newMessage("same")); return err })
@@ -105,7 +103,7 @@ func TestConcurrentDuplicates(t *testing.T) {
 // Features I1, I2, decision 8: 500 keys at once make 500 effects; nobody is told busy, and one connection serves all.
 func TestConcurrentKeys(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)}).Middleware(effect)
+	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(effect)
 	atOnce(t, 500, func(i int) error { _, err := h(newMessage(fmt.Sprint(i))); return err })
 	wantRows(t, db, 500, 500)
 	if n := db.Stats().MaxIdleClosed; n > 0 {
@@ -129,7 +127,7 @@ func atOnce(t *testing.T, n int, f func(int) error) {
 // Promises P3, P4: waiting for another handler ends with the message's context.
 func TestWaitEndsWithContext(t *testing.T) {
 	db := openWithEffects(t)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+	r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
 	holding, free := make(chan struct{}), make(chan struct{})
 	done := make(chan error)
 	go func() {
@@ -160,7 +158,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 // attempt acked it.
 func TestHandlerAcksItself(t *testing.T) {
 	db := openWithEffects(t)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+	r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
 	for i, failures := range []int{0, 1} {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -191,7 +189,7 @@ func TestHandlerAcksItself(t *testing.T) {
 // Decision 2: a handler that nacks its message and returns no error wants it again, so nothing is applied.
 func TestHandlerNacksItself(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)}).Middleware(
+	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) {
 			msg.Nack()
 			_, err := effect(msg)
@@ -221,7 +219,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 		for _, outputs := range [][]*message.Message{nil, {newMessage("out")}} {
 			t.Run(fmt.Sprintf("%s, %d outputs", c.name, len(outputs)), func(t *testing.T) {
 				db := openWithEffects(t)
-				h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)}).Middleware(
+				h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
 					func(msg *message.Message) ([]*message.Message, error) {
 						if _, err := effect(msg); err != nil {
 							return nil, err
@@ -262,7 +260,7 @@ func TestHandlerSpoilsTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openWithEffects(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+			r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if name == "open rows" {
 					rows, err := idempotency.Tx(msg.Context()).Query(c.statement)
@@ -289,14 +287,14 @@ func TestHandlerSpoilsTransaction(t *testing.T) {
 func TestNested(t *testing.T) {
 	db := openWithEffects(t)
 	store := idempotency.SQLite(db)
-	r := newReceiver(t, idempotency.ReceiverConfig{Store: store})
-	twin := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+	r := newReceiver(t, store, idempotency.ReceiverConfig{})
+	twin := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(twin.Middleware(r.Middleware(effect)))(newMessage("m1")); err != nil {
 		t.Fatal(err)
 	}
 	wantRows(t, db, 1, 1)
 
-	other := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db), Consumer: "shipping"})
+	other := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{Consumer: "shipping"})
 	_, err := r.Middleware(other.Middleware(effect))(newMessage("m2"))
 	if class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
 		t.Fatal(err)
@@ -304,7 +302,7 @@ func TestNested(t *testing.T) {
 	wantRows(t, db, 1, 1)
 
 	far := openWithEffects(t)
-	elsewhere := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(far)})
+	elsewhere := newReceiver(t, idempotency.SQLite(far), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(elsewhere.Middleware(effect))(newMessage("m3")); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +313,7 @@ func TestNested(t *testing.T) {
 // Promise P1: a store that is down is an error with its cause, and the handler does not run.
 func TestStoreDown(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db), MaxHold: time.Millisecond}).Middleware(effect)
+	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{MaxHold: time.Millisecond}).Middleware(effect)
 	if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil {
 		t.Fatal(err)
 	}
@@ -335,8 +333,8 @@ func TestHookPanics(t *testing.T) {
 	db := openWithEffects(t)
 	logger := watermill.NewCaptureLogger()
 	boom := func(context.Context, idempotency.Key) { panic("boom") }
-	h := newReceiver(t, idempotency.ReceiverConfig{
-		Store: idempotency.SQLite(db), Logger: logger, OnApplied: boom, OnDuplicate: boom,
+	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
+		Logger: logger, OnApplied: boom, OnDuplicate: boom,
 	}).Middleware(effect)
 	for range 2 {
 		if _, err := h(newMessage("m1")); err != nil {
@@ -355,7 +353,7 @@ func TestNewReceiverRefuses(t *testing.T) {
 	for name, store := range map[string]idempotency.Store{
 		"no store": nil, "nil db": idempotency.SQLite(nil), "nil store": none,
 	} {
-		if _, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: store}); err == nil || !strings.Contains(err.Error(), "nil") {
+		if _, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -364,7 +362,7 @@ func TestNewReceiverRefuses(t *testing.T) {
 // Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set.
 func TestConsumer(t *testing.T) {
 	db := openWithEffects(t)
-	r, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+	r, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +388,7 @@ func TestHandlerIgnoresEndedTransaction(t *testing.T) {
 			if _, err := db.Exec(`CREATE TABLE once (id TEXT PRIMARY KEY); INSERT INTO once VALUES ('taken')`); err != nil {
 				t.Fatal(err)
 			}
-			receiver := newReceiver(t, idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+			receiver := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
 			_, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				tx := idempotency.Tx(msg.Context())
 				if _, err := tx.Exec(`INSERT OR ROLLBACK INTO once VALUES ('taken')`); err == nil {

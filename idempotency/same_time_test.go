@@ -27,7 +27,7 @@ func TestDuplicateAtTheSameTime(t *testing.T) {
 			[]string{`SAVEPOINT own`, `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newReceiver(t, idempotency.ReceiverConfig{Store: c.store(c.open(t))})
+			r := newReceiver(t, c.store(c.open(t)), idempotency.ReceiverConfig{})
 			for i := range 50 {
 				var failed atomic.Bool
 				h := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
@@ -73,8 +73,8 @@ func TestOutputsOfVersions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := c.store(c.open(t))
-			r := newReceiver(t, idempotency.ReceiverConfig{
-				Store: store, Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"),
+			r := newReceiver(t, store, idempotency.ReceiverConfig{
+				Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"),
 			})
 			h := r.Middleware(func(*message.Message) ([]*message.Message, error) {
 				return []*message.Message{message.NewMessage("", []byte("out"))}, nil

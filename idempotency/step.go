@@ -21,7 +21,7 @@ func (r *Receiver) step(next chain.Handler) chain.Handler {
 		if err != nil {
 			return nil, err
 		}
-		if inside, err := nested(ctx, r.config.Store, entry.Key, c.Msg); err != nil {
+		if inside, err := nested(ctx, r.store, entry.Key, c.Msg); err != nil {
 			return nil, err
 		} else if inside {
 			if err := r.sameMode(ctx, c.Msg, entry.Key); err != nil {
@@ -64,7 +64,7 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 	if record := claim.Recorded(); record != nil {
 		return r.duplicate(c, entry, claim, record)
 	}
-	s := &scope{store: r.config.Store, entry: entry, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
+	s := &scope{store: r.store, entry: entry, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
 	out, err = run(c, next, s)
 	if r.late != nil && !c.Nacked() {
 		if refused := claim.(lateClaim).settled(waitContext(c), err != nil); refused != nil {

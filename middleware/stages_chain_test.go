@@ -137,7 +137,7 @@ func TestStagesOneConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: idempotency.SQLite(db)})
+	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,9 +102,7 @@ func (c *consumer) onReentry(_ context.Context, r middleware.Reentered) {
 
 // blocking adds the handler with what Watermill has: the receiver alone is ours, for effects that can be compared.
 func (c *consumer) blocking(router *message.Router) error {
-	receiver := c.receiver()
-	receiver.Store = c.keys()
-	once, err := idempotency.NewReceiver(receiver)
+	once, err := idempotency.NewReceiver(c.keys(), c.receiver())
 	if err != nil {
 		return err
 	}

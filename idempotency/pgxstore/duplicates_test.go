@@ -26,7 +26,7 @@ func TestLeftInStatement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
 			db.SetMaxOpenConns(3)
-			r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true})
+			r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
 			var stray sync.WaitGroup
 			func() {
 				defer func() { _ = recover() }()
@@ -107,7 +107,7 @@ func TestDuplicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
 			db.SetMaxOpenConns(2)
-			r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true})
+			r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
 			first, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).Exec(effect, "first")
 				return []*message.Message{newMessage("")}, err

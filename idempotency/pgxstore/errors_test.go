@@ -31,7 +31,7 @@ func TestFirstStatementFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
-			r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true})
+			r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
 			if _, err := db.Exec(`INSERT INTO effects VALUES ('taken')`); err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestConnections(t *testing.T) {
 		for _, optimistic := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", optimistic ", optimistic), func(t *testing.T) {
 				db, _ := open(t, "")
-				r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: optimistic})
+				r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: optimistic})
 				for i := range 4 {
 					id := fmt.Sprint(i)
 					_, err := r.Middleware(write)(newMessage(id))

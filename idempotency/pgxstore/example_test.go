@@ -25,8 +25,7 @@ func ExamplePostgres() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{
-		Store:      pgxstore.Postgres(db),
+	receiver, err := idempotency.NewReceiver(pgxstore.Postgres(db), idempotency.ReceiverConfig{
 		Consumer:   "billing", // in a router the handler's name serves
 		Optimistic: true,
 	})

@@ -33,10 +33,10 @@ func open(t *testing.T, settings string) (*sql.DB, *trace) {
 	return db, tracer
 }
 
-func receiver(t *testing.T, config idempotency.ReceiverConfig) *idempotency.Receiver {
+func receiver(t *testing.T, store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	t.Helper()
 	config.Consumer = "billing"
-	r, err := idempotency.NewReceiver(config)
+	r, err := idempotency.NewReceiver(store, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestRoundTrips(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			db, said := open(t, v.settings)
-			h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: v.optimistic}).Middleware(v.handle)
+			h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: v.optimistic}).Middleware(v.handle)
 			for i := range 2 {
 				if i == 1 {
 					_, _ = db.Exec(`TRUNCATE effects`) // the option's id is one for all
@@ -79,7 +79,7 @@ func once(said []string) []string { return slices.Compact(said) }
 // at the most.
 func TestHopes(t *testing.T) {
 	db, said := open(t, "")
-	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db)}).Middleware(write)
+	h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{}).Middleware(write)
 	for i, want := range []struct {
 		id   string
 		said []string

@@ -17,7 +17,7 @@ import (
 // Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the commit.
 func TestSettings(t *testing.T) {
 	db, said := open(t, "")
-	h := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SELECT set_config('search_path', $1, true)`, "elsewhere")
 		return []*message.Message{newMessage("out")}, err
 	})
@@ -42,7 +42,7 @@ func TestOtherDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, optimistic := range []bool{false, true} {
-		r := receiver(t, idempotency.ReceiverConfig{Store: pgxstore.Postgres(db), Optimistic: optimistic})
+		r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: optimistic})
 		for range 3 {
 			if _, err := r.Middleware(write)(newMessage(fmt.Sprint(optimistic))); err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestOtherDriver(t *testing.T) {
 	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 2 {
 		t.Errorf("%d effects, %d keys", e, k)
 	}
-	if _, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: pgxstore.Postgres(nil), Consumer: "c", Optimistic: true}); err == nil || !strings.Contains(err.Error(), "nil") {
+	if _, err := idempotency.NewReceiver(pgxstore.Postgres(nil), idempotency.ReceiverConfig{Consumer: "c", Optimistic: true}); err == nil || !strings.Contains(err.Error(), "nil") {
 		t.Error(err)
 	}
 }
@@ -60,12 +60,12 @@ func TestOtherDriver(t *testing.T) {
 // Bad input: what cannot be optimistic says so, and what to do.
 func TestOptimisticConfig(t *testing.T) {
 	db, _ := open(t, "")
-	for want, config := range map[string]idempotency.ReceiverConfig{
-		"set it to pgxstore.Postgres(db)": {Store: idempotency.Postgres(db), Optimistic: true},
-		"Optimistic and Lease are set":    {Store: pgxstore.Postgres(db), Optimistic: true, Lease: 5e9},
-	} {
-		if _, err := idempotency.NewReceiver(config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Error(err)
-		}
+	_, err := idempotency.NewReceiver(idempotency.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
+	if err == nil || !strings.Contains(err.Error(), "pass pgxstore.Postgres(db)") {
+		t.Error(err)
+	}
+	_, err = idempotency.NewReceiver(pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true, Lease: 5e9})
+	if err == nil || !strings.Contains(err.Error(), "Optimistic and Lease are set") {
+		t.Error(err)
 	}
 }

@@ -109,7 +109,7 @@ func (o order) consume() error {
 	}
 	if o.Receiver {
 		store := []idempotency.Store{idempotency.SQLite(db), idempotency.Postgres(db), idempotency.MySQL(db)}[o.Database]
-		receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{Store: store})
+		receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{})
 		if err != nil {
 			return err
 		}

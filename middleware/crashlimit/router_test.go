@@ -172,8 +172,8 @@ func TestAroundAReceiver(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			db := d.open(t, d.create(t))
-			receiver, err := idempotency.NewReceiver(idempotency.ReceiverConfig{
-				Store: []idempotency.Store{idempotency.SQLite(db), idempotency.Postgres(db), idempotency.MySQL(db)}[i], Consumer: "billing",
+			receiver, err := idempotency.NewReceiver([]idempotency.Store{idempotency.SQLite(db), idempotency.Postgres(db), idempotency.MySQL(db)}[i], idempotency.ReceiverConfig{
+				Consumer: "billing",
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -121,7 +121,7 @@ func (d *database) claim(ctx context.Context, n int) (float64, error) {
 
 // purge removes half of the keys as a router's plugin does, until ctx ends, and reports whether it was done before.
 func (d *database) purge(ctx context.Context) (done bool, err error) {
-	purge, err := idempotency.NewPurge(idempotency.PurgeConfig{Store: idempotency.Postgres(d.db), Retention: month / 2})
+	purge, err := idempotency.NewPurge(idempotency.Postgres(d.db), idempotency.PurgeConfig{Retention: month / 2})
 	if err != nil {
 		return false, err
 	}
