@@ -17,7 +17,7 @@ type kafkaBroker []string
 func (b kafkaBroker) publisher(t testing.TB, config *sarama.Config) *wmkafka.Publisher {
 	t.Helper()
 	// Rows make dead-letter topics of their own, with Kafka's defaults, or that refuse all: see readOnly.
-	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: b, Sarama: config, AcceptLossyTopics: true})
+	pub, err := wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Sarama: config, AllowLossyTopics: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,11 +26,11 @@ func (b kafkaBroker) publisher(t testing.TB, config *sarama.Config) *wmkafka.Pub
 
 func (b kafkaBroker) subscriber(t testing.TB, group string, config *sarama.Config) *wmkafka.Subscriber {
 	t.Helper()
-	subscriber := wmkafka.SubscriberConfig{Brokers: b, ConsumerGroup: group, Unmarshaler: picky{}, Sarama: config}
+	subscriber := wmkafka.SubscriberConfig{Unmarshaler: picky{}, Sarama: config}
 	if strings.Contains(group, ".retry") { // a stage's
 		subscriber.InFlight = 16
 	}
-	sub, err := wmkafka.NewSubscriber(subscriber)
+	sub, err := wmkafka.NewSubscriber(b, group, subscriber)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			return pub
 		},
 		"kafka": func(t *testing.T, topic string) message.Publisher {
-			pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: services.Kafka(t)})
+			pub, err := wmkafka.NewPublisher(services.Kafka(t), wmkafka.PublisherConfig{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,12 +19,12 @@ import (
 func consume(ctx context.Context, c *crash.Consumer) (err error) {
 	addresses := brokers(c.Brokers)
 	// A handler that stops closes its publisher, so dead letters have one of their own.
-	outputs, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: addresses})
+	outputs, err := wmkafka.NewPublisher(addresses, wmkafka.PublisherConfig{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, outputs.Close()) }()
-	deadLetters, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: addresses})
+	deadLetters, err := wmkafka.NewPublisher(addresses, wmkafka.PublisherConfig{})
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func subscriber(addresses, group string) (*wmkafka.Subscriber, error) {
 	config := wmkafka.SaramaSubscriberConfig()
 	// After how long Kafka takes a killed consumer for dead; its brokers allow no less.
 	config.Consumer.Group.Session.Timeout = 6 * time.Second
-	return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers(addresses), ConsumerGroup: group, Sarama: config})
+	return wmkafka.NewSubscriber(brokers(addresses), group, wmkafka.SubscriberConfig{Sarama: config})
 }
 
 func brokers(addresses string) []string {

@@ -40,7 +40,7 @@ func run(ctx context.Context, plan *crash.Plan, partitions int) (result webhooks
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	live, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers(plan.Brokers)})
+	live, err := wmkafka.NewPublisher(brokers(plan.Brokers), wmkafka.PublisherConfig{})
 	if err != nil {
 		return result, err
 	}
@@ -114,7 +114,7 @@ func createTopics(s *crash.Setting, partitions int32) (cleanUp func() error, err
 			return nil, errors.Join(fmt.Errorf("create topic %s: %w", name, err), cleanUp())
 		}
 	}
-	letters, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: addresses})
+	letters, err := wmkafka.NewPublisher(addresses, wmkafka.PublisherConfig{})
 	if err != nil {
 		return nil, errors.Join(err, cleanUp())
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func (c *consumer) publisher() (*wmkafka.Publisher, error) {
-	return wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: split(c.plan.Brokers), ProducerPerTopic: true})
+	return wmkafka.NewPublisher(split(c.plan.Brokers), wmkafka.PublisherConfig{ProducerPerTopic: true})
 }
 
 // subscriber notes what is read, so that the run knows what to wait for, and in the end what to remove.
@@ -25,7 +25,7 @@ func (c *consumer) subscriber(topic, group string, inFlight int) (*wmkafka.Subsc
 }
 
 func newSubscriber(plan *Plan, group string, inFlight int) (*wmkafka.Subscriber, error) {
-	return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: split(plan.Brokers), ConsumerGroup: group, InFlight: inFlight})
+	return wmkafka.NewSubscriber(split(plan.Brokers), group, wmkafka.SubscriberConfig{InFlight: inFlight})
 }
 
 // backlog is how many messages the consumer has not acked, in the topic and in all of its stages. It looks at the topic

@@ -16,13 +16,13 @@ func onKafka(s *site) {
 	addresses := []string{s.Address}
 	s.origin = wmkafka.Origin
 	s.publisher = func() (publisher, error) {
-		config := wmkafka.PublisherConfig{Brokers: addresses, Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Logger: s.logger, ProducerPerTopic: true}
-		return wmkafka.NewPublisher(config)
+		config := wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Logger: s.logger, ProducerPerTopic: true}
+		return wmkafka.NewPublisher(addresses, config)
 	}
 	s.subscriber = func(group string, inFlight int) (subscriber, error) {
 		config := through(wmkafka.SaramaSubscriberConfig(), s.Address)
 		config.Consumer.Group.Session.Timeout = 6 * time.Second // of a killed consumer: the broker allows no less
-		return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: addresses, ConsumerGroup: group, InFlight: inFlight, Sarama: config, Logger: s.logger})
+		return wmkafka.NewSubscriber(addresses, group, wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: config, Logger: s.logger})
 	}
 	s.oversized = func(msg *message.Message, less int) { msg.Payload = make([]byte, 1<<20-less) }
 	s.refused = func(string) *message.Message { return message.NewMessage("", make([]byte, 2<<20)) }
@@ -35,7 +35,7 @@ func onKafka(s *site) {
 					return err
 				}
 			}
-			pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: addresses})
+			pub, err := wmkafka.NewPublisher(addresses, wmkafka.PublisherConfig{})
 			if err != nil {
 				return err
 			}

@@ -160,9 +160,9 @@ func (c *consumer) grace(msg *message.Message) bool {
 
 // pause keeps a message that is to be given back for a while.
 func (c *consumer) pause(lost <-chan *amqp091.Error) {
-	wait := c.config.MaxNackWait
+	wait := c.config.MaxNackBackoff
 	if c.nacks < 30 {
-		wait = min(wait, c.config.NackWait<<c.nacks)
+		wait = min(wait, c.config.NackBackoff<<c.nacks)
 	}
 	c.nacks++
 	timer := time.NewTimer(wait)

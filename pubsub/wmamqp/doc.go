@@ -29,7 +29,7 @@
 // when the message is in a queue. It declares dead-letter queues at start-up, durable, without expiry or bounds, quorum
 // queues unless QueueType says otherwise. A queue that is there with other arguments is taken as it is, but refused if it
 // confirms letters and loses them later: by x-message-ttl, x-expires, x-max-length and their like, or because it is not
-// durable. PublisherConfig.AllowLossyQueues accepts such queues. While the connection is gone Publish fails at once, and
+// durable. PublisherConfig.AllowLossyTopics accepts such queues. While the connection is gone Publish fails at once, and
 // watermill-amqp dials again.
 //
 // # Subscriber

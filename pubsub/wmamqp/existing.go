@@ -28,9 +28,9 @@ func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted 
 	arguments, rest := learn(wanted, refusal, func(arguments amqp091.Table) error { return declare(conn, queue, arguments) })
 	fields := watermill.LogFields{"queue": queue, "refusal": refusal.Error()}
 	if dropping := drops(arguments); dropping != "" {
-		if !p.config.AllowLossyQueues {
+		if !p.config.AllowLossyTopics {
 			return fmt.Errorf("wmamqp: queue %q is there, %s, and loses letters that it confirmed: delete it, so that it is declared anew, "+
-				"use another queue, or set PublisherConfig.AllowLossyQueues", queue, dropping)
+				"use another queue, or set PublisherConfig.AllowLossyTopics", queue, dropping)
 		}
 		fields["loses"] = dropping
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Feature D5, promise P1, decision 14: a queue that confirms letters and loses them later is refused at start-up, whatever
-// else it has; the error names the queue, the argument and what to do. AllowLossyQueues takes it. One that only looks
+// else it has; the error names the queue, the argument and what to do. AllowLossyTopics takes it. One that only looks
 // different is taken.
 func TestInitializeRefusesLossyQueues(t *testing.T) {
 	b := newBroker(t)
@@ -59,9 +59,9 @@ func TestInitializeRefusesLossyQueues(t *testing.T) {
 				t.Fatal(err)
 			}
 			if row.says != "" {
-				says(t, err, queue, row.says, "delete it", "AllowLossyQueues")
+				says(t, err, queue, row.says, "delete it", "AllowLossyTopics")
 			}
-			if err := b.publisher(func(c *wmamqp.PublisherConfig) { c.AllowLossyQueues = true }).InitializeTopics(queue); err != nil {
+			if err := b.publisher(func(c *wmamqp.PublisherConfig) { c.AllowLossyTopics = true }).InitializeTopics(queue); err != nil {
 				t.Errorf("allowed: %v", err)
 			}
 			b.must(func(c *amqp091.Channel) error { // asking has changed nothing
@@ -89,5 +89,5 @@ func TestStartRefusesLossyQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = sub.Subscribe(t.Context(), topic)
-	says(t, err, topic+".dlq", "x-max-length 1", "AllowLossyQueues")
+	says(t, err, topic+".dlq", "x-max-length 1", "AllowLossyTopics")
 }

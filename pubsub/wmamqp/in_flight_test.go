@@ -19,7 +19,7 @@ import (
 
 func inFlight(n int) func(*wmamqp.SubscriberConfig) {
 	return func(c *wmamqp.SubscriberConfig) {
-		c.InFlight, c.NackWait, c.MaxNackWait = n, 10*time.Millisecond, 20*time.Millisecond
+		c.InFlight, c.NackBackoff, c.MaxNackBackoff = n, 10*time.Millisecond, 20*time.Millisecond
 	}
 }
 
@@ -222,7 +222,7 @@ func TestGivenBackOnce(t *testing.T) {
 				topic := b.queue("quorum")
 				b.numbered(topic, n/2+1)
 				sub := b.subscriber(inFlight(n), func(c *wmamqp.SubscriberConfig) {
-					c.SettleGrace, c.NackWait, c.MaxNackWait = 100*time.Millisecond, time.Minute, time.Minute
+					c.SettleGrace, c.NackBackoff, c.MaxNackBackoff = 100*time.Millisecond, time.Minute, time.Minute
 				})
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()

@@ -33,10 +33,10 @@ type PublisherConfig struct {
 	// QueueType is that of the dead-letter queues that the publisher declares: "quorum" or "classic". A type in
 	// AMQP.Queue.Arguments goes before. Default: quorum.
 	QueueType string
-	// AllowLossyQueues accepts queues that lose letters which they confirmed, by an argument such as x-message-ttl or
+	// AllowLossyTopics accepts queues that lose letters which they confirmed, by an argument such as x-message-ttl or
 	// x-max-length. Without it InitializeTopics refuses such a queue, and so does the start of a router that needs it.
 	// Default: false.
-	AllowLossyQueues bool
+	AllowLossyTopics bool
 	// Logger is told what happens to the connection. Default: none.
 	Logger watermill.LoggerAdapter
 }

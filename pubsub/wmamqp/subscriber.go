@@ -35,9 +35,9 @@ type SubscriberConfig struct {
 	Connection *amqp.ConnectionWrapper
 	// SettleGrace is how long a handler whose message went away is waited for, after its context ended. Default: 1 s.
 	SettleGrace time.Duration
-	// NackWait is how long a message that is given back is kept before the broker has it again: RabbitMQ delivers it at
-	// once, and a quorum queue counts. It doubles with each in a row, up to MaxNackWait. Default: 100 ms and 5 s.
-	NackWait, MaxNackWait time.Duration
+	// NackBackoff is how long a message that is given back is kept before the broker has it again: RabbitMQ delivers it at
+	// once, and a quorum queue counts. It doubles with each in a row, up to MaxNackBackoff. Default: 100 ms and 5 s.
+	NackBackoff, MaxNackBackoff time.Duration
 	// Logger is told what happens to the connection. Default: none.
 	Logger watermill.LoggerAdapter
 }
@@ -54,11 +54,11 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.SettleGrace == 0 {
 		c.SettleGrace = time.Second
 	}
-	if c.NackWait == 0 {
-		c.NackWait = 100 * time.Millisecond
+	if c.NackBackoff == 0 {
+		c.NackBackoff = 100 * time.Millisecond
 	}
-	if c.MaxNackWait == 0 {
-		c.MaxNackWait = max(5*time.Second, c.NackWait)
+	if c.MaxNackBackoff == 0 {
+		c.MaxNackBackoff = max(5*time.Second, c.NackBackoff)
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 1
@@ -99,8 +99,8 @@ func (c *SubscriberConfig) validate() error {
 	if c.InFlight > 1 && c.AMQP.Consume.Exclusive {
 		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Exclusive, which allows one channel to consume: leave one of them out", c.InFlight)
 	}
-	if c.SettleGrace < 0 || c.NackWait < 0 || c.MaxNackWait < c.NackWait {
-		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackWait (%s) must not be negative, nor MaxNackWait (%s) less than NackWait", c.SettleGrace, c.NackWait, c.MaxNackWait)
+	if c.SettleGrace < 0 || c.NackBackoff < 0 || c.MaxNackBackoff < c.NackBackoff {
+		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackBackoff (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.SettleGrace, c.NackBackoff, c.MaxNackBackoff)
 	}
 	return nil
 }

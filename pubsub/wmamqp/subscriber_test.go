@@ -278,11 +278,11 @@ func TestCloseIsBounded(t *testing.T) {
 
 // Promise P4: a message that is given back again and again does not spin: the waits double, to their bound; an ack ends
 // the row, and Close a wait.
-func TestNackWait(t *testing.T) {
+func TestNackBackoff(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue()
 	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) {
-		c.NackWait, c.MaxNackWait = 40*time.Millisecond, 100*time.Millisecond
+		c.NackBackoff, c.MaxNackBackoff = 40*time.Millisecond, 100*time.Millisecond
 	})
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	messages := b.subscribe(sub, topic)
@@ -297,7 +297,7 @@ func TestNackWait(t *testing.T) {
 	}
 	acks(t, msg)
 
-	slow := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackWait, c.MaxNackWait = time.Hour, time.Hour })
+	slow := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Hour, time.Hour })
 	if err := sub.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestSubscriberConfigRefusals(t *testing.T) {
 	for want, change := range map[string]func(*wmamqp.SubscriberConfig){
 		"NoRequeueOnNack": func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.NoRequeueOnNack = true },
 		"SettleGrace":     func(c *wmamqp.SubscriberConfig) { c.SettleGrace = -1 },
-		"MaxNackWait":     func(c *wmamqp.SubscriberConfig) { c.NackWait, c.MaxNackWait = time.Minute, time.Second },
+		"MaxNackBackoff":  func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Minute, time.Second },
 		"InFlight is -1":  func(c *wmamqp.SubscriberConfig) { c.InFlight = -1 },
 		"InFlight is 101": func(c *wmamqp.SubscriberConfig) { c.InFlight = 101 },
 		"PrefetchCount 2": func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Qos.PrefetchCount = 2, 2 },

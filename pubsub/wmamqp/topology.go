@@ -15,12 +15,12 @@ import (
 // durable queue without expiry or bounds. A queue that is there with other arguments is taken as it is, if it keeps what
 // it confirms. It is refused if it has x-message-ttl, x-expires, x-max-age or x-delivery-limit, if it has x-max-length or
 // x-max-length-bytes without an x-overflow of reject-publish, and if it is not durable or deletes itself; so are such
-// arguments in AMQP.Queue.Arguments. The error names the queue, the argument and what to do. AllowLossyQueues accepts all.
+// arguments in AMQP.Queue.Arguments. The error names the queue, the argument and what to do. AllowLossyTopics accepts all.
 //
 // The broker shows no client what a policy adds to a queue, nor a user without the right to declare it its arguments.
 func (p *Publisher) InitializeTopics(topics ...string) error {
-	if dropping := drops(p.config.AMQP.Queue.Arguments); dropping != "" && !p.config.AllowLossyQueues {
-		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: remove it, or set AllowLossyQueues", dropping)
+	if dropping := drops(p.config.AMQP.Queue.Arguments); dropping != "" && !p.config.AllowLossyTopics {
+		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: remove it, or set AllowLossyTopics", dropping)
 	}
 	conn, err := p.conn.open()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	n, err := s.backlog(ctx, topic)
 	if err != nil {
-		return 0, fmt.Errorf("wmkafka: backlog of %q for group %q: %w", topic, s.config.ConsumerGroup, err)
+		return 0, fmt.Errorf("wmkafka: backlog of %q for group %q: %w", topic, s.group, err)
 	}
 	return n, nil
 }
@@ -24,7 +24,7 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	admin, err := connectAdmin(s.config.Brokers, s.config.Sarama)
+	admin, err := connectAdmin(s.brokers, s.config.Sarama)
 	if err != nil {
 		return 0, err
 	}
@@ -33,7 +33,7 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	if err != nil {
 		return 0, err
 	}
-	committed, err := admin.ListConsumerGroupOffsets(s.config.ConsumerGroup, map[string][]int32{topic: partitions})
+	committed, err := admin.ListConsumerGroupOffsets(s.group, map[string][]int32{topic: partitions})
 	if err != nil {
 		return 0, err
 	}

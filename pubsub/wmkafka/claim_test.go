@@ -84,13 +84,13 @@ func (g *group) leave() {
 
 func subscriptionOf(t *testing.T, config SubscriberConfig, autoCommit bool) *subscription {
 	t.Helper()
-	config.Brokers, config.ConsumerGroup, config.Sarama = []string{"127.0.0.1:1"}, "g", SaramaSubscriberConfig()
+	config.Sarama = SaramaSubscriberConfig()
 	config.Sarama.Consumer.Offsets.AutoCommit.Enable = autoCommit
-	sub, err := NewSubscriber(config)
+	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSubscription(&sub.config, func() {})
+	return newSubscription(sub, func() {})
 }
 
 // Promise P1: whatever is acked, nacked and never settled, and whenever the session ends: marked is what is acked, without a

@@ -23,7 +23,7 @@ type delivery struct {
 func (s *subscription) deliver(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) *delivery {
 	return &delivery{
 		subscription: s,
-		of:           recordContext{Context: session.Context(), record: record, group: s.config.ConsumerGroup},
+		of:           recordContext{Context: session.Context(), record: record, group: s.group},
 		msg:          read(s.config.Unmarshaler, record),
 	}
 }

@@ -2,8 +2,8 @@
 // marshaler that loses nothing, a publisher that waits for all replicas and creates topics for dead letters as they should
 // be. It stands on watermill-kafka, and its parts can be mixed with the ones there.
 //
-//	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: "billing"})
-//	dead, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+//	sub, err := wmkafka.NewSubscriber(brokers, "billing", wmkafka.SubscriberConfig{})
+//	dead, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
 //	dlc, err := spillway.New(spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
 //
 // # The subscriber
@@ -35,7 +35,7 @@
 // dead-letter topic with the source's partitions and replicas, no expiry, no compaction and room for its largest message
 // with a letter's metadata. An existing topic that would lose letters, or refuse the largest, is an error, at the router's
 // start with a poison.Queue: retention.ms, retention.bytes and cleanup.policy must keep all, and max.message.bytes must be the
-// source's and 64 KiB. PublisherConfig.AcceptLossyTopics uses it as it is. So it is for the topics of retry stages.
+// source's and 64 KiB. PublisherConfig.AllowLossyTopics uses it as it is. So it is for the topics of retry stages.
 //
 // What a topic took can be set aside, brought back and staged, however it came. A message that is compressed, or has many
 // headers, can be larger for this client than its topic allows: the publisher then compresses it as well as it can, and the
@@ -46,11 +46,11 @@
 // Stages and their live handler publish at the same time, so their publisher wants ProducerPerTopic, and each stage a
 // consumer group of its own, so that one that waits holds up no rebalance of the live topic:
 //
-//	stages, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers, ProducerPerTopic: true})
+//	stages, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
 //	middleware.StagesConfig{
 //		Publisher: stages,
 //		Subscriber: func(topic, group string) (message.Subscriber, error) {
-//			return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: group, InFlight: 16})
+//			return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
 //		},
 //	}
 //
@@ -58,7 +58,7 @@
 // are the next 15 then held up by one whose jitter is longer. SaramaStageConfig spares the broker requests where all stages
 // are half a second or longer.
 //
-// With a delay store, whose relay publishes many in one call, Together sends them in few requests: 200 is the relay's batch.
+// With a delay store, whose relay publishes many in one call, PublisherConfig.InFlight sends them in few requests: 200 is the relay's batch.
 // ListWaiting tells at start-up in which stage topics messages wait that no group has acked. A failure costs the live
 // handler one confirmed publish, and the broker one for each stage: where they share few cores, that bounds live traffic
 // while much fails. Where the live topic's order means nothing, InFlight there lets the others go on during the publish.

@@ -19,7 +19,7 @@ var brokers = []string{"localhost:9092"}
 
 // A router whose handlers' failures go to dead-letter topics on Kafka, which are created as the router starts.
 func Example() {
-	dead, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	dead, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: "billing"})
+	sub, err := wmkafka.NewSubscriber(brokers, "billing", wmkafka.SubscriberConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,12 +47,12 @@ func Example() {
 
 // A dead-letter topic is brought back, once, as far as it reaches now.
 func ExampleSubscriber_Backlog() {
-	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pub.Close()
-	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: brokers, ConsumerGroup: "redrive"})
+	sub, err := wmkafka.NewSubscriber(brokers, "redrive", wmkafka.SubscriberConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func keyOf(record *sarama.ProducerMessage) string {
 
 // Topics for dead letters are created by hand where no channel does it.
 func ExamplePublisher_InitializeTopicsFor() {
-	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func TestForeignLettersDrained(t *testing.T) {
 	}
 	c.produce(produced(dead, forged, "fixture", "forged"))
 
-	sub := c.subscriber(SubscriberConfig{ConsumerGroup: c.group + "-drain"})
+	sub := c.subscriber(SubscriberConfig{}, c.group+"-drain")
 	report, err := redrive.Drain(t.Context(), redrive.DrainTopicConfig{
 		HandlerConfig: redrive.HandlerConfig{
 			Publisher: c.publisher(PublisherConfig{}), Park: c.publisher(PublisherConfig{}), Allow: []string{c.topic}, By: "test",

@@ -144,7 +144,7 @@ func (c *cluster) records(topic string, partitions int32) (records []*sarama.Con
 // size is the number of offsets in a topic.
 func (c *cluster) size(topic string) (n int) {
 	c.Helper()
-	sub := c.subscriber(SubscriberConfig{ConsumerGroup: "nobody-" + rand.Text()})
+	sub := c.subscriber(SubscriberConfig{}, "nobody-"+rand.Text())
 	n, err := sub.Backlog(context.Background(), topic)
 	if err != nil {
 		c.Fatal(err)
@@ -152,13 +152,9 @@ func (c *cluster) size(topic string) (n int) {
 	return n
 }
 
-func (c *cluster) subscriber(config SubscriberConfig) *Subscriber {
+func (c *cluster) subscriber(config SubscriberConfig, group ...string) *Subscriber {
 	c.Helper()
-	config.Brokers = c.brokers
-	if config.ConsumerGroup == "" {
-		config.ConsumerGroup = c.group
-	}
-	sub, err := NewSubscriber(config)
+	sub, err := NewSubscriber(c.brokers, append(group, c.group)[0], config)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -168,8 +164,7 @@ func (c *cluster) subscriber(config SubscriberConfig) *Subscriber {
 
 func (c *cluster) publisher(config PublisherConfig) *Publisher {
 	c.Helper()
-	config.Brokers = c.brokers
-	pub, err := NewPublisher(config)
+	pub, err := NewPublisher(c.brokers, config)
 	if err != nil {
 		c.Fatal(err)
 	}

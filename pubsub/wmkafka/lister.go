@@ -47,7 +47,7 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	config.Metadata.Full = true // or the client knows no topic
 	// The client knows no context, and its time-outs add up: at the end of ctx it loses its connections.
 	defer context.AfterFunc(ctx, connections.cut)()
-	admin, err := connectAdmin(p.config.Brokers, config)
+	admin, err := connectAdmin(p.brokers, config)
 	if err != nil {
 		return nil, errors.Join(ctx.Err(), err)
 	}

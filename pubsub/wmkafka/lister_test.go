@@ -32,7 +32,7 @@ func TestListWaiting(t *testing.T) {
 	done, other := fill(".done.retry.1s", 1, 3), fill("-other.retry.1s", 1, 2)
 	fill(".empty.retry.1s", 2, 0)
 	for topic, n := range map[string]int{half: 2, done: 3} {
-		sub := c.subscriber(SubscriberConfig{ConsumerGroup: topic})
+		sub := c.subscriber(SubscriberConfig{}, topic)
 		messages, err := sub.Subscribe(t.Context(), topic)
 		if err != nil {
 			t.Fatal(err)

@@ -16,9 +16,10 @@ const maxProducers = 256
 
 // producers are one for all topics, and where that is configured, one for each topic that was published to.
 type producers struct {
-	config *PublisherConfig
-	common *client
-	most   int // how many topics have their own
+	brokers []string
+	config  *PublisherConfig
+	common  *client
+	most    int // how many topics have their own
 
 	lock    sync.RWMutex
 	byTopic map[string]*producer
@@ -55,8 +56,8 @@ func (f *finder) WrapSyncProducer(config *sarama.Config, p sarama.SyncProducer) 
 	return p
 }
 
-func newProducers(config *PublisherConfig) (*producers, error) {
-	p := &producers{config: config, byTopic: make(map[string]*producer)}
+func newProducers(brokers []string, config *PublisherConfig) (*producers, error) {
+	p := &producers{brokers: brokers, config: config, byTopic: make(map[string]*producer)}
 	if config.ProducerPerTopic {
 		p.most = maxProducers
 	}
@@ -92,13 +93,13 @@ const (
 func (p *producers) open(config *sarama.Config) (*client, error) {
 	tracer := &finder{SaramaTracer: p.config.Tracer}
 	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{
-		Brokers:               p.config.Brokers,
+		Brokers:               p.brokers,
 		Marshaler:             p.config.Marshaler,
 		OverwriteSaramaConfig: config,
 		Tracer:                tracer,
 	}, p.config.Logger)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", strings.Join(p.config.Brokers, ", "), err)
+		return nil, fmt.Errorf("connect to %s: %w", strings.Join(p.brokers, ", "), err)
 	}
 	return &client{publisher, tracer.found}, nil
 }

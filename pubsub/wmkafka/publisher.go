@@ -18,10 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// PublisherConfig configures a Publisher. Only Brokers is required.
+// PublisherConfig configures a Publisher. The zero value is safe.
 type PublisherConfig struct {
-	// Brokers are the addresses of some of the cluster's brokers.
-	Brokers []string
 	// Marshaler writes records. Another one than Marshaler loses their keys. Default: Marshaler{}.
 	Marshaler kafka.Marshaler
 	// Sarama configures the client. It is copied. Default: SaramaPublisherConfig().
@@ -42,17 +40,17 @@ type PublisherConfig struct {
 	// and the next one tries again. Topics beyond the first 256 share the one producer that all have otherwise. Default:
 	// one for all.
 	ProducerPerTopic bool
-	// Together is how many messages of one Publish are on their way at the same time, for a publisher that is given many at
-	// once: that of a delay store. With more than 1, messages behind one that is refused may be published all the same; the
-	// error tells how many were. Their order stays. Default: 1.
-	Together int
-	// AcceptLossyTopics lets InitializeTopicsFor pass existing topics that lose letters which they confirmed, by retention or
+	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
+	// publisher that gets many messages at once, as that of a delay.Relay does. With more than 1, messages behind a refused
+	// message may be published; the error says how many were. Their order stays. Default: 1.
+	InFlight int
+	// AllowLossyTopics lets InitializeTopicsFor pass existing topics that lose letters which they confirmed, by retention or
 	// compaction, or that refuse the largest letter: what is wrong with them is logged as an error. Default: it is an error of
 	// InitializeTopicsFor, and so of the router's start.
-	AcceptLossyTopics bool
+	AllowLossyTopics bool
 	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
 	TopicTimeout time.Duration
-	// Logger is called with what AcceptLossyTopics accepts, and with what is created. Default: none.
+	// Logger is called with what AllowLossyTopics accepts, and with what is created. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
@@ -69,8 +67,8 @@ func (c *PublisherConfig) setDefaults() {
 		c.MaxMessageBytes = own.Producer.MaxMessageBytes
 	}
 	own.Producer.MaxMessageBytes = c.MaxMessageBytes
-	if c.Together == 0 {
-		c.Together = 1
+	if c.InFlight == 0 {
+		c.InFlight = 1
 	}
 	if c.TopicTimeout == 0 {
 		c.TopicTimeout = 10 * time.Second
@@ -82,13 +80,11 @@ func (c *PublisherConfig) setDefaults() {
 
 func (c *PublisherConfig) validate() error {
 	switch {
-	case len(c.Brokers) == 0:
-		return errors.New("wmkafka: PublisherConfig.Brokers is empty: give the address of a broker")
 	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0 || c.TopicTimeout < 0:
 		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d) and TopicTimeout (%s) must not be negative",
 			c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout)
-	case c.Together < 1 || c.Together > maxTogether:
-		return fmt.Errorf("wmkafka: PublisherConfig.Together is %d: it must be 1 to %d", c.Together, maxTogether)
+	case c.InFlight < 1 || c.InFlight > maxPublishing:
+		return fmt.Errorf("wmkafka: PublisherConfig.InFlight is %d: it must be 1 to %d", c.InFlight, maxPublishing)
 	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that only its leader has, or nobody, " +
 			"would be lost after its source was acked")
@@ -106,6 +102,7 @@ func (c *PublisherConfig) validate() error {
 // up to 20 s more where no broker answers. It is a poison.SourceInitializer: topics for dead letters are created as they
 // should be. It is safe for concurrent use.
 type Publisher struct {
+	brokers   []string
 	config    PublisherConfig
 	producers *producers
 	// sending is held by all who send, and alone by who must know whether it is his own message that is too large.
@@ -119,28 +116,31 @@ var (
 	_ poison.SourceInitializer = (*Publisher)(nil)
 )
 
-// NewPublisher connects and returns a Publisher, or an error that names the field of config with which messages could be
-// lost, or says why no broker answered.
-func NewPublisher(config PublisherConfig) (*Publisher, error) {
+// NewPublisher connects to the cluster and returns a Publisher. brokers are the addresses of some of its brokers. An
+// error names the field of config that is wrong or could lose messages, or says why no broker answered.
+func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) {
+	if len(brokers) == 0 {
+		return nil, errNoBrokers
+	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	p := &Publisher{config: config}
+	p := &Publisher{brokers: brokers, config: config}
 	var err error
-	if p.producers, err = newProducers(&p.config); err != nil {
+	if p.producers, err = newProducers(brokers, &p.config); err != nil {
 		return nil, fmt.Errorf("wmkafka: %w", err)
 	}
 	return p, nil
 }
 
-// Publish publishes the messages one after the other, or PublisherConfig.Together at a time, and stops at the first that is
+// Publish publishes the messages one after the other, or PublisherConfig.InFlight at a time, and stops at the first that is
 // refused; the error tells how many were published. A refusal for size wraps poison.ErrTooLarge, and is that of the message
 // itself: one that was refused because it travelled with another is sent again. It is marked as permanent. After Close it
 // returns ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
-	if p.config.Together > 1 && len(messages) > 1 {
-		return p.publishTogether(topic, messages)
+	if p.config.InFlight > 1 && len(messages) > 1 {
+		return p.publishMany(topic, messages)
 	}
 	for i, msg := range messages {
 		if err := p.publish(topic, msg); err != nil {

@@ -28,20 +28,21 @@ func TestPublisherConfig(t *testing.T) {
 		return config
 	}
 	for name, row := range map[string]struct {
-		config PublisherConfig
-		says   string
+		brokers []string
+		config  PublisherConfig
+		says    string
 	}{
-		"no brokers":   {PublisherConfig{}, "Brokers"},
-		"size":         {PublisherConfig{Brokers: brokers, MaxMessageBytes: -1}, "MaxMessageBytes"},
-		"replicas":     {PublisherConfig{Brokers: brokers, ReplicationFactor: -1}, "ReplicationFactor"},
-		"time-out":     {PublisherConfig{Brokers: brokers, TopicTimeout: -1}, "TopicTimeout"},
-		"no acks":      {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse })}, "RequiredAcks"},
-		"leader's ack": {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal })}, "RequiredAcks"},
-		"transactions": {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Producer.Transaction.ID = "x" })}, "Transaction.ID"},
-		"sarama":       {PublisherConfig{Brokers: brokers, Sarama: with(func(c *sarama.Config) { c.Net.MaxOpenRequests = 5 })}, "Sarama"},
-		"no broker":    {PublisherConfig{Brokers: brokers}, "127.0.0.1:1"},
+		"no brokers":   {nil, PublisherConfig{}, "no brokers"},
+		"size":         {brokers, PublisherConfig{MaxMessageBytes: -1}, "MaxMessageBytes"},
+		"replicas":     {brokers, PublisherConfig{ReplicationFactor: -1}, "ReplicationFactor"},
+		"time-out":     {brokers, PublisherConfig{TopicTimeout: -1}, "TopicTimeout"},
+		"no acks":      {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse })}, "RequiredAcks"},
+		"leader's ack": {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal })}, "RequiredAcks"},
+		"transactions": {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.Transaction.ID = "x" })}, "Transaction.ID"},
+		"sarama":       {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Net.MaxOpenRequests = 5 })}, "Sarama"},
+		"no broker":    {brokers, PublisherConfig{}, "127.0.0.1:1"},
 	} {
-		if _, err := NewPublisher(row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
+		if _, err := NewPublisher(row.brokers, row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -291,7 +292,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 	c.eventually("all are set aside", func() bool { return c.size(dlq) == len(names) })
 
-	sub := c.subscriber(SubscriberConfig{ConsumerGroup: c.group + "-redrive"})
+	sub := c.subscriber(SubscriberConfig{}, c.group+"-redrive")
 	report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
 		HandlerConfig: redrive.HandlerConfig{Publisher: pub, Park: pub, Allow: []string{c.topic}},
 		Subscriber:    sub, Topic: dlq, Backlog: sub.Backlog,

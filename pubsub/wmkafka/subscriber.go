@@ -13,18 +13,16 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
+var errNoBrokers = errors.New("wmkafka: there are no brokers: give the address of at least one")
+
 // ErrClosed is returned by a Subscriber or Publisher after Close.
 var ErrClosed = errors.New("wmkafka: closed")
 
 // maxInFlight bounds what a process holds of a partition, and what comes again.
 const maxInFlight = 10_000
 
-// SubscriberConfig configures a Subscriber. Brokers and ConsumerGroup are required.
+// SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
-	// Brokers are the addresses of some of the cluster's brokers.
-	Brokers []string
-	// ConsumerGroup is the group that the subscriptions join.
-	ConsumerGroup string
 	// Unmarshaler reads records. What it cannot read becomes a message that poison.Queue sets aside. Default: Marshaler{}.
 	Unmarshaler kafka.Unmarshaler
 	// Sarama configures the client. It is copied. Default: SaramaSubscriberConfig().
@@ -76,13 +74,6 @@ func (c *SubscriberConfig) setDefaults() {
 }
 
 func (c *SubscriberConfig) validate() error {
-	if len(c.Brokers) == 0 {
-		return errors.New("wmkafka: SubscriberConfig.Brokers is empty: give the address of a broker")
-	}
-	if c.ConsumerGroup == "" {
-		return errors.New("wmkafka: SubscriberConfig.ConsumerGroup is empty: without a group no offset is kept, and every start would skip " +
-			"or repeat messages; name a group, or use watermill-kafka's own subscriber with wmkafka.Marshaler")
-	}
 	if c.NackBackoff < 0 || c.SettleGrace < 0 || c.MaxNackBackoff < c.NackBackoff {
 		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff (%s) and SettleGrace (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff",
 			c.NackBackoff, c.SettleGrace, c.MaxNackBackoff)
@@ -101,7 +92,9 @@ func (c *SubscriberConfig) validate() error {
 // and never after its session. One message is in flight per partition, unless InFlight says otherwise. It is safe for
 // concurrent use.
 type Subscriber struct {
-	config SubscriberConfig
+	brokers []string
+	group   string
+	config  SubscriberConfig
 
 	lock          sync.Mutex
 	closed        bool
@@ -109,15 +102,23 @@ type Subscriber struct {
 	running       sync.WaitGroup
 }
 
-// NewSubscriber returns a Subscriber, or an error that names the field of config which is wrong. It does not connect.
-func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
+// NewSubscriber returns a Subscriber whose subscriptions join the consumer group. brokers are the addresses of some of
+// the cluster's brokers. It does not connect. An error names the argument or the field of config that is wrong.
+func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Subscriber, error) {
+	if len(brokers) == 0 {
+		return nil, errNoBrokers
+	}
+	if group == "" {
+		return nil, errors.New("wmkafka: the consumer group is empty: without a group no offset is kept, and every start would skip " +
+			"or repeat messages; name a group, or use watermill-kafka's own subscriber with wmkafka.Marshaler")
+	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
 	own := *config.Sarama
 	config.Sarama = &own
-	return &Subscriber{config: config, subscriptions: make(map[*subscription]struct{})}, nil
+	return &Subscriber{brokers: brokers, group: group, config: config, subscriptions: make(map[*subscription]struct{})}, nil
 }
 
 // Subscribe joins the group and delivers the messages of topic until ctx ends or the Subscriber is closed; then the
@@ -127,13 +128,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
 	// context is cancelled instead.
 	ctx, cancel := cancelledWith(ctx)
-	sub := newSubscription(&s.config, cancel)
+	sub := newSubscription(s, cancel)
 	if err := s.begin(sub); err != nil {
 		cancel()
 		return nil, err
 	}
 	context.AfterFunc(ctx, sub.cutLater)
-	silent, err := sub.start(ctx, topic)
+	silent, err := sub.start(ctx, s, topic)
 	if err != nil {
 		s.end(sub)
 		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)
@@ -185,7 +186,7 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	if s.config.InitializeTopicDetails == nil {
 		return fmt.Errorf("wmkafka: topic %q cannot be created: SubscriberConfig.InitializeTopicDetails is nil", topic)
 	}
-	inner, err := kafka.NewSubscriber(s.config.watermill(s.config.Sarama, nil), s.config.Logger)
+	inner, err := kafka.NewSubscriber(s.watermill(s.config.Sarama, nil), s.config.Logger)
 	if err == nil {
 		err = errors.Join(inner.SubscribeInitialize(topic), inner.Close())
 	}
@@ -196,13 +197,13 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 }
 
 // watermill is the configuration of watermill-kafka's subscriber.
-func (c *SubscriberConfig) watermill(client *sarama.Config, tracer kafka.SaramaTracer) kafka.SubscriberConfig {
+func (s *Subscriber) watermill(client *sarama.Config, tracer kafka.SaramaTracer) kafka.SubscriberConfig {
 	return kafka.SubscriberConfig{
-		Brokers:                c.Brokers,
-		ConsumerGroup:          c.ConsumerGroup,
-		Unmarshaler:            c.Unmarshaler,
+		Brokers:                s.brokers,
+		ConsumerGroup:          s.group,
+		Unmarshaler:            s.config.Unmarshaler,
 		OverwriteSaramaConfig:  client,
-		InitializeTopicDetails: c.InitializeTopicDetails,
+		InitializeTopicDetails: s.config.InitializeTopicDetails,
 		Tracer:                 tracer,
 	}
 }

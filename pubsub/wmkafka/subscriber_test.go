@@ -22,19 +22,21 @@ func TestSubscriberConfig(t *testing.T) {
 	invalid := SaramaSubscriberConfig()
 	invalid.Consumer.Group.Heartbeat.Interval = -1
 	for name, row := range map[string]struct {
-		config SubscriberConfig
-		says   string
+		brokers []string
+		group   string
+		config  SubscriberConfig
+		says    string
 	}{
-		"no brokers":  {SubscriberConfig{ConsumerGroup: "g"}, "Brokers"},
-		"no group":    {SubscriberConfig{Brokers: brokers}, "ConsumerGroup is empty: without a group"},
-		"backoff":     {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", NackBackoff: -1}, "NackBackoff"},
-		"max backoff": {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", NackBackoff: 2, MaxNackBackoff: 1}, "MaxNackBackoff"},
-		"grace":       {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", SettleGrace: -1}, "SettleGrace"},
-		"in flight":   {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", InFlight: -1}, "InFlight is -1: it must be 1 to 10000"},
-		"too many":    {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", InFlight: 10_001}, "InFlight"},
-		"sarama":      {SubscriberConfig{Brokers: brokers, ConsumerGroup: "g", Sarama: invalid}, "Sarama"},
+		"no brokers":  {nil, "g", SubscriberConfig{}, "no brokers"},
+		"no group":    {brokers, "", SubscriberConfig{}, "group is empty: without a group"},
+		"backoff":     {brokers, "g", SubscriberConfig{NackBackoff: -1}, "NackBackoff"},
+		"max backoff": {brokers, "g", SubscriberConfig{NackBackoff: 2, MaxNackBackoff: 1}, "MaxNackBackoff"},
+		"grace":       {brokers, "g", SubscriberConfig{SettleGrace: -1}, "SettleGrace"},
+		"in flight":   {brokers, "g", SubscriberConfig{InFlight: -1}, "InFlight is -1: it must be 1 to 10000"},
+		"too many":    {brokers, "g", SubscriberConfig{InFlight: 10_001}, "InFlight"},
+		"sarama":      {brokers, "g", SubscriberConfig{Sarama: invalid}, "Sarama"},
 	} {
-		if _, err := NewSubscriber(row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
+		if _, err := NewSubscriber(row.brokers, row.group, row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -42,7 +44,7 @@ func TestSubscriberConfig(t *testing.T) {
 
 // No broker: Subscribe, Backlog and SubscribeInitialize say so within bounded time, and Close returns.
 func TestNoBroker(t *testing.T) {
-	sub, err := NewSubscriber(SubscriberConfig{Brokers: []string{"127.0.0.1:1"}, ConsumerGroup: "g", InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 1}})
+	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestNoBroker(t *testing.T) {
 
 // After Close: nothing is subscribed to any more, and Close may be called again.
 func TestClosedSubscriber(t *testing.T) {
-	sub, err := NewSubscriber(SubscriberConfig{Brokers: []string{"127.0.0.1:1"}, ConsumerGroup: "g"})
+	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

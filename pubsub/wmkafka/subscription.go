@@ -13,6 +13,7 @@ import (
 // that one would wrap its handler for tracing, the subscription puts its own in the handler's place.
 type subscription struct {
 	config *SubscriberConfig
+	group  string
 	cancel context.CancelFunc
 	output chan *message.Message
 	inner  *kafka.Subscriber
@@ -22,16 +23,16 @@ type subscription struct {
 	connections *connections
 }
 
-func newSubscription(config *SubscriberConfig, cancel context.CancelFunc) *subscription {
-	s := &subscription{config: config, cancel: cancel, output: make(chan *message.Message), ended: make(chan struct{})}
-	s.client, s.connections = through(config.Sarama)
+func newSubscription(of *Subscriber, cancel context.CancelFunc) *subscription {
+	s := &subscription{config: &of.config, group: of.group, cancel: cancel, output: make(chan *message.Message), ended: make(chan struct{})}
+	s.client, s.connections = through(of.config.Sarama)
 	return s
 }
 
 var _ kafka.SaramaTracer = (*subscription)(nil)
 
-func (s *subscription) start(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	inner, err := kafka.NewSubscriber(s.config.watermill(s.client, s), s.config.Logger)
+func (s *subscription) start(ctx context.Context, of *Subscriber, topic string) (<-chan *message.Message, error) {
+	inner, err := kafka.NewSubscriber(of.watermill(s.client, s), s.config.Logger)
 	if err != nil {
 		return nil, err
 	}

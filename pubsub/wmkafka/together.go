@@ -8,13 +8,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// maxTogether bounds what a producer holds of one Publish.
-const maxTogether = 1000
+// maxPublishing bounds what a producer holds of one Publish.
+const maxPublishing = 1000
 
-// publishTogether publishes messages Together at a time, and stops after those among which one was refused.
-func (p *Publisher) publishTogether(topic string, messages []*message.Message) error {
-	for first := 0; first < len(messages); first += p.config.Together {
-		some := messages[first:min(first+p.config.Together, len(messages))]
+// publishMany publishes messages InFlight at a time, and stops after those among which one was refused.
+func (p *Publisher) publishMany(topic string, messages []*message.Message) error {
+	for first := 0; first < len(messages); first += p.config.InFlight {
+		some := messages[first:min(first+p.config.InFlight, len(messages))]
 		if refused, published, err := p.publishSome(topic, some); err != nil {
 			return fmt.Errorf("wmkafka: %s: %w", describe(topic, first+refused+1, len(messages), first+published), err)
 		}

@@ -17,7 +17,7 @@ import (
 // there are.
 func TestPublishTogether(t *testing.T) {
 	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{Together: 64, ProducerPerTopic: true})
+	pub := c.publisher(PublisherConfig{InFlight: 64, ProducerPerTopic: true})
 	var messages []*message.Message
 	for i := range 1000 {
 		messages = append(messages, message.NewMessage(fmt.Sprint(i), make([]byte, 1024)))
@@ -48,7 +48,7 @@ func TestRefusedTogether(t *testing.T) {
 	generous.Producer.MaxMessageBytes = 16 << 20
 	for name, config := range map[string]*sarama.Config{"client": nil, "broker": generous} {
 		c := newCluster(t)
-		pub := c.publisher(PublisherConfig{Sarama: config, Together: 5})
+		pub := c.publisher(PublisherConfig{Sarama: config, InFlight: 5})
 		var messages []*message.Message
 		for i := range 12 {
 			size := 10
@@ -83,19 +83,19 @@ func TestRefusedTogether(t *testing.T) {
 // Bad input and a publisher that is closed, for which nothing is sent.
 func TestTogetherErrors(t *testing.T) {
 	c := newCluster(t)
-	for _, n := range []int{-1, maxTogether + 1} {
-		if _, err := NewPublisher(PublisherConfig{Brokers: c.brokers, Together: n}); err == nil || !strings.Contains(err.Error(), "Together") {
+	for _, n := range []int{-1, maxPublishing + 1} {
+		if _, err := NewPublisher(c.brokers, PublisherConfig{InFlight: n}); err == nil || !strings.Contains(err.Error(), "InFlight") {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	pub := c.publisher(PublisherConfig{Together: 10})
+	pub := c.publisher(PublisherConfig{InFlight: 10})
 	good := message.NewMessage("good", nil)
 	unfit := message.NewMessage("unfit", nil)
 	unfit.Metadata.Set(kafka.UUIDHeaderKey, "x")
 	if err := pub.Publish(c.topic, good, nil, good); !errors.Is(err, errNilMessage) || !strings.Contains(err.Error(), "message 2 of 3, of which 0") {
 		t.Error(err)
 	}
-	plain := c.publisher(PublisherConfig{Together: 10, Marshaler: kafka.DefaultMarshaler{}})
+	plain := c.publisher(PublisherConfig{InFlight: 10, Marshaler: kafka.DefaultMarshaler{}})
 	if err := plain.Publish(c.topic, good, unfit); err == nil || !strings.Contains(err.Error(), "message 2 of 2, of which 0") {
 		t.Error(err)
 	}

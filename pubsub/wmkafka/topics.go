@@ -35,7 +35,7 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 // InitializeTopicsFor makes sure that topics exist for the dead letters of source. A missing one is created with as many
 // partitions and replicas as source, no expiry, no compaction, and room for source's largest message and 64 KiB; it returns
 // when all partitions have leaders. An existing one is not changed. One that expires, is bounded, compacted, or too small for
-// the largest letter, loses letters that it confirmed, or refuses some: that is an error, unless AcceptLossyTopics is set. So
+// the largest letter, loses letters that it confirmed, or refuses some: that is an error, unless AllowLossyTopics is set. So
 // is a topic that is missing and cannot be created, a MaxMessageBytes too small for source, and a source whose largest letter
 // exceeds what the client and the broker take in a request. The error names topic, setting and remedy. What times out is tried
 // once more: a broker that is busy makes a topic after all.
@@ -54,7 +54,7 @@ func (p *Publisher) InitializeTopicsFor(source string, topics ...string) error {
 }
 
 func (p *Publisher) initializeTopics(source string, topics []string) (err error) {
-	admin, err := connectAdmin(p.config.Brokers, p.config.Sarama)
+	admin, err := connectAdmin(p.brokers, p.config.Sarama)
 	if err != nil {
 		return fmt.Errorf("wmkafka: topics %q cannot be initialized: %w", topics, err)
 	}
@@ -147,16 +147,16 @@ func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) 
 	if len(flaws) == 0 {
 		return nil
 	}
-	return p.accept(fmt.Errorf("wmkafka: topic %q loses or refuses messages: %s; to use it as it is, set PublisherConfig.AcceptLossyTopics",
+	return p.accept(fmt.Errorf("wmkafka: topic %q loses or refuses messages: %s; to use it as it is, set PublisherConfig.AllowLossyTopics",
 		topic, strings.Join(flaws, "; ")))
 }
 
 // accept returns what is wrong with a topic, unless that is accepted.
 func (p *Publisher) accept(flaw error) error {
-	if !p.config.AcceptLossyTopics {
+	if !p.config.AllowLossyTopics {
 		return flaw
 	}
-	p.config.Logger.Error("Messages may be lost or refused, which PublisherConfig.AcceptLossyTopics accepts", flaw, nil)
+	p.config.Logger.Error("Messages may be lost or refused, which PublisherConfig.AllowLossyTopics accepts", flaw, nil)
 	return nil
 }
 

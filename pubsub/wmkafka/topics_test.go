@@ -91,7 +91,7 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 	room := strconv.Itoa(kafkaMaxMessageBytes + letterRoom)
 	sound := map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": room}
 	logged := &logs{}
-	strict, lax := c.publisher(PublisherConfig{Logger: logged}), c.publisher(PublisherConfig{Logger: logged, AcceptLossyTopics: true})
+	strict, lax := c.publisher(PublisherConfig{Logger: logged}), c.publisher(PublisherConfig{Logger: logged, AllowLossyTopics: true})
 	for setting, row := range map[string]struct{ value, want string }{
 		"retention.ms":      {"604800000", "retention.ms=604800000; set it to -1"},
 		"retention.bytes":   {"1000000", "retention.bytes=1000000; set it to -1"},
@@ -111,7 +111,7 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 			}
 			err = strict.InitializeTopicsFor(c.topic, topic)
 			if setting == "" && err != nil || setting != "" && (err == nil || !strings.Contains(err.Error(), strconv.Quote(topic)) ||
-				!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "PublisherConfig.AcceptLossyTopics")) {
+				!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "PublisherConfig.AllowLossyTopics")) {
 				t.Errorf("%q: %v", setting, err)
 			}
 			if logged.String() != "" {

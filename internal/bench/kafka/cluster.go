@@ -35,7 +35,7 @@ func newCluster(ctx context.Context, brokers []string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		return nil, errors.Join(err, admin.Close())
 	}
@@ -121,7 +121,7 @@ func (c *cluster) consumeBare(topic string, n int) (time.Duration, error) {
 
 // consume is how long a protected router takes for n messages that all end with outcome.
 func (c *cluster) consume(topic string, n int, outcome error) (time.Duration, error) {
-	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID()})
+	sub, err := wmkafka.NewSubscriber(c.brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{})
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ func newCluster(ctx context.Context, brokers []string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers})
+	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		return nil, errors.Join(err, admin.Close())
 	}
@@ -104,7 +104,7 @@ func (c *cluster) create(topic string) error {
 
 // size is how many records a topic has.
 func (c *cluster) size(topic string) (int, error) {
-	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: "figures-" + watermill.NewShortUUID()})
+	sub, err := wmkafka.NewSubscriber(c.brokers, "figures-"+watermill.NewShortUUID(), wmkafka.SubscriberConfig{})
 	if err != nil {
 		return 0, err
 	}

@@ -56,12 +56,12 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	dead, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers})
+	dead, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dead.Close()) }()
-	stages, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers, ProducerPerTopic: true})
+	stages, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,9 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 			Publisher: stages, Stages: middleware.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.made(topic)
-				return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
-					Brokers: c.brokers, ConsumerGroup: group, InFlight: together, Sarama: wmkafka.SaramaStageConfig(),
+				return wmkafka.NewSubscriber(c.brokers, group, wmkafka.SubscriberConfig{
+					InFlight: together,
+					Sarama:   wmkafka.SaramaStageConfig(),
 				})
 			},
 		},
@@ -82,7 +83,7 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID(), InFlight: inFlight})
+	sub, err := wmkafka.NewSubscriber(c.brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: inFlight})
 	if err != nil {
 		return err
 	}

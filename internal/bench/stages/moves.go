@@ -26,7 +26,7 @@ func (nowhere) Close() error                              { return nil }
 
 // moves is how many messages a second one relay moves, out of a table in which all are due, to a topic.
 func moves(c *cluster, p plan) (figures []map[string]any, err error) {
-	stages, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers, ProducerPerTopic: true, Together: 200})
+	stages, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200})
 	if err != nil {
 		return nil, err
 	}

@@ -29,18 +29,18 @@ func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.stages, err = wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: c.brokers, ProducerPerTopic: true, Together: 200}); err != nil {
+	if s.stages, err = wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200}); err != nil {
 		return nil, err
 	}
 	subscriber := func(topic, group string) (message.Subscriber, error) {
 		c.made(topic)
-		return wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: group, InFlight: inFlight})
+		return wmkafka.NewSubscriber(c.brokers, group, wmkafka.SubscriberConfig{InFlight: inFlight})
 	}
 	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.pub, Stages: middleware.StagesConfig{
 		Publisher: s.stages, Subscriber: subscriber, Stages: middleware.Delays(waits), Store: store, Jitter: jitter,
 	}})
 	if err == nil {
-		s.sub, err = wmkafka.NewSubscriber(wmkafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID()})
+		s.sub, err = wmkafka.NewSubscriber(c.brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.stages.Close())
