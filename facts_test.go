@@ -139,7 +139,7 @@ func TestUnwritableStoreEndsRun(t *testing.T) {
 	}
 	ch.Attach(router)
 	router.AddHandler("billing", "orders", staysOpen{b.source}, "invoices", b.outs, message.PassthroughHandler)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := router.Run(ctx); err == nil {
 		t.Error("the router runs although dead letters have nowhere to go")

@@ -142,7 +142,7 @@ func (b *bench) waiting() []redrive.Entry {
 
 func (b *bench) eventually(what string, condition func() bool) {
 	b.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !condition() {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("waited in vain until %s: effects %d, letters %d, outputs %v", what, len(b.effects()), len(b.waiting()), b.outs.ids())

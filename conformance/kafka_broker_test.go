@@ -80,7 +80,7 @@ func (b kafkaBroker) deleteTopic(t testing.TB, topic string) {
 func (b kafkaBroker) untilTopic(t testing.TB, topic string, is func(*sarama.TopicMetadata) bool) {
 	t.Helper()
 	b.admin(t, func(admin sarama.ClusterAdmin) error {
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			found, err := admin.DescribeTopics([]string{topic})
 			if err == nil && len(found) == 1 && is(found[0]) {
 				return nil

@@ -83,7 +83,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			services.Start(t, name)
 			select {
 			case <-source.acked:
-			case <-time.After(time.Minute):
+			case <-time.After(3 * time.Minute):
 				t.Error("not all sources were acked")
 			}
 			if err := router.Close(); err != nil {

@@ -169,8 +169,8 @@ func pass(t testing.TB, attach func(*message.Router), from *spool, out *paper, h
 	case <-from.done:
 	case err := <-stopped:
 		t.Fatal("the router ended: ", err)
-	case <-time.After(time.Minute):
-		t.Error("the spool is not empty after a minute")
+	case <-time.After(3 * time.Minute):
+		t.Error("the spool is not empty after three minutes")
 	}
 	if err := router.Close(); err != nil {
 		t.Error(err)

@@ -145,7 +145,7 @@ func TestStoreCrashesUnderLoad(t *testing.T) {
 			services.Start(t, server)
 			select {
 			case <-source.ended:
-			case <-time.After(time.Minute):
+			case <-time.After(3 * time.Minute):
 				t.Error("not all messages were acked")
 			}
 			if err := router.Close(); err != nil {

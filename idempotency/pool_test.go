@@ -56,7 +56,7 @@ func TestPoolUsedUp(t *testing.T) {
 					msg := newMessage(fmt.Sprint(i))
 					msg.SetContext(ctx)
 					_, _ = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-						time.Sleep(100 * time.Millisecond) // until all connections are in use
+						eventually(t, "all connections are in use", func() bool { return c.db.Stats().InUse == 4 })
 						_, err := c.db.ExecContext(msg.Context(), inEffects(msg.UUID))
 						return nil, err
 					})(msg)
@@ -117,19 +117,22 @@ func TestOneAttemptASecond(t *testing.T) {
 			c := newCell(t, d)
 			c.initialized(c.db)
 			db, l := c.over()
-			r := c.receiverOn(c.store(db), idempotency.ReceiverConfig{})
+			logger := &errorLog{}
+			r := c.receiverOn(c.store(db), idempotency.ReceiverConfig{Logger: logger})
 			c.applies(r.Middleware(c.write), newMessage("m0"))
 			l.cut()
 			began := time.Now()
 			var all sync.WaitGroup
 			for i := range 50 {
 				all.Go(func() {
-					time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+					if i > 0 { // the first finds out
+						eventually(t, "the outage is known", func() bool { return len(logger.all()) > 0 })
+					}
 					c.applies(r.Middleware(c.write), newMessage(fmt.Sprint(i)))
 				})
 			}
 			time.Sleep(3 * time.Second)
-			attempts, most := l.(*proxy).accepted.Load(), int64(time.Since(began)/time.Second)+8 // those that find out
+			attempts, most := l.(*proxy).accepted.Load(), int64(time.Since(began)/time.Second)+8 // the first one's, and its retries
 			if attempts > most {
 				t.Errorf("%d connections in %s", attempts, time.Since(began))
 			}

@@ -400,14 +400,15 @@ func testDrain_concurrencyCap(t *testing.T, on database) {
 		n := now.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
-		time.Sleep(time.Millisecond)
+		eventually(t, "another one is published beside it", func() bool { return most.Load() > 1 })
+		time.Sleep(time.Millisecond) // for one too many to show
 		now.Add(-1)
 		return nil
 	}}
 	if r := drain(t, store, out, redrive.DrainConfig{Allow: []string{"orders"}, Concurrency: 3}); r.Redriven != 40 {
 		t.Fatalf("%+v", r)
 	}
-	if most.Load() > 3 || most.Load() < 2 {
+	if most.Load() > 3 {
 		t.Errorf("%d at a time", most.Load())
 	}
 }
@@ -524,11 +525,12 @@ func testDrain_renewsLeases(t *testing.T, on database) {
 func TestDrain_leavesWhatWasTakenOver(t *testing.T) { onEach(t, testDrain_leavesWhatWasTakenOver) }
 
 func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
+	const lease = 2 * time.Second // the disk may stand still for a while
 	store, out := on.newStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letters(2)...)
 	taken := make(chan []redrive.Taken, 1)
 	r := drain(t, store, out, redrive.DrainConfig{
-		Allow: []string{"orders"}, Lease: 200 * time.Millisecond, // both are in hand
+		Allow: []string{"orders"}, Lease: lease, // both are in hand
 		Hooks: redrive.Hooks{OnRedrive: func(context.Context, poison.Letter, string) {
 			publish(t, store, "orders.dlq", letter("id-1", "{}"))
 			theirs, err := store.Take(context.Background(), redrive.Filter{}, time.Hour, 10)
@@ -536,7 +538,7 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 				t.Error(err)
 			}
 			taken <- theirs
-			time.Sleep(150 * time.Millisecond) // more than half of the lease
+			time.Sleep(lease/2 + lease/8) // more than half of the lease
 		}},
 	})
 	theirs := <-taken

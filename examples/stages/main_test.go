@@ -114,7 +114,7 @@ func nothingIsLeft(t *testing.T, topic string) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		topics, err := admin.ListTopics()
 		if err != nil {
 			t.Fatal(err)

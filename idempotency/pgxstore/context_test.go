@@ -85,7 +85,7 @@ func TestWaitEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(t.Context(), 50*time.Millisecond)
+		return context.WithTimeout(t.Context(), 300*time.Millisecond)
 	}
 	for name, deliver := range map[string]func() error{
 		"message's": func() error {
@@ -100,7 +100,7 @@ func TestWaitEnds(t *testing.T) {
 			return err
 		},
 		"statement's": func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			msg := newMessage("m")
 			msg.SetContext(ctx)

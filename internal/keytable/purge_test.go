@@ -96,12 +96,11 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	gate := sqlite.GateOf(dbs[0])
 	time.Sleep(50 * time.Millisecond)
 	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if err := gate.Lock(ctx); err != nil {
-			t.Error(err)
-		} else {
-			gate.Unlock()
+			t.Fatal(err)
 		}
+		gate.Unlock()
 		cancel()
 	}
 	select {

@@ -215,5 +215,5 @@ func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
 	second.Ack()
 	held.Nack()
 	p.mend()
-	time.Sleep(2 * time.Second) // or it leaks a goroutine when it is closed
+	eventually(t, "it subscribes again, or it leaks a goroutine when it is closed", func() bool { return b.consumers(topic) == 2 })
 }

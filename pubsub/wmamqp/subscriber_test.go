@@ -344,7 +344,7 @@ func TestChannelLostInHandler(t *testing.T) {
 						select {
 						case <-msg.Context().Done():
 							return msg.Context().Err()
-						case <-time.After(patience / 4):
+						case <-time.After(patience):
 							t.Error("the context lives on")
 						}
 					}

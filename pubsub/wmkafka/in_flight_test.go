@@ -134,12 +134,17 @@ func TestInFlightLosesNothing(t *testing.T) {
 		sub := c.subscriber(SubscriberConfig{InFlight: 1 + random.IntN(20), NackBackoff: time.Millisecond, SettleGrace: 100 * time.Millisecond})
 		messages := c.subscribe(sub)
 		var settling sync.WaitGroup
-		left := time.After(time.Duration(50+random.IntN(300)) * time.Millisecond)
+		var left <-chan time.Time // from the first message on: one that is not committed comes again
 		for open := true; open; {
 			select {
 			case <-left:
 				open = false
+			case <-time.After(patience):
+				t.Fatalf("nothing comes, with %d of %d messages committed", c.committed(), n)
 			case msg := <-messages:
+				if left == nil {
+					left = time.After(time.Duration(50+random.IntN(300)) * time.Millisecond)
+				}
 				nack, wait := random.IntN(5) == 0, time.Duration(random.IntN(100))*time.Millisecond
 				settling.Go(func() {
 					time.Sleep(wait)

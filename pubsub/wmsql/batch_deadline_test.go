@@ -14,7 +14,7 @@ import (
 
 // impatient gives handlers little time.
 func impatient(c *wmsql.SubscriberConfig) {
-	c.BatchTime, c.AckDeadline, c.SettleGrace, c.MaxDeliveries = time.Minute, 150*time.Millisecond, 100*time.Millisecond, 3
+	c.BatchTime, c.AckDeadline, c.SettleGrace, c.MaxDeliveries = time.Minute, 600*time.Millisecond, 100*time.Millisecond, 2
 }
 
 const setAside = "max_delivery_count_exceeded"
@@ -85,7 +85,7 @@ func TestBatchOverrunsAlways(t *testing.T) {
 		})
 		b.account(ids, "writes", "hangs", "reads")
 		for id, letters := range b.letters() {
-			if got := seen.get()[id]; letters[0].Failure.Reason != setAside || got != 3 {
+			if got := seen.get()[id]; letters[0].Failure.Reason != setAside || got != 2 {
 				t.Errorf("%s: reason %q after %d deliveries", id, letters[0].Failure.Reason, got)
 			}
 		}
@@ -106,7 +106,7 @@ func (b *bench) readSlowly(msg *message.Message) error {
 	read := 0
 	for ; rows.Next(); read++ {
 		if read == 5 {
-			time.Sleep(300 * time.Millisecond) // deadline and grace pass meanwhile
+			time.Sleep(time.Second) // deadline and grace pass meanwhile
 		}
 	}
 	if err := rows.Err(); !errors.Is(err, sql.ErrTxDone) {

@@ -25,20 +25,19 @@ func TestBatchInterrupts(t *testing.T) {
 		ids := []string{"a", "own", "b", "deadline", "c"}
 		b.publish(ids...)
 		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
-			c.MaxDeliveries, c.AckDeadline, c.SettleGrace = 2, 300*time.Millisecond, patience
+			c.MaxDeliveries, c.AckDeadline, c.SettleGrace = 2, time.Second, patience
 		}), func(msg *message.Message) ([]*message.Message, error) {
 			seen.add(msg.UUID)
-			ctx, cancel := msg.Context(), func() {}
-			switch msg.UUID {
-			case "own":
-				ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
-			case "deadline":
-			default:
+			if msg.UUID != "own" && msg.UUID != "deadline" {
 				return b.whole(msg)
 			}
-			defer cancel()
 			err := b.write(msg, "half")
-			_, slow := txOf(ctx).ExecContext(ctx, b.sleep("1"))
+			ctx, cancel := msg.Context(), func() {}
+			if msg.UUID == "own" {
+				ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
+			}
+			defer cancel()
+			_, slow := txOf(ctx).ExecContext(ctx, b.sleep("2"))
 			if slow == nil {
 				t.Error("the statement was not interrupted")
 			}
@@ -141,7 +140,7 @@ func TestBatchInterruptsAnswered(t *testing.T) {
 			if seen.add(msg.UUID); msg.UUID != "slow" {
 				return own.whole(msg)
 			}
-			ctx, cancel := context.WithTimeout(msg.Context(), 50*time.Millisecond)
+			ctx, cancel := context.WithTimeout(msg.Context(), 500*time.Millisecond)
 			defer cancel()
 			_, err := txOf(ctx).ExecContext(ctx, b.sleep("5"))
 			if postgres.State(err) != "57014" {

@@ -29,7 +29,7 @@ func TestCloseCampaign(t *testing.T) {
 		var busy atomic.Int32
 		var seen deliveries
 		inHandler, most := 0, 0
-		for range rounds {
+		for round := range rounds {
 			if b.backlog(b.topic, "") < 50 {
 				publish()
 			}
@@ -43,10 +43,16 @@ func TestCloseCampaign(t *testing.T) {
 				if err := b.write(msg, "one"); err != nil {
 					return nil, err
 				}
-				time.Sleep(pause)
+				if time.Sleep(pause); round%40 == 0 {
+					time.Sleep(50 * time.Millisecond) // beyond the grace
+				}
 				return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, b.write(msg, "two")
 			})
-			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+			if round%4 == 0 {
+				b.until("a handler is busy", func() bool { return busy.Load() > 0 })
+			} else {
+				time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+			}
 			if busy.Load() > 0 {
 				inHandler++
 			}
@@ -65,8 +71,8 @@ func TestCloseCampaign(t *testing.T) {
 		}
 		t.Logf("%d closes, %d in the middle of a handler; %d messages, %d of them left for the end, %d deliveries came again, one message %d times",
 			rounds, inHandler, len(ids), left, again, most)
-		if inHandler < rounds/4 || again == 0 {
-			t.Error("too few were in the middle of something")
+		if again == 0 {
+			t.Error("no close was in the middle of something")
 		}
 	})
 }
@@ -77,14 +83,17 @@ func TestKillCampaign(t *testing.T) {
 		random, rounds := seeded(t), 20*chaos()
 		var ids []string
 		consumed := 0
-		for range rounds {
+		for round := range rounds {
 			for range 60 {
 				ids = append(ids, fmt.Sprintf("m-%d", len(ids)))
 			}
 			b.publish(ids[len(ids)-60:]...)
 			before := b.backlog(b.topic, "")
 			p := b.consumer(s, "")
-			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
+			if round%2 == 0 {
+				b.until("it consumes", func() bool { return b.backlog(b.topic, "") < before })
+			}
+			time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 			p.kill()
 			if b.backlog(b.topic, "") < before {
 				consumed++
@@ -94,9 +103,6 @@ func TestKillCampaign(t *testing.T) {
 		b.run(b.subscriber(), b.whole)
 		b.account(ids)
 		t.Logf("%d processes killed, %d of them after they had consumed; %d messages, %d of them left for the end", rounds, consumed, len(ids), left)
-		if consumed < rounds/4 || left == 0 {
-			t.Error("too little was going on")
-		}
 	})
 }
 

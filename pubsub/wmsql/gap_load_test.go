@@ -11,11 +11,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // load publishes from several sides at once while messages are taken, and returns how often each was delivered, from the
-// first that is taken until nothing has come for a while. If fewer than enough have come, that is a longer while.
-func (b *bench) load(sub message.Subscriber, publishers, each, enough int) map[string]int {
+// first that is taken until nothing has come for a while. If some are missing, that is a longer while.
+func (b *bench) load(sub message.Subscriber, publishers, each int) map[string]int {
 	b.Helper()
 	messages, err := sub.Subscribe(b.Context(), b.topic)
 	if err != nil {
@@ -36,7 +37,7 @@ func (b *bench) load(sub message.Subscriber, publishers, each, enough int) map[s
 	seen := map[string]int{}
 	for {
 		quiet := 2 * time.Second
-		if len(seen) < enough {
+		if len(seen) < publishers*each {
 			quiet = patience
 		}
 		select {
@@ -54,39 +55,52 @@ func (b *bench) load(sub message.Subscriber, publishers, each, enough int) map[s
 	}
 }
 
-// With concurrent publishers on MySQL watermill-sql's own subscriber passes over rows for good. When this test fails, it
-// does not any more: say so in doc.go, and compare gap.go with what it does instead.
+// Fact: on MySQL watermill-sql's own subscriber passes over a row whose publisher commits late, for good. When this test fails,
+// it does not any more: say so in doc.go, and compare gap.go with what it does instead.
 func TestStockLosesRows(t *testing.T) {
 	dsn := mysqltest.Database(t)
-	lost := 0
-	for round := 0; lost == 0; round++ {
-		if round == 5 {
-			t.Fatal("five times it lost nothing")
+	b := newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) })
+	stock, err := wsql.NewSubscriber(b.db, wsql.SubscriberConfig{
+		SchemaAdapter: wsql.DefaultMySQLSchema{}, OffsetsAdapter: wsql.DefaultMySQLOffsetsAdapter{},
+		PollInterval: time.Millisecond, ResendInterval: time.Millisecond,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := stock.Subscribe(t.Context(), b.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := b.enter("late")
+	for _, id := range []string{"a", "b"} {
+		b.publish(id)
+		select {
+		case msg := <-messages:
+			if msg.UUID != id {
+				t.Errorf("%s came", msg.UUID)
+			}
+			msg.Ack()
+		case <-time.After(patience):
+			t.Fatalf("%s did not come", id)
 		}
-		b := newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) })
-		stock, err := wsql.NewSubscriber(b.db, wsql.SubscriberConfig{
-			SchemaAdapter: wsql.DefaultMySQLSchema{}, OffsetsAdapter: wsql.DefaultMySQLOffsetsAdapter{},
-			PollInterval: time.Millisecond, ResendInterval: time.Millisecond,
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := b.load(stock, 8, 500, 0)
-		if err := stock.Close(); err != nil {
-			t.Error(err)
-		}
-		if b.exec(`DROP TABLE effects`); len(seen) < b.backlog(b.topic, "another") {
-			lost = b.backlog(b.topic, "another") - len(seen)
+		if id == "a" { // what is published after the late one has committed comes, and the late one does not
+			if err := late.Commit(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	t.Logf("%d of 4000 messages were lost", lost)
+	if err := stock.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Ours loses none of more, on either database, and delivers none twice.
 func TestConcurrentPublishers(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		const publishers, each = 8, 1000
-		seen := b.load(b.subscriber(), publishers, each, publishers*each)
+		// A server that stands still between giving a number out and writing the row loses it for those who wait less.
+		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.GapWait = 10 * time.Second })
+		seen := b.load(sub, publishers, each)
 		if len(seen) != publishers*each {
 			t.Errorf("%d of %d messages were lost", publishers*each-len(seen), publishers*each)
 		}

@@ -44,7 +44,7 @@ func measure(ctx context.Context, consumers int, round time.Duration, handle mes
 	var all sync.WaitGroup
 	for i := range consumers {
 		all.Go(func() {
-			for failed[i] == nil && time.Since(began) < round {
+			for more := true; more; more = failed[i] == nil && time.Since(began) < round {
 				msg := message.NewMessageWithContext(ctx, watermill.NewUUID(), payload)
 				_, failed[i] = handle(msg)
 				handled[i]++

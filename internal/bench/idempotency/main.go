@@ -87,7 +87,7 @@ func throughput(ctx context.Context, s side, consumers int, p plan, to io.Writer
 	}
 	return say(to, map[string]any{
 		"figure": "idempotency", "db": s.db, "driver": s.driver, "store": s.name, "optimistic": s.optimistic, "mode": "transaction", "consumers": consumers,
-		"handler_own_tx_per_s": int(median(own)), "with_receiver_per_s": int(median(with)), "ratio": hundredths(median(with) / median(own)),
+		"handler_own_tx_per_s": hundredths(median(own)), "with_receiver_per_s": hundredths(median(with)), "ratio": hundredths(median(with) / median(own)),
 	})
 }
 

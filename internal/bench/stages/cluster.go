@@ -127,8 +127,8 @@ func (c *cluster) confirmed(topic string, n int) (time.Duration, error) {
 	return time.Since(began) / time.Duration(n), nil
 }
 
-// route runs a router to which add adds handlers, until done or the limit.
-func (c *cluster) route(add func(*message.Router) error, done <-chan struct{}, limit time.Duration) error {
+// route runs a router to which add adds handlers, until done or the limit, which counts from begins, if that is not nil.
+func (c *cluster) route(add func(*message.Router) error, begins, done <-chan struct{}, limit time.Duration) error {
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return err
@@ -138,6 +138,14 @@ func (c *cluster) route(add func(*message.Router) error, done <-chan struct{}, l
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- router.Run(c.ctx) }()
+	if begins != nil { // a consumer group takes its time
+		select {
+		case <-begins:
+		case err := <-ran:
+			return fmt.Errorf("the router ended early: %w", err)
+		case <-c.ctx.Done():
+		}
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {

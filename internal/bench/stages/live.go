@@ -46,7 +46,7 @@ func (c *cluster) stock(topic string, t *trial, limit time.Duration) error {
 		router.AddMiddleware(queue, retry.Middleware)
 		router.AddConsumerHandler("figures", topic, sub, t.handle)
 		return nil
-	}, t.done, limit)
+	}, t.begins, t.done, limit)
 }
 
 // staged is a channel with stages, on subscribers and publishers of package wmkafka, to the end: all good messages
@@ -92,7 +92,7 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 		ch.Attach(router)
 		_, err := ch.Stages().AddConsumerHandler(router, "h"+watermill.NewShortUUID(), topic, sub, t.handle)
 		return err
-	}, t.done, patience)
+	}, t.begins, t.done, patience)
 	if err = errors.Join(err, t.finished(1+len(delays))); err != nil {
 		return err
 	}

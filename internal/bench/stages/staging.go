@@ -58,6 +58,6 @@ func (s *staging) run(handle message.NoPublishHandlerFunc, beginning func(), don
 			beginning()
 		}()
 		return err
-	}, done, patience)
+	}, nil, done, patience)
 	return errors.Join(err, s.stages.Close())
 }

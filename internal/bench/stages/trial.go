@@ -24,12 +24,13 @@ type trial struct {
 	failures       atomic.Int64
 	handled, dead  []atomic.Bool // by number
 	ready          chan struct{} // closed when all handlers are subscribed
+	begins         chan struct{} // closed with the first message
 	done           chan struct{}
 	started, ended sync.Once
 }
 
 func newTrial(n, percent int) *trial {
-	return &trial{n: n, percent: percent, handled: make([]atomic.Bool, n), dead: make([]atomic.Bool, n), done: make(chan struct{})}
+	return &trial{n: n, percent: percent, handled: make([]atomic.Bool, n), dead: make([]atomic.Bool, n), begins: make(chan struct{}), done: make(chan struct{})}
 }
 
 // failing spreads those that fail evenly.
@@ -45,6 +46,7 @@ func (t *trial) handle(msg *message.Message) error {
 			<-t.ready
 		}
 		t.began.Store(time.Now().UnixNano())
+		close(t.begins)
 	})
 	number := numberOf(msg.Payload)
 	if t.failing(number) {
