@@ -58,6 +58,8 @@ var floors = map[string]int{
 	"internal/bench/stages":                   5,
 	"internal/database/mysql/mysqltest":       5,
 	"internal/database/postgres/postgrestest": 5,
+	"internal/testkit":                        5,
+	"internal/testkit/databases":              5,
 	// programs
 	"conformance/internal/report": 6,
 	"examples/amqp":               6,

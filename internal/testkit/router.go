@@ -1,0 +1,36 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// RunRouter runs a router to which add adds handlers, and returns when it has started. Stop closes it and is called at the
+// end of the test in any case; an error of Close or Run fails the test. The router waits for handlers as long as Patience.
+func RunRouter(t testing.TB, logger watermill.LoggerAdapter, add func(*message.Router)) (stop func()) {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: Patience}, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(router)
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(context.Background()) }()
+	stop = sync.OnceFunc(func() {
+		if err := errors.Join(router.Close(), <-ended); err != nil {
+			t.Errorf("the router ended with: %v", err)
+		}
+	})
+	select {
+	case <-router.Running():
+	case err := <-ended:
+		t.Fatalf("the router did not start: %v", err)
+	}
+	t.Cleanup(stop)
+	return stop
+}
