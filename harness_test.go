@@ -17,6 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -142,13 +143,9 @@ func (b *bench) waiting() []redrive.Entry {
 
 func (b *bench) eventually(what string, condition func() bool) {
 	b.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("waited in vain until %s: effects %d, letters %d, outputs %v", what, len(b.effects()), len(b.waiting()), b.outs.ids())
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	testkit.Eventually(b.t, what, condition, func() string {
+		return fmt.Sprintf("effects %d, letters %d, outputs %v", len(b.effects()), len(b.waiting()), b.outs.ids())
+	})
 }
 
 // outputs is the publisher of the handler under test. It refuses as it is told and cannot be closed.

@@ -18,12 +18,13 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
 // patience is how long a condition is waited for. Brokers rebalance and reconnect meanwhile.
-const patience = 60 * time.Second
+const patience = testkit.Patience
 
 // bench is what one feature is tested on: a topic, a topic for outputs, a database with an effects table, and a count of
 // what was set aside.
@@ -210,12 +211,10 @@ func (b *bench) wantOnce(ids ...string) {
 
 func (b *bench) until(what string, condition func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatalf("waited in vain until %s: effects %v, set aside %d, discarded %d, failed attempts %d, duplicates %d",
-				what, b.effects(), b.placed.Load(), b.discarded.Load(), b.attempts.Load(), b.duplicate.Load())
-		}
-	}
+	testkit.Eventually(b, what, condition, func() string {
+		return fmt.Sprintf("effects %v, set aside %d, discarded %d, failed attempts %d, duplicates %d",
+			b.effects(), b.placed.Load(), b.discarded.Load(), b.attempts.Load(), b.duplicate.Load())
+	})
 }
 
 func (b *bench) untilPlaced(n int32) {

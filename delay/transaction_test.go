@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -88,15 +89,6 @@ func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plu
 	}, stop
 }
 
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
 // What a handler puts is in the transaction that consumes its message: it is rolled back and committed with it.
 func TestPut_inTransaction(t *testing.T) {
 	for name, d := range map[string]struct {
@@ -130,7 +122,7 @@ func TestPut_inTransaction(t *testing.T) {
 				return nil
 			}, relay.Plugin)
 			publish("1-")
-			until(t, "it is published", func() bool { return len(out.all()) > 0 })
+			testkit.Eventually(t, "it is published", func() bool { return len(out.all()) > 0 })
 			time.Sleep(50 * time.Millisecond)
 			stop()
 			if got := out.all(); !slices.Equal(got, []string{"1-3"}) {
@@ -183,9 +175,9 @@ func TestPut_deadlock(t *testing.T) {
 		}
 		return n
 	}
-	until(t, "it comes again and takes effect", func() bool { return applied() > 0 })
+	testkit.Eventually(t, "it comes again and takes effect", func() bool { return applied() > 0 })
 	publish("2")
-	until(t, "the next one takes effect", func() bool { return applied() > 1 })
+	testkit.Eventually(t, "the next one takes effect", func() bool { return applied() > 1 })
 	if waiting, err := store.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 2 || tries.Load() != 3 {
 		t.Errorf("%+v, %v, after %d tries", waiting, err, tries.Load())
 	}

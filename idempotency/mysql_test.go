@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // connection is the server's number of a transaction's connection.
@@ -157,26 +158,21 @@ func TestMySQLWaitEndsWithContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = holder.Release() }()
-	for want, end := range map[error]func() (context.Context, context.CancelFunc){
-		context.Canceled: func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) },
-		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(context.Background(), time.Second)
-		},
+	for want, ending := range map[error]func() (context.Context, func()){
+		context.Canceled:         func() (context.Context, func()) { return context.WithCancel(context.Background()) },
+		context.DeadlineExceeded: func() (context.Context, func()) { return testkit.Expiring(context.Background()) },
 	} {
-		ctx, cancel := end()
+		ctx, end := ending()
 		failed := make(chan error)
 		go func() {
 			_, err := store.Claim(ctx, idempotency.Entry{Key: key})
 			failed <- err
 		}()
 		eventually(t, "the duplicate waits", func() bool { return waitingMySQL(t, db) == 1 })
-		if want == context.Canceled {
-			cancel()
-		}
+		end()
 		if err := <-failed; !errors.Is(err, want) {
 			t.Error(err)
 		}
-		cancel()
 		eventually(t, "the server's wait ends", func() bool { return waitingMySQL(t, db) == 0 })
 	}
 	if n := db.Stats().InUse; n != 1 {

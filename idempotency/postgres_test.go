@@ -16,19 +16,12 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-const deadline = time.Minute // a disk can stand still for long
+const deadline = testkit.Patience
 
-// eventually polls a condition of the server.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(deadline); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in %s: %s", deadline, what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // process is the server's process of a transaction.
 func process(t *testing.T, tx *sql.Tx) (id int) {
@@ -123,26 +116,21 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := process(t, holder.Tx())
-	for want, end := range map[error]func() (context.Context, context.CancelFunc){
-		context.Canceled: func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) },
-		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(context.Background(), time.Second)
-		},
+	for want, ending := range map[error]func() (context.Context, func()){
+		context.Canceled:         func() (context.Context, func()) { return context.WithCancel(context.Background()) },
+		context.DeadlineExceeded: func() (context.Context, func()) { return testkit.Expiring(context.Background()) },
 	} {
-		ctx, cancel := end()
+		ctx, end := ending()
 		failed := make(chan error)
 		go func() {
 			_, err := store.Claim(ctx, idempotency.Entry{Key: key})
 			failed <- err
 		}()
 		eventually(t, "the duplicate waits", func() bool { return waiting(t, db, id) == 1 })
-		if want == context.Canceled {
-			cancel()
-		}
+		end()
 		if err := <-failed; !errors.Is(err, want) {
 			t.Error(err)
 		}
-		cancel()
 		eventually(t, "the server's wait ends", func() bool { return waiting(t, db, id) == 0 })
 	}
 	if n := db.Stats().InUse; n != 1 {

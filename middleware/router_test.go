@@ -9,6 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // partition is a subscriber like those of Kafka and SQL: one message in flight, and a nack redelivers a copy of the
@@ -118,15 +120,7 @@ func running(t testing.TB, add func(*message.Router)) (stop func()) {
 	return stop
 }
 
-// eventually polls a condition with a deadline.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 func newChannel(config gochannel.Config) *gochannel.GoChannel {
 	return gochannel.NewGoChannel(config, watermill.NopLogger{})

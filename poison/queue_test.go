@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // sink is a publisher that keeps what it takes, and refuses as it is told.
@@ -104,16 +105,7 @@ func (r *running) publish(msg *message.Message) {
 	}
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+var eventually = testkit.Eventually
 
 func failing(err error) message.HandlerFunc {
 	return func(*message.Message) ([]*message.Message, error) {

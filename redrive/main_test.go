@@ -17,13 +17,14 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const deadline = time.Minute
+const deadline = testkit.Patience
 
 func openDB(t testing.TB, path string) *sql.DB {
 	t.Helper()
@@ -179,14 +180,7 @@ var errDown = errors.New("the broker is down")
 
 func refuse(string, *message.Message) error { return errDown }
 
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(deadline); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in %s: %s", deadline, what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 func letters(n int) []*message.Message {
 	messages := make([]*message.Message, n)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/go-sql-driver/mysql"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -26,16 +26,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const patience = time.Minute
+const patience = testkit.Patience
 
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // database is one that a store can be in.
 type database struct {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -39,16 +40,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const patience = time.Minute
+const patience = testkit.Patience
 
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // broker is RabbitMQ as a test sees it, beside the code under test.
 type broker struct {

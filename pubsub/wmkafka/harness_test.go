@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-const patience = time.Minute
+const patience = testkit.Patience
 
 // cluster is the real Kafka, and a topic, a group and a producer of a test's own.
 type cluster struct {
@@ -217,13 +218,7 @@ func (c *cluster) next(messages <-chan *message.Message) *message.Message {
 // ends calls f, which must return although nothing else happens.
 func (c *cluster) ends(what string, f func()) {
 	c.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		c.Fatalf("not within %s: %s", patience, what)
-	}
+	testkit.Within(c, what, f)
 }
 
 // none fails when a message comes within d.
@@ -240,11 +235,7 @@ func (c *cluster) none(messages <-chan *message.Message, d time.Duration) {
 
 func (c *cluster) eventually(what string, condition func() bool) {
 	c.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.Fatalf("waited in vain until %s", what)
-		}
-	}
+	testkit.Eventually(c, what, condition)
 }
 
 // committed is the group's offset in the topic's first partition, -1 where there is none.

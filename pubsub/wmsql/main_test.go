@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"))
 }
 
-const patience = time.Minute
+const patience = testkit.Patience
 
 // onEach runs a test on each kind of database.
 func onEach(t *testing.T, test func(t *testing.T, b *bench)) {
@@ -188,23 +190,13 @@ func (b *bench) backlog(topic, group string) int {
 
 func (b *bench) until(what string, condition func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatalf("waited in vain until %s: effects %v", what, b.effects())
-		}
-	}
+	testkit.Eventually(b, what, condition, func() string { return fmt.Sprint("effects ", b.effects()) })
 }
 
 // ends calls f, which must return although nothing else happens.
 func (b *bench) ends(what string, f func()) {
 	b.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		b.Fatalf("not within %s: %s", patience, what)
-	}
+	testkit.Within(b, what, f)
 }
 
 // take reads n messages from a topic, in a group of its own.
