@@ -21,7 +21,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -303,7 +302,6 @@ func TestNewRefuses(t *testing.T) {
 	for field, config := range map[string]spillway.Config{
 		"the publisher":        {},
 		"publisher is nil":     {Publisher: typedNil},
-		"Config.Outputs.Queue": {Publisher: good, Outputs: middleware.OutputsConfig{Queue: new(poison.Queue)}},
 		"RetryConfig.Attempts": {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
 		"Rules[0]":             {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
 		"Default cannot be":    {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},

@@ -51,7 +51,7 @@ type Config struct {
 	// Purge says how long the receiver's keys are kept: it takes effect with a Retention. Default: for good. It
 	// needs Attach, or Plugin.
 	Purge idempotency.PurgeConfig
-	// Outputs says how produced messages are insisted on. Its Queue is the channel's and stays nil here.
+	// Outputs says how produced messages are insisted on.
 	Outputs middleware.OutputsConfig
 }
 
@@ -89,8 +89,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
-	config.Outputs.Queue = queue
-	outputs, err := middleware.NewOutputs(config.Outputs)
+	outputs, err := middleware.NewOutputs(queue, config.Outputs)
 	if err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
@@ -222,12 +221,6 @@ func (ch *Channel) Queue() *poison.Queue { return ch.queue }
 
 // distribute gives each part what is configured for all.
 func (c *Config) distribute() error {
-	if c.Outputs.Queue != nil {
-		return fmt.Errorf("spillway: Config.Outputs.Queue is set: it is the channel's own queue; configure that as Config.Queue")
-	}
-	if c.Stages.Queue != nil {
-		return fmt.Errorf("spillway: Config.Stages.Queue is set: it is the channel's own queue; configure that as Config.Queue")
-	}
 	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
 		return fmt.Errorf("spillway: Config.Stages is configured, and has no Subscriber: messages would wait in their stages for good")
 	}

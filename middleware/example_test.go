@@ -117,8 +117,7 @@ func ExampleOutputs() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	outputs, err := middleware.NewOutputs(middleware.OutputsConfig{
-		Queue:   queue,
+	outputs, err := middleware.NewOutputs(queue, middleware.OutputsConfig{
 		Backoff: middleware.Backoff{Initial: time.Millisecond},
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,10 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// OutputsConfig configures Outputs. Only Queue is required.
+// OutputsConfig configures Outputs. The zero value is useful.
 type OutputsConfig struct {
-	// Queue sets the source of outputs aside that nobody accepts.
-	Queue *poison.Queue
 	// Attempts is how often an output is published at the most. Default: 5. An error that is permanent or invalid ends
 	// the attempts at once, and so does a deadline of the source that leaves no second for another. Outputs refused together are
 	// then published one by one, and each counts for itself. An attempt that fails because the broker is away does not count.
@@ -45,12 +44,14 @@ type OutputsConfig struct {
 // source is held, and given back at last. It also takes off what a handler passed
 // on of its source's origin and redrives: the story of the source is not that of its outputs.
 type Outputs struct {
+	queue  *poison.Queue
 	config OutputsConfig
 	untied sync.Once
 }
 
-// NewOutputs returns an Outputs, or an error that names the field of config that makes no sense.
-func NewOutputs(config OutputsConfig) (*Outputs, error) {
+// NewOutputs returns an Outputs that dead-letters the source of outputs that cannot be published, with queue. An error names the
+// field of config that is wrong.
+func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 	if config.Attempts == 0 {
 		config.Attempts = 5
 	}
@@ -58,8 +59,8 @@ func NewOutputs(config OutputsConfig) (*Outputs, error) {
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
-	if config.Queue == nil {
-		return nil, fmt.Errorf("middleware: OutputsConfig.Queue is nil: there is nowhere to set sources aside")
+	if queue == nil {
+		return nil, errors.New("middleware: NewOutputs: the queue is nil: give the poison.Queue of the handlers")
 	}
 	if config.Attempts < 1 {
 		return nil, fmt.Errorf("middleware: OutputsConfig.Attempts is %d: it must be at least 1", config.Attempts)
@@ -70,7 +71,7 @@ func NewOutputs(config OutputsConfig) (*Outputs, error) {
 	if err := config.Backoff.validate("OutputsConfig.Backoff"); err != nil {
 		return nil, err
 	}
-	return &Outputs{config: config}, nil
+	return &Outputs{queue: queue, config: config}, nil
 }
 
 // Middleware ties the messages that h produces to their source. It is the outermost part, and needs Decorate.
@@ -101,7 +102,7 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 			}
 			// A redriven message passed on would give its output an origin that is not the output's, and any producer can write
 			// one that looks like a letter. A consumer of a dead-letter topic passes the story on as it is.
-			if own := poison.ProducersOwn(msg.Metadata); len(own) != len(msg.Metadata) && !o.config.Queue.Covers(message.SubscribeTopicFromCtx(c.Ctx)) {
+			if own := poison.ProducersOwn(msg.Metadata); len(own) != len(msg.Metadata) && !o.queue.Covers(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}
 			msg.SetContext(context.WithValue(chain.CarryTransaction(msg.Context(), c.Ctx), tieKey{}, t))

@@ -212,7 +212,7 @@ func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool 
 	if _, panicked := classify.AsPanic(err); panicked { // of the publisher: that may pass
 		return false
 	}
-	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.config.Queue.IsTooLarge(err)
+	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.queue.IsTooLarge(err)
 }
 
 // setAside places the source in its dead-letter topic: its handler succeeded, so what it was counted with stays.
@@ -223,7 +223,7 @@ func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, top
 	failure.Attempts = max(c.Attempts, 1) // of the handler, not of the publisher
 	original := c.Original()
 	original.SetContext(c.WaitContext())
-	if placing := p.outputs.config.Queue.Place(original, failure); placing != nil {
+	if placing := p.outputs.queue.Place(original, failure); placing != nil {
 		return errors.Join(err, placing)
 	}
 	return nil

@@ -31,8 +31,7 @@ func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 
 func newOutputs(t testing.TB, dead message.Publisher, config middleware.OutputsConfig) *middleware.Outputs {
 	t.Helper()
-	config.Queue = newQueue(t, dead)
-	o, err := middleware.NewOutputs(config)
+	o, err := middleware.NewOutputs(newQueue(t, dead), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +199,15 @@ func TestOutputHooks(t *testing.T) {
 func TestOutputsConstruction(t *testing.T) {
 	queue := newQueue(t, &publisher{})
 	for want, config := range map[string]middleware.OutputsConfig{
-		"OutputsConfig.Queue is nil":        {},
-		"OutputsConfig.Attempts is -1":      {Queue: queue, Attempts: -1},
-		"OutputsConfig.Backoff: Multiplier": {Queue: queue, Backoff: middleware.Backoff{Multiplier: -1}},
+		"OutputsConfig.Attempts is -1":      {Attempts: -1},
+		"OutputsConfig.Backoff: Multiplier": {Backoff: middleware.Backoff{Multiplier: -1}},
 	} {
-		if _, err := middleware.NewOutputs(config); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := middleware.NewOutputs(queue, config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+	if _, err := middleware.NewOutputs(nil, middleware.OutputsConfig{}); err == nil || !strings.Contains(err.Error(), "the queue is nil") {
+		t.Errorf("got %v", err)
 	}
 }
 
