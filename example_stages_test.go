@@ -12,20 +12,20 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
 // A message that fails for the moment waits in a stage, and the one behind it does not.
 func ExampleChannel_Stages() {
 	broker := func() *gochannel.GoChannel { return gochannel.NewGoChannel(gochannel.Config{}, nil) }
-	orders, stages, dead := broker(), broker(), broker() // the router closes what a handler has, so stages have their own
+	orders, waiting, dead := broker(), broker(), broker() // the router closes what a handler has, so the waiting have their own
 
 	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead,
-		Stages: middleware.StagesConfig{
-			Publisher:  stages,
-			Subscriber: func(topic, group string) (message.Subscriber, error) { return stages, nil },
-			Stages:     middleware.Delays(50*time.Millisecond, 100*time.Millisecond),
+		Stages: stages.Config{
+			Publisher:  waiting,
+			Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
+			Stages:     stages.Delays(50*time.Millisecond, 100*time.Millisecond),
 		},
 	})
 	if err != nil {

@@ -28,6 +28,7 @@ var floors = map[string]int{
 	"internal/metadatacodec":     0,
 	"internal/outage":            0,
 	"internal/pipelined":         0,
+	"internal/recent":            0,
 	"internal/safecall":          0,
 	"internal/services":          0,
 	"internal/sqlproxy":          0,
@@ -42,7 +43,8 @@ var floors = map[string]int{
 	"pubsub/wmkafka":        1,
 	"pubsub/wmsql":          1,
 	// middlewares that use letters
-	"middleware": 2,
+	"middleware":        2,
+	"middleware/stages": 2,
 	// dead letters on their way back
 	"redrive": 3,
 	// the front door

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -41,9 +42,8 @@ type Config struct {
 	// Guard says which messages never reach a handler.
 	Guard middleware.GuardConfig
 	// Stages say how handlers are tried again later, while the messages behind go on: those that are added with
-	// Channel.Stages. They take effect with a Subscriber. Their Queue is the channel's and stays nil here. They need Attach,
-	// or Plugin.
-	Stages middleware.StagesConfig
+	// Channel.Stages. They take effect with a Subscriber. They need Attach, or Plugin.
+	Stages stages.Config
 	// Retry says how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
 	// Receiver says how messages are recognised. It takes effect with a store as Idempotency.
@@ -62,7 +62,7 @@ type Channel struct {
 	outputs *middleware.Outputs
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
-	stages  *middleware.Stages
+	stages  *stages.Stages
 	logger  *logging.Late // nil with a Config.Logger
 
 	attachedToNil atomic.Bool
@@ -115,8 +115,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 	}
 	parts = append(parts, guard)
 	if config.Stages.Subscriber != nil {
-		config.Stages.Queue = queue
-		if ch.stages, err = middleware.NewStages(config.Stages); err != nil {
+		if ch.stages, err = stages.New(queue, config.Stages); err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
 		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
@@ -171,7 +170,7 @@ func (ch *Channel) Attach(router *message.Router) {
 
 // Plugin is the router's plugin that does what goes on beside the handlers, as long as they run: it registers the process
 // for Deliveries, purges old keys, moves what is due in the store of Stages, and looks for stages that nobody has any more, as
-// middleware.Stages.Plugin says.
+// stages.Stages.Plugin says.
 // Attach adds it.
 func (ch *Channel) Plugin(router *message.Router) error {
 	switch {
@@ -214,7 +213,7 @@ func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, 
 
 // Stages adds handlers that are tried again later: channel.Stages().AddHandler(router, ...) in place of
 // router.AddHandler(...). Without Config.Stages it is nil, and to add a handler is an error that says so.
-func (ch *Channel) Stages() *middleware.Stages { return ch.stages }
+func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 
 // Queue returns the channel's poison.Queue, to set a message aside outside of a handler or to initialise destinations.
 func (ch *Channel) Queue() *poison.Queue { return ch.queue }

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
 // late subscribes to a re-entry topic when it is let.
@@ -68,7 +68,7 @@ func TestStagesUnderLease(t *testing.T) {
 	ch := b.channel(b.staged(nil), func(c *spillway.Config) {
 		c.Receiver.Lease, c.Receiver.PutBackAfter = 10*time.Second, 50*time.Millisecond
 		c.Receiver.OnPutBack = func(context.Context, idempotency.Key) { putBack.Add(1) }
-		c.Stages.OnStage = func(context.Context, middleware.Staged) { staged.Add(1) }
+		c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 	})
 	var runs, effects atomic.Int32
 	held := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -23,10 +23,10 @@ import (
 func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 0
-		c.Stages = middleware.StagesConfig{
+		c.Stages = stages.Config{
 			Publisher:  b.source,
 			Subscriber: func(string, string) (message.Subscriber, error) { return staysOpen{b.source}, nil },
-			Stages:     middleware.Delays(20*time.Millisecond, 50*time.Millisecond),
+			Stages:     stages.Delays(20*time.Millisecond, 50*time.Millisecond),
 			Store:      store,
 		}
 	}
@@ -116,12 +116,11 @@ func TestStagesAreConfiguredWhole(t *testing.T) {
 		"Publisher": func(c *spillway.Config) {
 			c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return nil, nil }
 		},
-		"Queue":     func(c *spillway.Config) { c.Stages.Queue = plain.Queue() },
-		"Stages[0]": func(c *spillway.Config) { b.staged(nil)(c); c.Stages.Stages = middleware.Delays(0) },
+		"Stages[0]": func(c *spillway.Config) { b.staged(nil)(c); c.Stages.Stages = stages.Delays(0) },
 		"Store":     func(c *spillway.Config) { b.staged(delay.SQLite(nil))(c) },
 		"not Retired": func(c *spillway.Config) {
 			b.staged(nil)(c)
-			c.Stages.Stages = []middleware.Stage{{Delay: 1e9, Retired: true}}
+			c.Stages.Stages = []stages.Stage{{Delay: 1e9, Retired: true}}
 		},
 	} {
 		config := spillway.Config{Publisher: b.letters}
@@ -139,7 +138,7 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 		log := watermill.NewCaptureLogger()
 		b.channel(b.staged(nil), func(c *spillway.Config) {
 			c.Logger = log
-			c.Stages.Stages = middleware.Delays(total)
+			c.Stages.Stages = stages.Delays(total)
 			c.Purge = idempotency.PurgeConfig{Retention: 2 * time.Hour, Horizon: time.Hour}
 		})
 		if got := len(log.Captured()[watermill.ErrorLogLevel]) > 0; got != warned {

@@ -35,6 +35,9 @@ func (c Class) String() string {
 	return classNames[ClassUnknown]
 }
 
+// Retryable reports whether a later attempt can succeed: the class is transient or unknown.
+func (c Class) Retryable() bool { return c == ClassTransient || c == ClassUnknown }
+
 // ParseClass is the inverse of String. Any other text is ClassUnknown and false.
 func ParseClass(s string) (Class, bool) {
 	for i, name := range classNames {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -23,7 +23,7 @@ func (b *bench) staged(delays ...time.Duration) func(*spillway.Config) {
 	pub := b.publisher()
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 1
-		c.Stages.Publisher, c.Stages.Stages = pub, middleware.Delays(delays...)
+		c.Stages.Publisher, c.Stages.Stages = pub, stages.Delays(delays...)
 		c.Stages.Subscriber = func(_, group string) (message.Subscriber, error) { return b.target.Subscriber(b.T, group), nil }
 	}
 }
@@ -56,7 +56,7 @@ func (b *bench) startStaged(ch *spillway.Channel, handle message.HandlerFunc, mo
 	return b.run(router)
 }
 
-func (b *bench) addStaged(ch *spillway.Channel, router *message.Router, handle message.HandlerFunc) *middleware.StagedHandler {
+func (b *bench) addStaged(ch *spillway.Channel, router *message.Router, handle message.HandlerFunc) *stages.Handler {
 	b.Helper()
 	h, err := ch.Stages().AddHandler(router, handlerName, b.topic, b.target.Subscriber(b.T, b.group), b.outs, b.target.Publisher(b.T), handle)
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *bench) addStaged(ch *spillway.Channel, router *message.Router, handle m
 
 // stageTopic is the one for a delay, as it is named by default; for 0 a store's.
 func (b *bench) stageTopic(delay time.Duration) string {
-	return middleware.StagePerHandler(middleware.StageSource{Topic: b.topic, Handler: handlerName, Delay: delay})
+	return stages.PerHandler(stages.Source{Topic: b.topic, Handler: handlerName, Delay: delay})
 }
 
 // visit is one invocation of a handler. Its times are of the wall clock, by which messages are due.
@@ -183,6 +183,6 @@ func numbered(prefix string, n int) (ids []string) {
 }
 
 // afterStage has f called for each message that went to a stage.
-func afterStage(f func(context.Context, middleware.Staged)) func(*spillway.Config) {
+func afterStage(f func(context.Context, stages.Waiting)) func(*spillway.Config) {
 	return func(c *spillway.Config) { c.Stages.OnStage = f }
 }

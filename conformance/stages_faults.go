@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
 // stage gives the consumer's handler stages.
@@ -27,7 +27,7 @@ func (c *consumer) stage(config *spillway.Config) {
 		c.halt(msg.Context(), stepLater, msg.UUID)
 		return nil
 	}}, func(msg *message.Message) { c.halt(msg.Context(), stepStaged, msg.UUID) }}
-	config.Stages.OnStage = func(_ context.Context, s middleware.Staged) { c.tell("waits in stage", s.Stage) }
+	config.Stages.OnStage = func(_ context.Context, s stages.Waiting) { c.tell("waits in stage", s.Stage) }
 }
 
 // halting is a publisher of stages that stops before and after it has published.

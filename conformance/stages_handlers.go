@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -24,7 +24,7 @@ func (b *bench) stagesPerHandler() {
 	if !b.target.Competing {
 		b.Run("shared topics", func(t *testing.T) {
 			newBench(t, b.target).twoHandlers(func(c *spillway.Config) {
-				c.Stages.SharedTopics, c.Stages.Naming = true, middleware.StagePerTopic
+				c.Stages.SharedTopics, c.Stages.Naming = true, stages.PerTopic
 			})
 		})
 	}
@@ -75,13 +75,13 @@ func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
 // anothers is a message of another handler where a handler has its own: nobody else may see it, so it is set aside.
 func (b *bench) anothers() {
 	var j journal
-	b.startStaged(b.channel(b.staged(shortStage), func(c *spillway.Config) { c.Stages.Naming = middleware.StagePerTopic }),
+	b.startStaged(b.channel(b.staged(shortStage), func(c *spillway.Config) { c.Stages.Naming = stages.PerTopic }),
 		b.noting(&j, func(int, *message.Message) error { return nil }))
 	msg := newMessage("another's")
 	msg.Metadata.Set(poison.KeyOriginalTopic, b.topic)
 	msg.Metadata.Set(poison.KeyOriginalHandler, "audit")
 	msg.Metadata.Set(poison.KeyRetryStage, "1")
-	if err := b.live.Publish(middleware.StagePerTopic(middleware.StageSource{Topic: b.topic, Delay: shortStage}), msg); err != nil {
+	if err := b.live.Publish(stages.PerTopic(stages.Source{Topic: b.topic, Delay: shortStage}), msg); err != nil {
 		b.Fatal(err)
 	}
 	b.untilPlaced(1)

@@ -20,7 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
@@ -84,17 +84,17 @@ type many struct {
 }
 
 func (m *many) topics() []string {
-	stage := middleware.StageSource{Topic: m.topic, Handler: "billing"}
+	stage := stages.Source{Topic: m.topic, Handler: "billing"}
 	if m.store == nil {
 		stage.Delay = m.wait
 	}
-	return []string{m.topic, m.topic + ".dlq", m.topic + ".invalid", middleware.StagePerHandler(stage)}
+	return []string{m.topic, m.topic + ".dlq", m.topic + ".invalid", stages.PerHandler(stage)}
 }
 
 func (m *many) run(t *testing.T) {
 	m.publish(t)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: m.pub, Stages: middleware.StagesConfig{
-		Publisher: m.pub, Stages: middleware.Delays(m.wait), Store: m.store,
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: m.pub, Stages: stages.Config{
+		Publisher: m.pub, Stages: stages.Delays(m.wait), Store: m.store,
 		Subscriber: func(_, group string) (message.Subscriber, error) { return m.subscriber(group), nil },
 	}})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -38,7 +38,7 @@ func (b *bench) closedBeforeDue(delay time.Duration) (latest time.Duration) {
 	var l ledger
 	var staged, held atomic.Int32
 	change := []func(*spillway.Config){
-		b.staged(delay), l.keep, afterStage(func(context.Context, middleware.Staged) { staged.Add(1) }),
+		b.staged(delay), l.keep, afterStage(func(context.Context, stages.Waiting) { staged.Add(1) }),
 		func(c *spillway.Config) {
 			next := c.Stages.Subscriber
 			c.Stages.Subscriber = func(topic, group string) (message.Subscriber, error) {

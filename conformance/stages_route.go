@@ -9,7 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -94,7 +94,7 @@ func (b *bench) redrivenIntoStage() {
 	var l ledger
 	report := b.drain(b.dlq(), 3, func(c *redrive.DrainTopicConfig) {
 		c.Entry = ch.Stages().Entry
-		entering := &spillway.Config{Stages: middleware.StagesConfig{Publisher: c.Publisher}}
+		entering := &spillway.Config{Stages: stages.Config{Publisher: c.Publisher}}
 		l.keep(entering)
 		c.Publisher = entering.Stages.Publisher
 	})

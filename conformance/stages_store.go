@@ -12,7 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
 // Feature R8: as R5, with the messages in a table; there each waits as long as its error asks for, whatever the others do;
@@ -33,7 +33,7 @@ func (b *bench) dueOrder(store *delay.Store) {
 	after := func(id string) time.Duration { return step * time.Duration(n+1-slices.Index(ids, id)) }
 	var j journal
 	waits := make(chan time.Duration, 10*n)
-	b.startStaged(b.channel(b.staged(step), stored(store), afterStage(func(_ context.Context, s middleware.Staged) { waits <- s.Wait })),
+	b.startStaged(b.channel(b.staged(step), stored(store), afterStage(func(_ context.Context, s stages.Waiting) { waits <- s.Wait })),
 		b.noting(&j, func(stage int, msg *message.Message) error {
 			if stage == 0 {
 				return classify.Transient(errNotYet, classify.RetryAfter(after(msg.UUID)))
@@ -85,7 +85,7 @@ func (b *bench) delayedWithAck(store *delay.Store) {
 	var j journal
 	var given atomic.Int32
 	var visible atomic.Int32
-	ch := b.channel(b.staged(wait), stored(store), afterStage(func(context.Context, middleware.Staged) { visible.Add(int32(waiting())) }),
+	ch := b.channel(b.staged(wait), stored(store), afterStage(func(context.Context, stages.Waiting) { visible.Add(int32(waiting())) }),
 		withoutReceiver) // which would absorb what came of the first time
 	giveBack := func(router *message.Router) {
 		router.AddMiddleware(func(next message.HandlerFunc) message.HandlerFunc {

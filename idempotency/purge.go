@@ -25,7 +25,7 @@ type PurgeConfig struct {
 	Horizon time.Duration
 	// Stages is how long a message can be on its way through retry stages, before it is a dead letter. The front door sets it
 	// to the sum of its stages with their jitter, if that is more. The sum leaves out retired stages, whose messages may still
-	// wait there, and waits that an error's retry-after asked for, up to StagesConfig.MaxDelay for each stage: where there are
+	// wait there, and waits that an error's retry-after asked for, up to stages.Config.MaxDelay for each stage: where there are
 	// such, set it yourself.
 	Stages time.Duration
 	// Every is the time from the end of one purge to the next. The first one begins somewhere in the first tenth of it, so

@@ -10,17 +10,12 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
-// Promise P5: success allocates nothing, in retry, guard, stages and recover alike.
+// Promise P5: success allocates nothing, in retry, guard and recover alike.
 // Pools forget at random under the race detector, so make test runs this without it.
 func TestHappyPathAllocatesNothing(t *testing.T) {
 	msg := benchMessage(t.Context())
-	stages, err := middleware.NewStages(stagesConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, h := range map[string]message.HandlerFunc{
 		"retry":   newRetry(t, middleware.RetryConfig{}).Middleware(succeed),
-		"stages":  stages.Middleware(succeed),
 		"recover": middleware.Recover{}.Middleware(succeed),
 		"guard":   newGuard(t, middleware.GuardConfig{Required: []string{"tenant"}, MaxHops: 9, ExpiresKey: "expires"}).Middleware(succeed),
 	} {

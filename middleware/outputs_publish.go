@@ -61,9 +61,9 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 		}
 		return p.Publisher.Publish(topic, originals(outputs)...)
 	})
-	if err != nil && refusal != nil && !givenBack(err) && anySpoilt(outputs) {
+	if err != nil && refusal != nil && !chain.GaveBack(err) && anySpoilt(outputs) {
 		err = p.spoilt(source, topic, len(outputs), refusal)
-	} else if err != nil && !givenBack(err) {
+	} else if err != nil && !chain.GaveBack(err) {
 		err = p.insist(source, topic, outputs, err)
 	} else if err == nil {
 		source.Published()
@@ -158,7 +158,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 			c.Published()
 			return nil
 		}
-		if givenBack(err) {
+		if chain.GaveBack(err) {
 			return err
 		}
 		next--
@@ -183,12 +183,6 @@ type unseen struct{ error }
 // anySpoilt reports whether a publisher wrote into the payload of an output that was shared with it.
 func anySpoilt(outputs []*chain.Call) bool {
 	return slices.ContainsFunc(outputs, func(output *chain.Call) bool { return !output.Intact() })
-}
-
-// givenBack reports whether err gives the source back, uncounted.
-func givenBack(err error) bool {
-	failure, ok := classify.AsFailure(err)
-	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 
 func originals(outputs []*chain.Call) []*message.Message {

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -92,7 +93,7 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Retry{config: config}
+	r := &Retry{config: config, later: postponed{of: recent.For[postponement](notNowForgotten)}}
 	for class := range r.policies {
 		policy := Policy{Attempts: config.Attempts, Backoff: config.Backoff}
 		switch classify.Class(class) {
@@ -110,7 +111,7 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 			}
 		}
 		r.policies[class] = policy
-		r.leaves[class] = unsaid && goesOn(classify.Class(class)) && config.PerClass[classify.Class(class)].Attempts == 0
+		r.leaves[class] = unsaid && classify.Class(class).Retryable() && config.PerClass[classify.Class(class)].Attempts == 0
 	}
 	return r, nil
 }

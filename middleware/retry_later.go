@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"hash/fnv"
-	"strconv"
 	"sync"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -20,8 +19,6 @@ const (
 	maxNotNow = 10 * time.Second
 	// notNowForgotten is how long after its last error a message that comes again is a new one.
 	notNowForgotten = 10 * time.Minute
-	// maxPostponed bounds what is remembered.
-	maxPostponed = 1000
 )
 
 // notNow invokes the handler again, uncounted, for as long as it says that it cannot handle the message now. It returns
@@ -62,40 +59,26 @@ func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict cla
 	}
 }
 
-// postponed remembers since when handlers say "not now" of their messages. It is of this process alone, and forgets with it.
+// postponed remembers since when handlers say "not now" of their messages.
 type postponed struct {
 	mu sync.Mutex
-	of map[refusal]*postponement
+	of recent.Memory[postponement]
 }
 
 type postponement struct {
-	first, last time.Time
-	pause       time.Duration // the last one
-}
-
-// of is a message of a handler, by what it was on entry: a handler can change its id.
-func subject(c *chain.Call) refusal {
-	handler := message.HandlerNameFromCtx(c.Ctx)
-	if id := c.ID(); id != "" {
-		return refusal{handler, id}
-	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(c.Msg.Payload)
-	return refusal{handler, strconv.FormatUint(sum.Sum64(), 16)}
+	first time.Time
+	pause time.Duration // the last one
 }
 
 // tooLong notes that a handler said "not now", and reports whether it has done so for longer than most.
 func (p *postponed) tooLong(c *chain.Call, most time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of, now := subject(c), time.Now()
-	one := p.of[of]
-	if one == nil || now.Sub(one.last) > notNowForgotten {
-		p.makeRoom(now)
-		one = &postponement{first: now}
-		p.of[of] = one
+	now := time.Now()
+	one := p.of.Note(recent.Of(c), now)
+	if one.first.IsZero() {
+		one.first = now
 	}
-	one.last = now
 	return now.Sub(one.first) >= most
 }
 
@@ -103,7 +86,7 @@ func (p *postponed) tooLong(c *chain.Call, most time.Duration) bool {
 func (p *postponed) pause(c *chain.Call) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.of[subject(c)]
+	one := p.of.Get(recent.Of(c))
 	if one == nil {
 		return minNotNow
 	}
@@ -114,26 +97,5 @@ func (p *postponed) pause(c *chain.Call) time.Duration {
 func (p *postponed) forget(c *chain.Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.of, subject(c))
-}
-
-// makeRoom forgets what is old, and if that is not enough anything.
-func (p *postponed) makeRoom(now time.Time) {
-	if p.of == nil {
-		p.of = make(map[refusal]*postponement)
-	}
-	if len(p.of) < maxPostponed {
-		return
-	}
-	for of, one := range p.of {
-		if now.Sub(one.last) > notNowForgotten {
-			delete(p.of, of)
-		}
-	}
-	for of := range p.of {
-		if len(p.of) < maxPostponed {
-			return
-		}
-		delete(p.of, of)
-	}
+	p.of.Forget(recent.Of(c))
 }

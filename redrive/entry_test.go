@@ -6,7 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -82,7 +82,7 @@ func TestEntryOfStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stages, err := middleware.NewStages(middleware.StagesConfig{Queue: queue, Publisher: &outbox{}, Subscriber: func(string, string) (message.Subscriber, error) {
+	later, err := stages.New(queue, stages.Config{Publisher: &outbox{}, Subscriber: func(string, string) (message.Subscriber, error) {
 		return idle{}, nil
 	}})
 	if err != nil {
@@ -92,7 +92,7 @@ func TestEntryOfStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stages.AddConsumerHandler(router, "billing", "orders", idle{}, func(*message.Message) error { return nil }); err != nil {
+	if _, err := later.AddConsumerHandler(router, "billing", "orders", idle{}, func(*message.Message) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct{ topic, handler, want string }{
@@ -102,11 +102,11 @@ func TestEntryOfStages(t *testing.T) {
 		{"orders", "billing.retry.5s", ""},
 		{"", "", ""},
 	} {
-		if got := stages.Entry(poison.Letter{Origin: poison.Origin{Topic: row.topic, Handler: row.handler}}); got != row.want {
+		if got := later.Entry(poison.Letter{Origin: poison.Origin{Topic: row.topic, Handler: row.handler}}); got != row.want {
 			t.Errorf("%q on %q enters at %q, want %q", row.handler, row.topic, got, row.want)
 		}
 	}
-	if got := (*middleware.Stages)(nil).Entry(poison.Letter{}); got != "" {
+	if got := (*stages.Stages)(nil).Entry(poison.Letter{}); got != "" {
 		t.Errorf("no stages: %q", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -68,12 +68,12 @@ func (c *consumer) protected(router *message.Router) error {
 		Publisher:   c.letters,
 		Idempotency: c.keys(),
 		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},
-		Stages: middleware.StagesConfig{
+		Stages: stages.Config{
 			Publisher: waiting,
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				return c.subscriber(topic, group, stageInFlight)
 			},
-			Stages:    middleware.Delays(c.plan.Stages...),
+			Stages:    stages.Delays(c.plan.Stages...),
 			OnStage:   c.onStage,
 			OnReentry: c.onReentry,
 		},
@@ -88,12 +88,12 @@ func (c *consumer) protected(router *message.Router) error {
 	return err
 }
 
-func (c *consumer) onStage(_ context.Context, s middleware.Staged) {
+func (c *consumer) onStage(_ context.Context, s stages.Waiting) {
 	c.staged.Add(1)
 	c.waiting[s.Stage-1].Add(1)
 }
 
-func (c *consumer) onReentry(_ context.Context, r middleware.Reentered) {
+func (c *consumer) onReentry(_ context.Context, r stages.Reentry) {
 	c.reenters.Add(1)
 	if r.Stage > 0 {
 		c.waiting[r.Stage-1].Add(-1)

@@ -64,10 +64,16 @@ type givenBack struct{ error }
 
 func (e givenBack) Unwrap() error { return e.error }
 
+// GaveBack reports whether err gives its message back, uncounted.
+func GaveBack(err error) bool {
+	failure, ok := classify.AsFailure(err)
+	return ok && failure.Verdict.Class == classify.ClassAborted
+}
+
 // Abort returns the error with which a message that went away is given back: nothing is published and nothing counted.
 // It is a context.Canceled too, which the router does not log as a failure.
 func (c *Call) Abort(err error) error {
-	if failure, ok := classify.AsFailure(err); ok && failure.Verdict.Class == classify.ClassAborted {
+	if GaveBack(err) {
 		return err
 	}
 	return &classify.Failure{

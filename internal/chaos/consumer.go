@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -54,10 +55,10 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
 		Deliveries:  crashlimit.LimitConfig{Store: site.deliveries},
-		Stages: middleware.StagesConfig{
+		Stages: stages.Config{
 			Publisher:  later,
 			Subscriber: func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) },
-			Stages:     middleware.Delays(delays...),
+			Stages:     stages.Delays(delays...),
 			Store:      site.later,
 		},
 		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -63,7 +63,7 @@ func (s *setting) stageTopics() (topics []string) {
 		waits = []time.Duration{0} // the delay store's
 	}
 	for _, delay := range waits {
-		topics = append(topics, middleware.StagePerHandler(middleware.StageSource{Topic: s.Topic, Handler: handlerName, Delay: delay}))
+		topics = append(topics, stages.PerHandler(stages.Source{Topic: s.Topic, Handler: handlerName, Delay: delay}))
 	}
 	return topics
 }

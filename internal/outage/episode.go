@@ -5,6 +5,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -19,22 +20,22 @@ const (
 // episode is what the log calls an outage: failures between which there were fewer than calm without one. The guard's lock
 // guards it.
 type episode struct {
-	began    time.Time // of the first failure
-	last     time.Time // of the latest failure
-	back     time.Time // of the first success after it
-	of       subject   // of the first failure
-	several  bool      // messages failed
-	logged   bool      // its begin
-	watched  bool      // a timer looks for its end
-	held     int       // messages that waited
-	returned int       // of these, and others, given back
+	began    time.Time      // of the first failure
+	last     time.Time      // of the latest failure
+	back     time.Time      // of the first success after it
+	of       recent.Message // of the first failure
+	several  bool           // messages failed
+	logged   bool           // its begin
+	watched  bool           // a timer looks for its end
+	held     int            // messages that waited
+	returned int            // of these, and others, given back
 }
 
 // isOf reports whether one message alone failed.
-func (e *episode) isOf(of subject) bool { return !e.several && e.of == of }
+func (e *episode) isOf(of recent.Message) bool { return !e.several && e.of == of }
 
 // failing notes a failure, and logs that an outage began. The caller holds mu.
-func (g *Guard) failing(of subject, now time.Time, err error) {
+func (g *Guard) failing(of recent.Message, now time.Time, err error) {
 	e := &g.episode
 	if !e.logged && (e.last.IsZero() || !e.back.Before(e.last) && now.Sub(e.last) >= calm) {
 		*e = episode{began: now, of: of, watched: e.watched, held: e.held, returned: e.returned}

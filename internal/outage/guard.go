@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
 const (
@@ -46,12 +47,12 @@ type Guard struct {
 	noting atomic.Bool // there is something that a success changes
 
 	mu       sync.Mutex
-	failures int           // in a row
-	next     time.Time     // of the next attempt
-	latest   subject       // that failed
-	latestAt time.Time     // and when
-	waiting  int           // messages that wait now
-	up       chan struct{} // closed by a success
+	failures int            // in a row
+	next     time.Time      // of the next attempt
+	latest   recent.Message // that failed
+	latestAt time.Time      // and when
+	waiting  int            // messages that wait now
+	up       chan struct{}  // closed by a success
 	episode  episode
 	suspects suspects
 }
@@ -64,7 +65,7 @@ func New(config Config) *Guard {
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
-	return &Guard{config: config}
+	return &Guard{config: config, suspects: suspects{Memory: recent.For[suspect](forgotten)}}
 }
 
 // Do calls try on behalf of c's message. It returns nil, or try's error if that says something of the message. If try
@@ -85,7 +86,7 @@ func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 
 // hold waits for its turns. err is the failure so far, or nil.
 func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
-	until, of := g.until(ctx), subjectOf(c)
+	until, of := g.until(ctx), recent.Of(c)
 	g.mu.Lock()
 	g.episode.held++
 	g.waiting++
@@ -136,13 +137,13 @@ func (g *Guard) backsOff(c *chain.Call) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.suspects.due(subjectOf(c)).After(time.Now())
+	return g.suspects.due(recent.Of(c)).After(time.Now())
 }
 
 // turn waits until the thing is back or it is the caller's turn to look. The message that looked last lets others go first:
 // it may be the only one that is refused. A message that was refused while others passed waits until it is due, whatever
 // comes of the others.
-func (g *Guard) turn(ctx context.Context, of subject, until time.Time) outcome {
+func (g *Guard) turn(ctx context.Context, of recent.Message, until time.Time) outcome {
 	for {
 		g.mu.Lock()
 		now := time.Now()
@@ -203,7 +204,7 @@ func (g *Guard) failed(ctx context.Context, c *chain.Call, err error) bool {
 	lost, l := g.config.Lost != nil && g.config.Lost(err), linkOf(err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now, of := time.Now(), subjectOf(c)
+	now, of := time.Now(), recent.Of(c)
 	g.noting.Store(true)
 	alone := g.suspects.refused(of, now, lost, l)
 	if g.suspects.condemned(of, now) {
@@ -239,9 +240,9 @@ func (g *Guard) passed(c *chain.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	g.suspects.passed(subjectOf(c), now)
+	g.suspects.passed(recent.Of(c), now)
 	g.recovered(now)
-	g.noting.Store(g.suspects.any())
+	g.noting.Store(g.suspects.Len() > 0)
 }
 
 // recovered lets all messages go on. The caller holds mu.
@@ -275,7 +276,7 @@ func (g *Guard) GiveBack(c *chain.Call, err error) error {
 // Call Settled when the message has come through.
 func (g *Guard) Interrupted(ctx context.Context, c *chain.Call, err error, ping func() error) error {
 	g.mu.Lock()
-	tooOften := g.suspects.interrupted(subjectOf(c), time.Now())
+	tooOften := g.suspects.interrupted(recent.Of(c), time.Now())
 	g.mu.Unlock()
 	g.noting.Store(true)
 	if tooOften || c.Acked() {
@@ -294,12 +295,12 @@ func (g *Guard) Settled(c *chain.Call) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.suspects.forget(subjectOf(c))
-	g.noting.Store(g.failures > 0 || g.suspects.any())
+	g.suspects.Forget(recent.Of(c))
+	g.noting.Store(g.failures > 0 || g.suspects.Len() > 0)
 }
 
 func (g *Guard) refusedForGood(c *chain.Call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.suspects.condemned(subjectOf(c), time.Now())
+	return g.suspects.condemned(recent.Of(c), time.Now())
 }

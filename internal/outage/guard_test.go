@@ -17,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
 var errAway = driver.ErrBadConn
@@ -235,15 +236,15 @@ func TestEndsTheConnection(t *testing.T) {
 func TestSuspectsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{})
-		for i := range 2 * maxSuspects {
+		for i := range 2 * recent.Most {
 			_ = g.Interrupted(t.Context(), call(t.Context(), strconv.Itoa(i)), errAway, nil)
 		}
-		if n := len(g.suspects.of); n != maxSuspects {
+		if n := g.suspects.Len(); n != recent.Most {
 			t.Errorf("%d are remembered", n)
 		}
 		time.Sleep(forgotten + time.Minute)
 		if err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return nil }); err != nil || g.noting.Load() {
-			t.Errorf("%v, and %d are remembered", err, len(g.suspects.of))
+			t.Errorf("%v, and %d are remembered", err, g.suspects.Len())
 		}
 	})
 }

@@ -1,13 +1,9 @@
 package outage
 
 import (
-	"hash/fnv"
-	"strconv"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
 const (
@@ -27,22 +23,7 @@ const (
 	forgotten = 10 * time.Minute
 	// maxDoublings bounds how often maxRefusal is doubled.
 	maxDoublings = 10
-	// maxSuspects bounds what is remembered.
-	maxSuspects = 1000
 )
-
-// subject is a message of a handler.
-type subject struct{ handler, id string }
-
-func subjectOf(c *chain.Call) subject {
-	handler := message.HandlerNameFromCtx(c.Ctx)
-	if id := c.ID(); id != "" {
-		return subject{handler, id}
-	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(c.Msg.Payload)
-	return subject{handler, strconv.FormatUint(sum.Sum64(), 16)}
-}
 
 // suspect is what is remembered of a message that failed.
 type suspect struct {
@@ -61,34 +42,18 @@ type suspect struct {
 
 // suspects are messages that failed lately. The guard's lock guards them.
 type suspects struct {
-	of     map[subject]*suspect
+	recent.Memory[suspect]
 	others time.Time // when a message last passed
-	swept  time.Time
 
-	cut          subject   // the message that met the latest cut
-	disconnected time.Time // when an error last said that there is no connection
-	inVain       int       // messages that were found to cut the connection, since one passed
-}
-
-func (s *suspects) any() bool { return len(s.of) > 0 }
-
-func (s *suspects) forget(of subject) { delete(s.of, of) }
-
-// find returns what is remembered of a message, from now on.
-func (s *suspects) find(of subject, now time.Time) *suspect {
-	one := s.of[of]
-	if one == nil || now.Sub(one.last) > forgotten {
-		s.makeRoom(now)
-		one = new(suspect)
-		s.of[of] = one
-	}
-	return one
+	cut          recent.Message // the message that met the latest cut
+	disconnected time.Time      // when an error last said that there is no connection
+	inVain       int            // messages that were found to cut the connection, since one passed
 }
 
 // refused notes that a message was refused, and perhaps that the connection was lost under its request. It reports whether
 // others passed since the message was last refused. If they did, the message waits, longer each time.
-func (s *suspects) refused(of subject, now time.Time, lost bool, l link) (alone bool) {
-	one := s.find(of, now)
+func (s *suspects) refused(of recent.Message, now time.Time, lost bool, l link) (alone bool) {
+	one := s.Note(of, now)
 	if one.first.IsZero() {
 		one.first = now
 	}
@@ -109,7 +74,7 @@ func (s *suspects) refused(of subject, now time.Time, lost bool, l link) (alone 
 }
 
 // noteLink counts the cuts that one message alone meets. An outage begins with cuts too, but goes on with failures to connect.
-func (s *suspects) noteLink(one *suspect, of subject, now time.Time, l link) {
+func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l link) {
 	switch l {
 	case disconnected:
 		s.disconnected = now
@@ -131,15 +96,15 @@ func (s *suspects) noteLink(one *suspect, of subject, now time.Time, l link) {
 }
 
 // condemned reports whether a message is refused for what it is: others pass, and it does not, or it ends the connection.
-func (s *suspects) condemned(of subject, now time.Time) bool {
-	one := s.of[of]
+func (s *suspects) condemned(of recent.Message, now time.Time) bool {
+	one := s.Get(of)
 	return one != nil && (one.hopeless || one.losses > maxInterruptions ||
 		!one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal)
 }
 
 // due is when a message that was refused while others passed is tried again. A condemned message does not wait.
-func (s *suspects) due(of subject) time.Time {
-	one := s.of[of]
+func (s *suspects) due(of recent.Message) time.Time {
+	one := s.Get(of)
 	if one == nil || s.condemned(of, one.last) {
 		return time.Time{}
 	}
@@ -147,55 +112,27 @@ func (s *suspects) due(of subject) time.Time {
 }
 
 // passing reports whether a message is refused while others pass, or passed until lately.
-func (s *suspects) passing(of subject, now time.Time) bool {
-	one := s.of[of]
+func (s *suspects) passing(of recent.Message, now time.Time) bool {
+	one := s.Get(of)
 	return one != nil && one.refusals > 1 && now.Sub(s.others) < idle
 }
 
 // passed notes that a message passed.
-func (s *suspects) passed(of subject, now time.Time) {
+func (s *suspects) passed(of recent.Message, now time.Time) {
 	s.others, s.inVain = now, 0
-	if one := s.of[of]; one != nil {
+	if one := s.Get(of); one != nil {
 		*one = suspect{last: one.last, interruptions: one.interruptions}
 		if one.interruptions == 0 {
-			delete(s.of, of)
+			s.Forget(of)
 		}
 	}
-	if now.Sub(s.swept) > time.Minute {
-		s.sweep(now)
-	}
+	s.Sweep(now)
 }
 
 // interrupted notes that work on a message was interrupted, and reports whether that was too often.
-func (s *suspects) interrupted(of subject, now time.Time) bool {
-	one := s.find(of, now)
+func (s *suspects) interrupted(of recent.Message, now time.Time) bool {
+	one := s.Note(of, now)
 	one.last = now
 	one.interruptions++
 	return one.interruptions > maxInterruptions
-}
-
-// makeRoom forgets what is old, and if that is not enough anything.
-func (s *suspects) makeRoom(now time.Time) {
-	if s.of == nil {
-		s.of = make(map[subject]*suspect)
-	}
-	if len(s.of) < maxSuspects {
-		return
-	}
-	s.sweep(now)
-	for of := range s.of {
-		if len(s.of) < maxSuspects {
-			return
-		}
-		delete(s.of, of)
-	}
-}
-
-func (s *suspects) sweep(now time.Time) {
-	s.swept = now
-	for of, one := range s.of {
-		if now.Sub(one.last) > forgotten {
-			delete(s.of, of)
-		}
-	}
 }

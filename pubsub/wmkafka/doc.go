@@ -46,9 +46,9 @@
 // Stages and their live handler publish at the same time, so their publisher wants ProducerPerTopic, and each stage a
 // consumer group of its own, so that one that waits holds up no rebalance of the live topic:
 //
-//	stages, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
-//	middleware.StagesConfig{
-//		Publisher: stages,
+//	waiting, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
+//	stages.Config{
+//		Publisher: waiting,
 //		Subscriber: func(topic, group string) (message.Subscriber, error) {
 //			return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
 //		},

@@ -116,7 +116,7 @@
 //
 // # Retrying later
 //
-// Give middleware.Stages a delay.Store on the same *sql.DB: a message that is to be handled later is put there in the
+// Give stages.Stages a delay.Store on the same *sql.DB: a message that is to be handled later is put there in the
 // transaction that acknowledges it. In a stage topic of a Subscriber a message that waits would hold a transaction open, and
 // with it, on PostgreSQL, the messages of all topics; such a wait is broken off every second, and logged as an error.
 //

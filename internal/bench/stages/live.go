@@ -13,7 +13,7 @@ import (
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
@@ -61,16 +61,16 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dead.Close()) }()
-	stages, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
+	waiting, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stages.Close()) }()
+	defer func() { err = errors.Join(err, waiting.Close()) }()
 	ch, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead,
 		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.letter}},
-		Stages: middleware.StagesConfig{
-			Publisher: stages, Stages: middleware.Delays(delays...),
+		Stages: stages.Config{
+			Publisher: waiting, Stages: stages.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.made(topic)
 				return wmkafka.NewSubscriber(c.brokers, group, wmkafka.SubscriberConfig{

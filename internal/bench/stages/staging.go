@@ -9,7 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
@@ -36,8 +36,8 @@ func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
 		c.made(topic)
 		return wmkafka.NewSubscriber(c.brokers, group, wmkafka.SubscriberConfig{InFlight: inFlight})
 	}
-	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.pub, Stages: middleware.StagesConfig{
-		Publisher: s.stages, Subscriber: subscriber, Stages: middleware.Delays(waits), Store: store, Jitter: jitter,
+	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.pub, Stages: stages.Config{
+		Publisher: s.stages, Subscriber: subscriber, Stages: stages.Delays(waits), Store: store, Jitter: jitter,
 	}})
 	if err == nil {
 		s.sub, err = wmkafka.NewSubscriber(c.brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{})

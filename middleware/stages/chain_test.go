@@ -1,0 +1,181 @@
+package stages_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// chained replaces the router's middlewares: one chain of steps, as the front door composes it, or each part on its own.
+func (s *staging) chained(together bool, queue *poison.Queue, retry *middleware.Retry) {
+	s.Helper()
+	var err error
+	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
+		s.Fatal(err)
+	}
+	if together {
+		s.router.AddMiddleware(chain.EnterParts(queue, s.stages, retry, middleware.Recover{}))
+		return
+	}
+	s.router.AddMiddleware(queue.Middleware, s.stages.Middleware, retry.Middleware, middleware.Recover{}.Middleware)
+}
+
+// Features R1, R5, C5: what is tried at once comes before each stage: nothing by default where a stage waits in the same
+// chain, and what is said, in all or for a class, where it is. Attempts add up.
+func TestStagesAroundRetry(t *testing.T) {
+	quickly := middleware.Backoff{Initial: time.Millisecond, Max: time.Millisecond}
+	policy := map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: 3}}
+	for name, row := range map[string]struct {
+		together  bool
+		retry     middleware.RetryConfig
+		transient int // invocations, with two stages
+		unknown   int
+	}{
+		"by default":              {true, middleware.RetryConfig{Backoff: quickly}, 3, 3},
+		"attempts":                {true, middleware.RetryConfig{Backoff: quickly, Attempts: 2}, 6, 6},
+		"one attempt":             {true, middleware.RetryConfig{Backoff: quickly, Attempts: 1}, 3, 3},
+		"of a class":              {true, middleware.RetryConfig{Backoff: quickly, PerClass: policy}, 9, 3},
+		"class and attempts":      {true, middleware.RetryConfig{Backoff: quickly, PerClass: policy, Attempts: 2}, 9, 6},
+		"apart, by default":       {false, middleware.RetryConfig{Backoff: quickly}, 15, 15},
+		"apart, attempts":         {false, middleware.RetryConfig{Backoff: quickly, Attempts: 2}, 6, 6},
+		"apart, of a class":       {false, middleware.RetryConfig{Backoff: quickly, PerClass: policy}, 9, 15},
+		"apart, class, attempts":  {false, middleware.RetryConfig{Backoff: quickly, PerClass: policy, Attempts: 1}, 9, 3},
+		"of the hopeless":         {true, middleware.RetryConfig{Backoff: quickly, PerClass: map[classify.Class]middleware.Policy{classify.ClassPermanent: {Backoff: quickly}}}, 3, 3},
+		"together, class backoff": {true, middleware.RetryConfig{Backoff: quickly, PerClass: map[classify.Class]middleware.Policy{classify.ClassTransient: {Backoff: quickly}}}, 3, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
+			s.chained(row.together, newQueue(s, s.letters), newRetry(t, row.retry))
+			n := newNote()
+			s.handle("billing", "orders", func(msg *message.Message) error {
+				n.add(msg)
+				switch msg.UUID {
+				case "transient":
+					return classify.Transient(errBoom)
+				case "unknown":
+					return errBoom
+				}
+				return classify.Permanent(errBoom)
+			})
+			s.router.AddConsumerHandler("plain", "plain", s.broker.consumer(), func(msg *message.Message) error { n.add(msg); return errBoom })
+			s.run()
+			s.publish("orders", "transient", "unknown", "permanent")
+			s.publish("plain", "nobody's")
+			time.Sleep(time.Hour)
+			s.stop()
+			letters := s.letters.all()
+			permanent := 1
+			if _, said := row.retry.PerClass[classify.ClassPermanent]; said {
+				permanent = 5
+			}
+			for id, want := range map[string]int{"transient": row.transient, "unknown": row.unknown, "permanent": permanent} {
+				if got := len(n.of(id)); got != want || letters[id].Failure.Attempts != want {
+					t.Errorf("%s: %s handled %d times, want %d; letter %+v", name, id, got, want, letters[id].Failure)
+				}
+			}
+			if want := max(row.retry.Attempts, 1); row.retry.Attempts > 0 && len(n.of("nobody's")) != want || row.retry.Attempts == 0 && len(n.of("nobody's")) != 5 {
+				t.Errorf("%s: without stages %d times", name, len(n.of("nobody's")))
+			}
+		})
+	}
+}
+
+// Feature D14: in a stage texts are masked and the producer's metadata are not: the handler needs them. In the letter both
+// are.
+func TestStagesMasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dead := &letters{kept: map[string]poison.Letter{}}
+		queue, err := poison.NewQueue(dead, poison.QueueConfig{
+			MaskText:     func(text string) string { return strings.ReplaceAll(text, "4711", "****") },
+			MaskMetadata: func(string, string) string { return "hidden" },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue)
+		s.chained(true, queue, newRetry(t, middleware.RetryConfig{}))
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return errors.New("card 4711 refused") })
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		letter := dead.all()["1"]
+		if len(n.of("1")) != 2 || len(letter.Failure.History) != 2 || letter.Original.Metadata["tenant"] != "hidden" {
+			t.Fatalf("handled %v, letter %+v", n.of("1"), letter)
+		}
+		again := n.of("1")[1].metadata
+		if again["tenant"] != "acme" || again[poison.KeyFailureDescription] != "card **** refused" || strings.Contains(again[poison.KeyAttemptHistory], "4711") {
+			t.Errorf("in the stage: %v", again)
+		}
+		if again[poison.KeyFailureStack] != "" || strings.Contains(letter.Failure.Description+letter.Failure.History[0].Error, "4711") {
+			t.Errorf("letter %+v", letter.Failure)
+		}
+	})
+}
+
+// Decision 6, promise P7: the idempotent receiver sees one consumer, whichever stage the message comes out of: the key that
+// a stage claimed is known on the live topic.
+func TestStagesOneConsumer(t *testing.T) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStaging(t, stages.Config{Stages: stages.Delays(time.Millisecond)}, nil)
+	s.router.AddMiddleware(receiver.Middleware)
+	n := newNote()
+	s.handle("billing", "orders", failTimes(n, 1))
+	s.run()
+	s.publish("orders", "1")
+	eventually(t, "the stage has handled it", func() bool { return len(n.of("1")) == 2 && empty(s.broker) })
+	s.publish("orders", "1", "last")
+	eventually(t, "the last is handled", func() bool { return len(n.of("last")) == 2 && empty(s.broker) })
+	s.stop()
+	if len(n.of("1")) != 2 {
+		t.Errorf("a duplicate is handled: %v", n.of("1"))
+	}
+	var consumers int
+	var consumer string
+	if err := db.QueryRowContext(context.Background(), "SELECT count(DISTINCT consumer), max(consumer) FROM "+keysTable(t, db)).Scan(&consumers, &consumer); err != nil || consumers != 1 || consumer != "billing" {
+		t.Errorf("%d consumers, %q: %v", consumers, consumer, err)
+	}
+}
+
+func empty(b *broker) bool {
+	for _, left := range b.left() {
+		if len(left) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// keysTable is the one that the receiver made.
+func keysTable(t testing.TB, db *sql.DB) (name string) {
+	t.Helper()
+	if err := db.QueryRowContext(context.Background(), "SELECT name FROM sqlite_master WHERE sql LIKE '%consumer%' LIMIT 1").Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}

@@ -1,0 +1,200 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/middleware/stages"
+)
+
+// closes counts how often each subscriber was closed.
+type closes struct {
+	message.Subscriber
+	name   string
+	closed *counts
+}
+
+type counts struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *counts) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.of[name]++
+}
+
+func (c *closes) Close() error {
+	c.closed.add(c.name)
+	return nil
+}
+
+// Feature R9: when the context of Run ends, Watermill leaves subscribers open. Those of the stages are closed then, each once and
+// one that several stages have with the last; one that a handler has too is left to the router.
+func TestStageSubscribersAreClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		shared, extend, own bool
+		want                []string
+	}{
+		"one each":                {want: []string{"orders.billing.retry.1m", "orders.billing.retry.1s"}},
+		"one for all":             {shared: true, want: []string{"shared"}},
+		"the handler's own":       {shared: true, own: true},
+		"one each, extended":      {extend: true, want: []string{"orders.billing.retry.1m", "orders.billing.retry.1s"}},
+		"one for all, extended":   {shared: true, extend: true, want: []string{"shared"}},
+		"the handler's, extended": {shared: true, extend: true, own: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ps, closed := gochannel.NewGoChannel(gochannel.Config{}, nil), &counts{}
+			shared := &closes{ps, "shared", closed}
+			live := &closes{ps, "live", closed}
+			if c.own {
+				live = shared
+			}
+			s := newStaging(t, stages.Config{
+				Stages: []stages.Stage{{Delay: 1e9}, {Delay: 60e9}}, Publisher: ps,
+				Subscriber: func(topic, _ string) (message.Subscriber, error) {
+					if c.shared {
+						return shared, nil
+					}
+					return &closes{ps, topic, closed}, nil
+				},
+			}, nil)
+			handle := func(*message.Message) error { return nil }
+			var err error
+			if c.extend {
+				s.router.AddConsumerHandler("billing", "orders", live, handle)
+				_, err = s.stages.Extend(s.router, nil, "billing", "orders")
+			} else {
+				_, err = s.stages.AddConsumerHandler(s.router, "billing", "orders", live, handle)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ran := make(chan error, 1)
+			go func() { ran <- s.router.Run(ctx) }()
+			<-s.router.Running()
+			cancel()
+			if err := <-ran; err != nil {
+				t.Error(err)
+			}
+			delete(closed.of, "live") // the router closes it, or not
+			var names []string
+			for name, n := range closed.of {
+				names = append(names, name)
+				if n != 1 && !c.own {
+					t.Errorf("%s was closed %d times", name, n)
+				}
+			}
+			if slices.Sort(names); !c.own && !slices.Equal(names, c.want) {
+				t.Errorf("closed %q, want %q", names, c.want)
+			}
+			_ = ps.Close()
+		})
+	}
+}
+
+// Feature R9: an Extend that fails closes no subscriber that a handler, or another's stages, have too, and leaves nothing behind.
+func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
+	ps, closed := gochannel.NewGoChannel(gochannel.Config{}, nil), &counts{}
+	defer ps.Close()
+	shared := &closes{ps, "shared", closed}
+	calls, failsAt := 0, 0
+	s := newStaging(t, stages.Config{
+		Stages: []stages.Stage{{Delay: 1e9}, {Delay: 60e9}},
+		Subscriber: func(topic, _ string) (message.Subscriber, error) {
+			if calls++; calls == failsAt {
+				return nil, errors.New("no such group")
+			}
+			if strings.HasPrefix(topic, "parcels") {
+				return &closes{ps, topic, closed}, nil
+			}
+			return shared, nil
+		},
+	}, nil)
+	nothing := func(*message.Message) error { return nil }
+	s.router.AddConsumerHandler("billing", "orders", shared, nothing)
+	s.router.AddConsumerHandler("packing", "parcels", shared, nothing)
+	for _, row := range []struct {
+		name, topic string
+		failsAt     int
+		closed      string
+	}{
+		{"billing", "orders", 2, ""}, // the first stage has the subscriber of the handler
+		{"billing", "orders", 0, ""},
+		{"billing", "invoices", 0, ""}, // a name on two topics is refused before anybody is asked
+		{"packing", "parcels", 6, "parcels.packing.retry.1s"},
+	} {
+		failsAt = row.failsAt
+		_, err := s.stages.Extend(s.router, nil, row.name, row.topic)
+		if (err != nil) != (row.failsAt > 0 || row.topic == "invoices") || closed.of["shared"] != 0 || row.closed != "" && closed.of[row.closed] != 1 {
+			t.Errorf("%v: %v, closed %v", row, err, closed.of)
+		}
+	}
+	if calls != 6 || len(s.router.Handlers()) != 4 {
+		t.Errorf("asked %d times for subscribers, the router has %d handlers", calls, len(s.router.Handlers()))
+	}
+}
+
+// Feature R9: a handler's own middlewares that its stages would lack are refused, whether they were there before Extend or came
+// later past it: a tenant's context that one of them sets must not be missing at the second attempt.
+func TestExtendRefusesMiddlewaresOfItsOwn(t *testing.T) {
+	tenant := func(h message.HandlerFunc) message.HandlerFunc { return h }
+	s := newStaging(t, stages.Config{Stages: stages.Delays(1e9)}, nil)
+	add := func(name string) *message.Handler {
+		return s.router.AddConsumerHandler(name, name, s.broker.consumer(), func(*message.Message) error { return nil })
+	}
+	before := add("before")
+	before.AddMiddleware(tenant)
+	if _, err := s.stages.Extend(s.router, before, "before", "before"); err == nil || !strings.Contains(err.Error(), "1 middleware(s) of its own") {
+		t.Errorf("before: %v", err)
+	}
+	if n := len(s.router.Handlers()); n != 1 {
+		t.Errorf("the router has %d handlers", n)
+	}
+	after := add("after")
+	extended, err := s.stages.Extend(s.router, after, "after", "after")
+	if err != nil {
+		t.Fatal(err)
+	}
+	extended.AddMiddleware(tenant)
+	if err := s.stages.Plugin(s.router); err != nil {
+		t.Errorf("added by the result: %v", err)
+	}
+	after.AddMiddleware(tenant)
+	if err := s.stages.Plugin(s.router); err == nil || !strings.Contains(err.Error(), `"after"`) {
+		t.Errorf("after: %v", err)
+	}
+}
+
+// Feature D4: a publisher that takes letters, or staged messages, and a handler's outputs too would be closed with the handler.
+func TestStagesRefuseASharedPublisher(t *testing.T) {
+	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	defer ps.Close()
+	s := newStaging(t, stages.Config{Publisher: ps, Stages: stages.Delays(1e9)}, nil)
+	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func(*message.Message) ([]*message.Message, error) { return nil, nil }
+	for want, pub := range map[string]message.Publisher{"Config.Publisher": ps, "Config.Publisher ": transformed, "the publisher of dead letters": s.letters} {
+		if _, err := s.stages.AddHandler(s.router, "billing", "orders", ps, "out", pub, nothing); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if err := s.stages.Plugin(nil); err == nil {
+		t.Error("a nil router")
+	}
+}

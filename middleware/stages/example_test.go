@@ -1,0 +1,104 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// A payment provider is away. The order waits in a topic of its own, while the next one is billed.
+func ExampleStages() {
+	pubsub := func() *gochannel.GoChannel { // one for each: the router closes a handler's
+		return gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	}
+	told := make(chan string)
+	orders, waiting, dead := pubsub(), pubsub(), pubsub()
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	later, err := stages.New(queue, stages.Config{
+		Publisher:  waiting,
+		Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
+		Stages:     stages.Delays(300*time.Millisecond, time.Minute),
+		OnStage:    func(_ context.Context, s stages.Waiting) { told <- "order waits in " + s.StageTopic },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router.AddMiddleware(queue.Middleware, later.Middleware, middleware.Recover{}.Middleware)
+	router.AddPlugin(later.Plugin)
+
+	_, err = later.AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {
+		if msg.UUID == "order-1" && poison.StageOf(msg).Number == 0 {
+			return errors.New("provider is away")
+		}
+		told <- msg.UUID + " is billed"
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = router.Run(context.Background()) }()
+	<-router.Running()
+
+	for _, id := range []string{"order-1", "order-2"} {
+		if err := orders.Publish("orders", message.NewMessage(id, nil)); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(<-told)
+	}
+	fmt.Println(<-told)
+	_ = router.Close()
+	// Output:
+	// order waits in orders.billing.retry.300ms
+	// order-2 is billed
+	// order-1 is billed
+}
+
+// A handler that the router has already gets stages too. So do those of cqrs: its processors return, or name, the handlers
+// that they add.
+func ExampleStages_Extend() {
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	queue, err := poison.NewQueue(pubsub, poison.QueueConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	later, err := stages.New(queue, stages.Config{
+		Publisher:  pubsub,
+		Subscriber: func(topic, group string) (message.Subscriber, error) { return pubsub, nil },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// handler, err := eventProcessor.AddHandler(cqrs.NewEventHandler("OnOrderPlaced", onOrderPlaced))
+	handler := router.AddConsumerHandler("OnOrderPlaced", "events.OrderPlaced", pubsub, func(*message.Message) error { return nil })
+
+	extended, err := later.Extend(router, handler, "OnOrderPlaced", "events.OrderPlaced")
+	if err != nil {
+		log.Fatal(err)
+	}
+	extended.AddMiddleware(queue.Middleware, later.Middleware)
+	fmt.Println(len(extended.Handlers()), "handlers")
+	// Output:
+	// 4 handlers
+}

@@ -1,0 +1,222 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Feature R9: a handler that the router has already, as the processors of cqrs add theirs, gets stages: the same function
+// under the same name, and what AddMiddleware adds later.
+func TestStagesExtend(t *testing.T) {
+	for name, withOrigin := range map[string]bool{"a processor that returns its handler": true, "one that does not": false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
+			n := newNote()
+			origin := s.router.AddConsumerHandler("OnOrder", "orders", s.broker.consumer(), failTimes(n, 2))
+			if !withOrigin {
+				origin = nil
+			}
+			extended, err := s.stages.Extend(s.router, origin, "OnOrder", "orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			reached := 0
+			extended.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
+				return func(msg *message.Message) ([]*message.Message, error) {
+					reached++
+					return h(msg)
+				}
+			})
+			s.run()
+			s.publish("orders", "1")
+			time.Sleep(time.Hour)
+			s.stop()
+			got := n.of("1")
+			if len(got) != 3 || got[2].name != "OnOrder" || got[2].metadata[poison.KeyOriginalHandler] != "OnOrder" || len(s.letters.all()) != 0 {
+				t.Errorf("%s: handled %v", name, got)
+			}
+			if want := len(extended.Handlers()); reached != want || withOrigin != (want == 3) {
+				t.Errorf("%s: middleware ran %d times, %d handlers", name, reached, want)
+			}
+		})
+	}
+}
+
+// Feature R5: messages of a handler without stages pass: their failures are the queue's.
+func TestStagesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		n := newNote()
+		s.router.AddConsumerHandler("plain", "plain", s.broker.consumer(), failTimes(n, 1))
+		s.run()
+		s.publish("plain", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(n.of("1")) != 1 || len(s.letters.all()) != 1 {
+			t.Errorf("handled %v, letters %v", n.of("1"), s.letters.all())
+		}
+	})
+}
+
+// listing is a publisher that can list what waits.
+type listing struct {
+	*broker
+	waiting map[string]int
+	err     error
+}
+
+func (h *listing) ListWaiting(_ context.Context, prefix string) (map[string]int, error) {
+	if h.err != nil && prefix == "parcels." {
+		panic(h.err)
+	}
+	found := map[string]int{}
+	for topic, n := range h.waiting {
+		if strings.HasPrefix(topic, prefix) {
+			found[topic] = n
+		}
+	}
+	return found, nil
+}
+
+// Feature R5: at the start an error in the log names each stage topic where messages wait and nobody is, and none that a
+// handler here has, also retired.
+func TestStagesTellOfTheAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		h := &listing{broker: newBroker(), err: errors.New("no rights"), waiting: map[string]int{
+			"orders.billing.retry.1s": 5, "orders.billing.retry.7s": 6, "orders.billing.retry.9m": 7, "orders.gone.retry.1s": 8, "orders.gone.retry.2s": 0,
+			"orders.dlq": 9, "parcels.x.retry.1s": 1,
+		}}
+		s := newStaging(t, stages.Config{
+			Publisher: h, Stages: []stages.Stage{{Delay: time.Second}, {Delay: 7 * time.Second, Retired: true}},
+		}, log)
+		s.broker = h.broker
+		s.handle("billing", "orders", failTimes(newNote(), 0))
+		s.handle("packing", "parcels", failTimes(newNote(), 0))
+		s.run()
+		s.stop()
+		if log.count("no handler of this process") != 2 || log.count("orders.billing.retry.9m") != 1 || log.count("messages:8") != 1 ||
+			log.count("cannot be seen") != 1 || len(log.all()) != 3 {
+			t.Errorf("%s", strings.Join(log.all(), "\n"))
+		}
+		if err := (*stages.Stages)(nil).Plugin(s.router); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Feature R5: where stage topics are not named as their groups are, a Lister would take them all for abandoned: it is not
+// asked.
+func TestStagesOfOtherNamesAreNotListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		h := &listing{broker: newBroker(), waiting: map[string]int{"orders.retry.9m": 7}}
+		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Naming: stages.PerTopic}, log)
+		s.broker = h.broker
+		s.handle("billing", "orders", failTimes(newNote(), 0))
+		s.run()
+		s.stop()
+		if n := len(log.all()); n != 0 {
+			t.Errorf("%s", strings.Join(log.all(), "\n"))
+		}
+	})
+}
+
+// Feature D5: stage topics are made before they are subscribed to, and one that cannot be made stops the start.
+func TestStagesMakeTheirTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &maker{broker: newBroker()}
+		s := newStaging(t, stages.Config{Publisher: m, Stages: stages.Delays(time.Second)}, nil)
+		s.broker = m.broker
+		s.handle("billing", "orders", failTimes(newNote(), 0))
+		s.run()
+		s.stop()
+		if strings.Join(m.made, " ") != "orders orders.billing.retry.1s" {
+			t.Errorf("made %q", m.made)
+		}
+		m.err = errors.New("no rights")
+		s.again()
+		s.handle("billing", "orders", failTimes(newNote(), 0))
+		if err := s.router.Run(t.Context()); !errors.Is(err, m.err) {
+			t.Errorf("started: %v", err)
+		}
+		s.bare() // without the plugin the handler says it
+		s.handle("billing", "orders", failTimes(newNote(), 0))
+		var refused error
+		s.router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) {
+			return noting{sub, &refused}, nil
+		})
+		s.run()
+		s.stop()
+		if refused == nil || !strings.Contains(refused.Error(), `stage topic "orders.billing.retry.1s" of handler "billing" cannot be used`) || !errors.Is(refused, m.err) {
+			t.Errorf("got %v", refused)
+		}
+	})
+}
+
+// noting notes the error of a subscription in place of returning it: a router that could not start leaves a goroutine.
+type noting struct {
+	message.Subscriber
+	err *error
+}
+
+func (n noting) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	messages, err := n.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		*n.err = err
+		nothing := make(chan *message.Message)
+		context.AfterFunc(ctx, func() { close(nothing) })
+		return nothing, nil
+	}
+	return messages, nil
+}
+
+// maker is a publisher that makes topics after the pattern of their source.
+type maker struct {
+	*broker
+	made []string
+	err  error
+}
+
+func (m *maker) InitializeTopicsFor(source string, topics ...string) error {
+	m.made = append(append(m.made, source), topics...)
+	return m.err
+}
+
+// Feature O5: a message that goes to a stage is an Info line with its cause, masked as in a letter.
+func TestStagedIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		queue, err := poison.NewQueue(&letters{kept: map[string]poison.Letter{}}, poison.QueueConfig{MaskText: func(text string) string {
+			return strings.ReplaceAll(text, "4242", "****")
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log, queue)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			_ = failTimes(n, 0)(msg)
+			if len(n.of("1")) == 1 {
+				return errors.New("card 4242 refused")
+			}
+			return nil
+		})
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if log.count("card **** refused") != 1 || log.count("message_uuid:1") != 1 || log.count("4242") != 0 {
+			t.Errorf("%s", strings.Join(log.all(), "\n"))
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package stages_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// letters takes dead letters.
+type letters struct {
+	mu   sync.Mutex
+	kept map[string]poison.Letter
+	n    int
+}
+
+func (l *letters) Publish(topic string, messages ...*message.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, msg := range messages {
+		letter, err := poison.Decode(msg)
+		if err != nil {
+			return err
+		}
+		letter.Topic = topic
+		l.kept[msg.UUID] = letter
+		l.n++
+	}
+	return nil
+}
+
+func (l *letters) Close() error { return nil }
+
+func (l *letters) all() map[string]poison.Letter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]poison.Letter{}
+	for id, letter := range l.kept {
+		all[id] = letter
+	}
+	return all
+}
+
+func newStaging(t *testing.T, config stages.Config, logger watermill.LoggerAdapter, queue ...*poison.Queue) *staging {
+	t.Helper()
+	s := &staging{T: t, broker: newBroker(), letters: &letters{kept: map[string]poison.Letter{}}}
+	queue = append(queue, newQueue(t, s.letters))
+	config.Logger = logger
+	if config.Publisher == nil {
+		config.Publisher = s.broker
+	}
+	if config.Subscriber == nil {
+		config.Subscriber = func(string, string) (message.Subscriber, error) { return s.broker.consumer(), nil }
+	}
+	var err error
+	if s.stages, err = stages.New(queue[0], config); err != nil {
+		t.Fatal(err)
+	}
+	s.again()
+	return s
+}
+
+// again makes another router, on the same broker, with the whole chain.
+func (s *staging) again() {
+	s.Helper()
+	s.bare()
+	s.router.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware, middleware.Recover{}.Middleware)
+	s.router.AddPlugin(s.stages.Plugin)
+}
+
+// bare makes another router, without any part.
+func (s *staging) bare() {
+	s.Helper()
+	var err error
+	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *staging) handle(name, topic string, h message.NoPublishHandlerFunc) *stages.Handler {
+	s.Helper()
+	added, err := s.stages.AddConsumerHandler(s.router, name, topic, s.broker.consumer(), h)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return added
+}
+
+func (s *staging) run() {
+	s.Helper()
+	done := make(chan error, 1)
+	router := s.router
+	go func() { done <- router.Run(context.Background()) }()
+	<-router.Running()
+	s.stop = func() {
+		if err := router.Close(); err != nil {
+			s.Error(err)
+		}
+		if err := <-done; err != nil {
+			s.Error(err)
+		}
+	}
+}
+
+func (s *staging) publish(topic string, ids ...string) {
+	s.Helper()
+	for _, id := range ids {
+		if err := s.broker.Publish(topic, newMessage(id)); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// lines is a logger that keeps what it is told at the levels of errors and news.
+type lines struct {
+	mu   sync.Mutex
+	kept []string
+}
+
+func (l *lines) add(msg string, err error, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = append(l.kept, fmt.Sprint(msg, " ", err, " ", fields))
+}
+
+func (l *lines) Error(msg string, err error, fields watermill.LogFields) { l.add(msg, err, fields) }
+func (l *lines) Info(msg string, fields watermill.LogFields)             { l.add(msg, nil, fields) }
+func (l *lines) Debug(string, watermill.LogFields)                       {}
+func (l *lines) Trace(string, watermill.LogFields)                       {}
+func (l *lines) With(watermill.LogFields) watermill.LoggerAdapter        { return l }
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.kept...)
+}
+
+// count is how many lines have text in them.
+func (l *lines) count(text string) (n int) {
+	for _, line := range l.all() {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,86 @@
+package stages_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBoom = errors.New("boom")
+
+func newMessage(id string) *message.Message {
+	msg := message.NewMessage(id, []byte("payload of "+id))
+	msg.Metadata.Set("tenant", "acme")
+	return msg
+}
+
+func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
+	t.Helper()
+	r, err := middleware.NewRetry(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
+	t.Helper()
+	q, err := poison.NewQueue(dead, poison.QueueConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
+type inBubble struct{ rapid.TB }
+
+// publisher records what it takes.
+type publisher struct {
+	mu    sync.Mutex
+	taken []string
+}
+
+func (p *publisher) Publish(_ string, messages ...*message.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, msg := range messages {
+		p.taken = append(p.taken, msg.UUID)
+	}
+	return nil
+}
+
+func (p *publisher) Close() error { return nil }
+
+func (p *publisher) ids() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.taken)
+}
+
+func publish(t testing.TB, pub message.Publisher, topic string, messages ...*message.Message) {
+	t.Helper()
+	if err := pub.Publish(topic, messages...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package stages_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Feature R5: stage topics are named as people write durations, and as the broker's allowed letters permit.
+func TestStageNaming(t *testing.T) {
+	for delay, want := range map[time.Duration]string{
+		0: "orders.retry", time.Millisecond: "orders.retry.1ms", 1500 * time.Millisecond: "orders.retry.1.5s", 5 * time.Second: "orders.retry.5s",
+		30 * time.Second: "orders.retry.30s", time.Minute: "orders.retry.1m", 10 * time.Minute: "orders.retry.10m", 90 * time.Second: "orders.retry.1m30s",
+		time.Hour: "orders.retry.1h", 10 * time.Hour: "orders.retry.10h", 90 * time.Minute: "orders.retry.1h30m", time.Hour + time.Second: "orders.retry.1h0m1s",
+		24 * time.Hour: "orders.retry.24h", 100 * time.Minute: "orders.retry.1h40m", 20 * time.Minute: "orders.retry.20m", 10 * time.Second: "orders.retry.10s",
+	} {
+		if got := stages.PerTopic(stages.Source{Topic: "orders", Handler: "billing", Delay: delay}); got != want {
+			t.Errorf("%s: %q, want %q", delay, got, want)
+		}
+		if got := stages.PerHandler(stages.Source{Topic: "orders", Handler: "billing", Delay: delay}); got != strings.Replace(want, ".", ".billing.", 1) {
+			t.Errorf("%s: %q", delay, got)
+		}
+	}
+}
+
+// stagesConfig is one that is complete.
+func stagesConfig(t testing.TB) stages.Config {
+	b := newBroker()
+	return stages.Config{
+		Publisher: b, Subscriber: func(string, string) (message.Subscriber, error) { return b.consumer(), nil },
+	}
+}
+
+// Conventions: a configuration with which messages could be lost, or wait for good, is an error that names the field.
+func TestConfigRefused(t *testing.T) {
+	for want, change := range map[string]func(*stages.Config){
+		"Publisher is nil":       func(c *stages.Config) { c.Publisher = (*publisher)(nil) },
+		"Subscriber is nil":      func(c *stages.Config) { c.Subscriber = nil },
+		"Jitter is 1.5":          func(c *stages.Config) { c.Jitter = 1.5 },
+		"MaxDelay (-1ns)":        func(c *stages.Config) { c.MaxDelay = -1 },
+		"MaxHold (-1ns)":         func(c *stages.Config) { c.MaxHold = -1 },
+		"MaxHold is 999":         func(c *stages.Config) { c.MaxHold = 999 },
+		"Stages[1].Delay is 5ns": func(c *stages.Config) { c.Stages = stages.Delays(time.Second, 5) },
+		"Stages[0].Delay is 48h": func(c *stages.Config) { c.Stages = stages.Delays(48 * time.Hour) },
+		"Stages[0].Concurrency":  func(c *stages.Config) { c.Stages = []stages.Stage{{Delay: time.Second, Concurrency: -1}} },
+		"no stage":               func(c *stages.Config) { c.Stages = []stages.Stage{} },
+		"not Retired":            func(c *stages.Config) { c.Stages = []stages.Stage{{Delay: time.Second, Retired: true}} },
+		"naming function: panic": func(c *stages.Config) { c.Naming = func(stages.Source) string { panic("boom") } },
+		`names "" for`:           func(c *stages.Config) { c.Naming = func(stages.Source) string { return "" } },
+		"must be another topic":  func(c *stages.Config) { c.Naming = func(s stages.Source) string { return s.Topic } },
+		`names "later" for delays of 5s and 1m0s`: func(c *stages.Config) {
+			c.Naming = func(stages.Source) string { return "later" }
+		},
+	} {
+		config := stagesConfig(t)
+		change(&config)
+		if _, err := stages.New(newQueue(t, &publisher{}), config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := stages.New(nil, stagesConfig(t)); err == nil || !strings.Contains(err.Error(), "the queue is nil") {
+		t.Errorf("no queue: %v", err)
+	}
+	config := stagesConfig(t)
+	config.Stages = []stages.Stage{{Delay: time.Second}, {Delay: time.Minute, Retired: true}, {Delay: 10 * time.Second}}
+	later, err := stages.New(newQueue(t, &publisher{}), config)
+	if err != nil || later.Total() != 12100*time.Millisecond {
+		t.Errorf("%v, total %s", err, later.Total())
+	}
+}
+
+func newRouter(t testing.TB) *message.Router {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return router
+}
+
+// names are those of the router's handlers.
+func names(router *message.Router) (names []string) {
+	for name := range router.Handlers() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Feature R9: what cannot be set up is an error, the router is left as it was, and subscribers that were made are closed.
+func TestStagesAddRefused(t *testing.T) {
+	nobody := func(*message.Message) error { return nil }
+	for want, subscriber := range map[string]func(n int, sub message.Subscriber) (message.Subscriber, error){
+		"it is nil": func(n int, sub message.Subscriber) (message.Subscriber, error) {
+			if n == 2 {
+				return nil, nil
+			}
+			return sub, nil
+		},
+		"1m\": it is nil": func(n int, sub message.Subscriber) (message.Subscriber, error) {
+			if n == 2 {
+				return (*consumer)(nil), nil
+			}
+			return sub, nil
+		},
+		"no such group": func(n int, sub message.Subscriber) (message.Subscriber, error) {
+			if n == 2 {
+				return nil, errors.New("no such group")
+			}
+			return sub, nil
+		},
+		"panic: boom": func(n int, sub message.Subscriber) (message.Subscriber, error) {
+			if n == 2 {
+				panic("boom")
+			}
+			return sub, nil
+		},
+	} {
+		b, calls := newBroker(), 0
+		var asked []string
+		config := stagesConfig(t)
+		config.Subscriber = func(topic, group string) (message.Subscriber, error) {
+			calls++
+			asked = append(asked, topic+" "+group)
+			return subscriber(calls, b.consumer())
+		}
+		later, err := stages.New(newQueue(t, &publisher{}), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		router := newRouter(t)
+		_, err = later.AddConsumerHandler(router, "billing", "orders", b.consumer(), nobody)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"billing"`) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		if len(router.Handlers()) != 0 || len(b.closed) != 1 || asked[0] != "orders.billing.retry.5s orders.billing.retry.5s" {
+			t.Errorf("%s: router has %v, closed %q, asked for %q", want, names(router), b.closed, asked)
+		}
+		if entry := later.Entry(poison.Letter{Origin: poison.Origin{Topic: "orders", Handler: "billing"}}); entry != "" {
+			t.Errorf("%s: letters enter at %q", want, entry)
+		}
+	}
+}
+
+// Feature R9: names that mean no handler, or another one, are refused before the router is touched.
+func TestStagesNamesRefused(t *testing.T) {
+	config, b := stagesConfig(t), newBroker()
+	config.Subscriber = func(string, string) (message.Subscriber, error) { return b.consumer(), nil }
+	config.Naming = func(s stages.Source) string {
+		switch s.Topic {
+		case "panics":
+			panic("boom")
+		case "empty":
+			return ""
+		case "itself":
+			return s.Topic
+		case "same":
+			return "same.later"
+		}
+		return stages.PerTopic(s)
+	}
+	later, err := stages.New(newQueue(t, &publisher{}), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router := newRouter(t)
+	add := func(name, topic string) error {
+		_, err := later.AddConsumerHandler(router, name, topic, b.consumer(), func(*message.Message) error { return nil })
+		return err
+	}
+	if err := add("billing", "orders"); err != nil || len(router.Handlers()) != 4 {
+		t.Fatalf("%v, %v", err, names(router))
+	}
+	for _, row := range []struct{ name, topic, want string }{
+		{"", "orders", "must not be empty"},
+		{"shipping", "", "must not be empty"},
+		{"billing", "invoices", `one of this name on topic "orders"`},
+		{"shipping", "orders", `has the same stage topic "orders.retry.5s"`},
+		{"a", "panics", "panic: boom"},
+		{"b", "empty", `names "" for the stage of 5s of handler "b"`},
+		{"c", "itself", "must be another topic"},
+		{"d", "same", `names "same.later" for delays of 5s and 1m0s`},
+	} {
+		if err := add(row.name, row.topic); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s on %s: %v, want %q", row.name, row.topic, err, row.want)
+		}
+	}
+	if _, err := later.AddConsumerHandler(router, "e", "e", (*consumer)(nil), nil); err == nil {
+		t.Error("a nil subscriber is taken")
+	}
+	if _, err := later.AddHandler(router, "e", "e", b.consumer(), "out", nil, nil); err == nil || !strings.Contains(err.Error(), "AddConsumerHandler") {
+		t.Errorf("a nil publisher: %v", err)
+	}
+	if _, err := later.Extend(router, nil, "e", "e"); err == nil || !strings.Contains(err.Error(), "add it first") {
+		t.Errorf("nobody extended: %v", err)
+	}
+	if _, err := (*stages.Stages)(nil).AddConsumerHandler(router, "e", "e", b.consumer(), nil); err == nil || !strings.Contains(err.Error(), "no stages") {
+		t.Errorf("no stages: %v", err)
+	}
+	if len(router.Handlers()) != 4 || len(b.closed) != 0 { // none was asked for
+		t.Errorf("the router has %v, closed %d subscribers", names(router), len(b.closed))
+	}
+}
+
+// Feature R9: a name that the router has already panics as the router's own AddHandler does.
+func TestStagesDuplicateNamePanics(t *testing.T) {
+	later, err := stages.New(newQueue(t, &publisher{}), stagesConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, b := newRouter(t), newBroker()
+	add := func() {
+		_, _ = later.AddConsumerHandler(router, "billing", "orders", b.consumer(), func(*message.Message) error { return nil })
+	}
+	add()
+	defer func() {
+		if _, ok := recover().(message.DuplicateHandlerNameError); !ok {
+			t.Error("it is taken")
+		}
+	}()
+	add()
+}

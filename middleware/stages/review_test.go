@@ -1,0 +1,263 @@
+package stages_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+)
+
+// Decision 6: a function that its user wrapped in parts before adding it is the live topic's and the stages' alike.
+func TestStagesOfAWrappedFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
+		n := newNote()
+		retry := newRetry(t, middleware.RetryConfig{Attempts: 1})
+		wrapped := newQueue(s, s.letters).Middleware(s.stages.Middleware(retry.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			n.add(msg)
+			return nil, errBoom
+		})))
+		s.bare()
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			_, err := wrapped(msg)
+			return err
+		})
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Hour)
+		s.stop()
+		for i, h := range n.of("1") {
+			if h.name != "billing" {
+				t.Errorf("attempt %d as %q", i+1, h.name)
+			}
+		}
+		if got := s.letters.all()["1"]; got.Failure.Attempts != 3 || got.Origin.Handler != "billing" {
+			t.Errorf("handled %d times, letter %+v", len(n.of("1")), got)
+		}
+	})
+}
+
+// Promise P4: a message that its stage refuses again and again, for a reason of its own that nobody knows, does not hold up
+// those behind it for good: it is set aside.
+func TestStageRefusesOneMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			n.add(msg)
+			if msg.UUID == "odd" {
+				return errBoom
+			}
+			return nil
+		})
+		s.broker.refuse("orders.billing.retry.1s", errors.New("a header of this kind cannot be written"))
+		s.run()
+		s.publish("orders", "odd", "good")
+		time.Sleep(4 * time.Minute)
+		if len(n.of("good")) != 0 || len(s.letters.all()) != 0 {
+			t.Errorf("an outage of 4 minutes made %v, letters %v", n.of("good"), s.letters.all())
+		}
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		letter := s.letters.all()["odd"]
+		if len(n.of("good")) != 1 || letter.Original == nil || !strings.Contains(letter.Failure.Description, "boom") {
+			t.Errorf("behind it: %v, letter %+v", n.of("good"), letter)
+		}
+	})
+}
+
+// Promise P4, and its bound: an outage of the stage, whatever the publisher calls it, sets one message aside in five minutes
+// and no more, however many are in flight.
+func TestStageOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		n := newNote()
+		var down atomic.Bool
+		for i := range 20 {
+			s.handle(fmt.Sprint("billing", i), fmt.Sprint("orders", i), func(msg *message.Message) error {
+				if n.add(msg); down.Load() {
+					return errBoom
+				}
+				return nil
+			})
+		}
+		down.Store(true)
+		s.broker.refuseStages(classify.Permanent(errors.New("not authorized")))
+		s.run()
+		for i := range 20 {
+			s.publish(fmt.Sprint("orders", i), fmt.Sprint(i))
+		}
+		time.Sleep(299 * time.Second)
+		if len(s.letters.all()) != 0 {
+			t.Errorf("%d letters in less than five minutes", len(s.letters.all()))
+		}
+		down.Store(false)
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(s.letters.all()) != 0 || len(n.of("19")) < 2 {
+			t.Errorf("letters %v, handled %d times", s.letters.all(), len(n.of("19")))
+		}
+	})
+}
+
+// Promise P1: a message that its handler acked cannot be given back, so it is set aside where its stage refuses.
+func TestStageRefusesAcked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		s.handle("billing", "orders", func(msg *message.Message) error { msg.Ack(); return errBoom })
+		s.broker.refuse("orders.billing.retry.1s", errors.New("leader not available"))
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(s.letters.all()) != 1 {
+			t.Error("it is nowhere")
+		}
+	})
+}
+
+// Decision 6: a handler of the same name on another topic, of another router, is another consumer.
+func TestStagesOfANamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
+		s.again()
+		s.router.AddConsumerHandler("billing", "parcels", s.broker.consumer(), func(msg *message.Message) error { return errBoom })
+		s.run()
+		s.publish("parcels", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(s.letters.all()) != 1 || len(n.of("1")) != 0 {
+			t.Errorf("letters %v, the other handled %v", s.letters.all(), n.of("1"))
+		}
+	})
+}
+
+// What is added and never reached through the stages says so.
+func TestStagesPassedBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := watermill.NewCaptureLogger()
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log)
+		s.bare()
+		s.handle("billing", "orders", func(*message.Message) error { return nil })
+		s.run()
+		s.publish("orders", "1", "2")
+		time.Sleep(time.Minute)
+		s.stop()
+		if told := log.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || !strings.Contains(told[0].Msg, "without Stages.Middleware") {
+			t.Errorf("told %v", told)
+		}
+	})
+}
+
+// Feature V1: a dead letter that enters at the first stage is handled at once, and has all stages before it again.
+func TestRedrivenHasAllStages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute), Jitter: -1}, nil)
+		n := newNote()
+		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return errBoom })
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(2 * time.Minute)
+		letter := s.letters.all()["1"]
+		topic := s.stages.Entry(letter)
+		if topic != "orders.billing.retry.1s" {
+			t.Fatalf("enters at %q", topic)
+		}
+		start := time.Since(n.start)
+		if err := s.broker.Publish(topic, letter.Redriven("me", "1", time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		got, want := n.of("1"), []time.Duration{0, time.Second, 61 * time.Second}
+		if len(got) != 6 {
+			t.Fatalf("handled %v", got)
+		}
+		for i, h := range got[3:] {
+			if at := (h.at - start).Truncate(time.Second); at != want[i] {
+				t.Errorf("attempt %d came %s after the redrive", i+1, at)
+			}
+		}
+		if again := s.letters.all()["1"]; again.Failure.Attempts != 3 || again.Redrive.Count != 1 {
+			t.Errorf("set aside again as %+v", again)
+		}
+	})
+}
+
+// Feature D12: consumers of dead letters have no stages, and are told so.
+func TestDeadLettersHaveNoStages(t *testing.T) {
+	s := newStaging(t, stages.Config{}, nil)
+	_, err := s.stages.AddConsumerHandler(s.router, "fixer", "orders.dlq", s.broker.consumer(), func(*message.Message) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), `"orders.dlq" is a topic of dead letters`) {
+		t.Error(err)
+	}
+}
+
+// What an extended handler returns has nowhere to go, in a stage as in the router, and that is an error.
+func TestExtendedHandlerWithOutputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		n := newNote()
+		s.router.AddHandler("billing", "orders", s.broker.consumer(), "invoices", s.broker, func(msg *message.Message) ([]*message.Message, error) {
+			if n.add(msg) == 1 {
+				return nil, errBoom
+			}
+			return []*message.Message{newMessage("invoice")}, nil
+		})
+		if _, err := s.stages.Extend(s.router, nil, "billing", "orders"); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		if letter := s.letters.all()["1"]; !strings.Contains(letter.Failure.Description, "publisher") {
+			t.Errorf("letter %+v", letter)
+		}
+	})
+}
+
+// The handler's stage topics are told, to watch them or to make them by hand.
+func TestTopicsOfAStagedHandler(t *testing.T) {
+	s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: time.Hour, Retired: true}, {Delay: time.Second}}}, nil)
+	got := s.handle("billing", "orders", func(*message.Message) error { return nil }).Topics()
+	want := stages.Topic{Name: "orders.billing.retry.1s", Group: "orders.billing.retry.1s", Delay: time.Second}
+	if len(got) != 2 || got[0] != want || got[1].Name != "orders.billing.retry.1h" {
+		t.Error(got)
+	}
+}
+
+// Middlewares that an extended handler gets past its stages are logged where no plugin refuses them at the start.
+func TestStagesOfAnExtendedHandlerPassedBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := watermill.NewCaptureLogger()
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log)
+		s.bare()
+		n := newNote()
+		origin := s.router.AddConsumerHandler("billing", "orders", s.broker.consumer(), failTimes(n, 1))
+		if _, err := s.stages.Extend(s.router, origin, "billing", "orders"); err != nil {
+			t.Fatal(err)
+		}
+		origin.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware)
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		told := log.Captured()[watermill.ErrorLogLevel]
+		if len(n.of("1")) != 2 || len(told) != 1 || !strings.Contains(told[0].Msg, "without Stages.Middleware") {
+			t.Errorf("handled %v, told %v", n.of("1"), told)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Feature R4: a retry-after is never cut short, and no stage is gone through that is shorter: the next that is not, or the
+// last, takes the message; one that asks for more than any wait is set aside at once.
+func TestStagesRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, row := range map[string]struct {
+			after time.Duration
+			times []time.Duration
+			stage string
+		}{
+			"none":            {0, []time.Duration{0, 5 * time.Second, 65 * time.Second, 665 * time.Second}, "1"},
+			"shorter":         {time.Second, []time.Duration{0, 5 * time.Second, 65 * time.Second, 665 * time.Second}, "1"},
+			"equal":           {5 * time.Second, []time.Duration{0, 5 * time.Second, 65 * time.Second, 665 * time.Second}, "1"},
+			"of the second":   {6 * time.Second, []time.Duration{0, time.Minute, 11 * time.Minute}, "2"},
+			"of the last":     {2 * time.Minute, []time.Duration{0, 10 * time.Minute}, "3"},
+			"beyond the last": {15 * time.Minute, []time.Duration{0, 15 * time.Minute}, "3"},
+			"all there is":    {time.Hour, []time.Duration{0, time.Hour}, "3"},
+			"more":            {time.Hour + 1, []time.Duration{0}, ""},
+		} {
+			s := newStaging(t, stages.Config{Jitter: -1, MaxDelay: time.Hour}, nil)
+			n := newNote()
+			s.handle("billing", "orders", func(msg *message.Message) error {
+				if n.add(msg) == 1 {
+					return classify.Transient(errBoom, classify.RetryAfter(row.after))
+				}
+				return errBoom
+			})
+			s.run()
+			s.publish("orders", "1")
+			time.Sleep(3 * time.Hour)
+			s.stop()
+			got := n.of("1")
+			wantTimes(t, got, row.times...)
+			if len(got) > 1 && got[1].metadata[poison.KeyRetryStage] != row.stage || len(s.letters.all()) != 1 {
+				t.Errorf("%s: handled %v, letters %v", name, got, s.letters.all())
+			}
+		}
+	})
+}
+
+// Feature R6: each message has a jitter of its own, over all of the amplitude and not beyond it, that only ever adds.
+func TestStagesJitter(t *testing.T) {
+	for jitter, most := range map[float64]time.Duration{-1: 100 * time.Second, 0: 110 * time.Second, 0.5: 150 * time.Second, 1: 200 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			shortest, longest := time.Hour, time.Duration(0)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(100 * time.Second), Jitter: jitter, OnStage: func(_ context.Context, e stages.Waiting) {
+				mu.Lock()
+				defer mu.Unlock()
+				shortest, longest = min(shortest, e.Wait), max(longest, e.Wait)
+			}}, nil)
+			s.handle("billing", "orders", failTimes(newNote(), 1))
+			s.run()
+			for i := range 300 {
+				s.publish("orders", fmt.Sprint(i))
+			}
+			synctest.Wait()
+			s.stop()
+			amplitude := most - 100*time.Second
+			if shortest < 100*time.Second || shortest > 100*time.Second+amplitude/10 || longest > most || longest < most-amplitude/10 {
+				t.Errorf("jitter %v: %s to %s", jitter, shortest, longest)
+			}
+		})
+	}
+}
+
+// Promise P1: a stage that refuses for a moment is asked again, while the handler is not; one that says too large is not.
+func TestStageAskedAgain(t *testing.T) {
+	for name, row := range map[string]struct {
+		err                       error
+		refusals                  int
+		asked, handled, deadTimes int
+	}{
+		"not the leader, once":  {errors.New("not the leader"), 1, 2, 2, 0},
+		"not the leader, twice": {errors.New("not the leader"), 2, 3, 2, 0},
+		"not the leader, more":  {errors.New("not the leader"), 3, 4, 3, 0},
+		"too large":             {poison.ErrTooLarge, 1, 1, 1, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute)}, nil)
+			asked := 0
+			s.broker.refuses = func(topic string, _ *message.Message) error {
+				if topic == "orders" {
+					return nil
+				}
+				if asked++; asked <= row.refusals {
+					return row.err
+				}
+				return nil
+			}
+			n := newNote()
+			s.handle("billing", "orders", func(msg *message.Message) error {
+				n.add(msg)
+				if msg.Metadata[poison.KeyRetryStage] == "" {
+					return errBoom
+				}
+				return nil
+			})
+			s.run()
+			s.publish("orders", "1")
+			time.Sleep(time.Hour)
+			s.stop()
+			if asked != row.asked || len(n.of("1")) != row.handled || len(s.letters.all()) != row.deadTimes {
+				t.Errorf("%s: asked %d times, handled %v, letters %v", name, asked, n.of("1"), s.letters.all())
+			}
+		})
+	}
+}

@@ -1,0 +1,303 @@
+package stages_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Promise P3: a router that closes while a thousand messages wait at once closes at once, handles none of them, and leaves
+// no goroutine.
+func TestStagesCloseManyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10}, watermill.NopLogger{})
+		n := newNote()
+		s := newStaging(t, stages.Config{
+			Stages: stages.Delays(time.Hour), Publisher: b, Subscriber: func(string, string) (message.Subscriber, error) { return b, nil },
+		}, nil)
+		if _, err := s.stages.AddConsumerHandler(s.router, "billing", "orders", b, failTimes(n, 1)); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		for i := range 1000 {
+			publish(t, b, "orders", newMessage(fmt.Sprint(i)))
+		}
+		time.Sleep(time.Minute)
+		start := time.Now()
+		s.stop()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("closed in %s", took)
+		}
+		for i := range 1000 {
+			if got := n.of(fmt.Sprint(i)); len(got) != 1 {
+				t.Fatalf("%d: handled %v", i, got)
+			}
+		}
+		if len(s.letters.all()) != 0 {
+			t.Errorf("%d letters", len(s.letters.all()))
+		}
+	})
+}
+
+// Promise P3: a subscriber of a stage that is closed, by whomever, gives back what waits, and does not wait for it.
+func TestStageSubscriberClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Hour)}, nil)
+		s.broker.endless = true
+		var subs []message.Subscriber
+		s.router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) {
+			subs = append(subs, sub)
+			return sub, nil
+		})
+		s.handle("billing", "orders", failTimes(newNote(), 1))
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		start := time.Now()
+		for _, sub := range subs {
+			if err := sub.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(start); took > time.Second || len(s.broker.left()["orders.billing.retry.1h"]) != 1 {
+			t.Errorf("closed in %s, left %v", took, s.broker.left())
+		}
+		s.stop()
+	})
+}
+
+// Feature R9: a handler that is added while the router runs has its stages after RunHandlers.
+func TestStagesAddedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
+		n := newNote()
+		s.handle("shipping", "parcels", failTimes(newNote(), 0))
+		s.run()
+		s.publish("orders", "1")
+		s.handle("billing", "orders", failTimes(n, 2))
+		if err := s.router.RunHandlers(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		if len(n.of("1")) != 3 {
+			t.Errorf("handled %v", n.of("1"))
+		}
+	})
+}
+
+// Feature R9: two routers have handlers of one Stages, as two consumers of one service; a message that waits is handled by
+// one of them, once.
+func TestStagesOfTwoRouters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		n := newNote()
+		s.handle("billing", "orders", failTimes(n, 1))
+		s.run()
+		first := s.stop
+		s.again()
+		s.handle("billing", "orders", failTimes(n, 1))
+		s.run()
+		for i := range 20 {
+			s.publish("orders", fmt.Sprint(i))
+		}
+		time.Sleep(time.Second / 2)
+		first()
+		time.Sleep(time.Minute)
+		s.stop()
+		for i := range 20 {
+			if got := n.of(fmt.Sprint(i)); len(got) != 2 {
+				t.Errorf("%d: handled %v", i, got)
+			}
+		}
+	})
+}
+
+// named is a publisher, or subscriber, that has a name of its own, as some adapters have.
+type named struct{ *publisher }
+
+func (named) String() string { return "invoices' publisher" }
+
+// Features R9, I2: outputs of a stage go where the handler's go, by the same publisher under the same name, which is closed
+// once, after the last of the handler and its stages has stopped; middlewares reach all of them.
+func TestStagesOutputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
+		pub := &closing{publisher: &publisher{}}
+		n := newNote()
+		var seen []string
+		added, err := s.stages.AddHandler(s.router, "billing", "orders", s.broker.consumer(), "invoices", pub, func(msg *message.Message) ([]*message.Message, error) {
+			ctx := msg.Context()
+			seen = append(seen, strings.Join([]string{
+				message.HandlerNameFromCtx(ctx), message.SubscribeTopicFromCtx(ctx), message.PublishTopicFromCtx(ctx),
+				message.PublisherNameFromCtx(ctx), message.SubscriberNameFromCtx(ctx), ctx.Value(wrapped{}).(string),
+			}, " "))
+			times := n.add(msg)
+			out := []*message.Message{message.NewMessage(fmt.Sprint("invoice ", times), nil)}
+			if times < 3 {
+				return out, errBoom
+			}
+			return out, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		added.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				msg.SetContext(context.WithValue(msg.Context(), wrapped{}, "wrapped"))
+				return h(msg)
+			}
+		})
+		if got := names(s.router); !slices.Equal(got, []string{"billing", "billing.retry.1m", "billing.retry.1s"}) || len(added.Handlers()) != 3 {
+			t.Errorf("handlers %q", got)
+		}
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Second / 2)
+		live := added.Handlers()[0]
+		live.Stop()
+		<-live.Stopped()
+		time.Sleep(2 * time.Minute)
+		if pub.times() != 0 {
+			t.Error("closed under the stages")
+		}
+		s.stop()
+		if !slices.Equal(pub.ids(), []string{"invoice 3"}) || pub.times() != 1 {
+			t.Errorf("published %q, closed %d times", pub.ids(), pub.times())
+		}
+		want := "billing orders invoices stages_test.closing stages_test.consumer wrapped"
+		if !slices.Equal(seen, []string{want, want, want}) {
+			t.Errorf("seen %q", seen)
+		}
+	})
+}
+
+type wrapped struct{}
+
+// closing counts how often it is closed.
+type closing struct {
+	*publisher
+	mu sync.Mutex
+	n  int
+}
+
+func (c *closing) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return c.publisher.Close()
+}
+
+func (c *closing) times() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// Feature R9: a publisher that names itself keeps its name in logs and contexts.
+func TestStagesPublisherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
+		names := make(chan string, 2)
+		if _, err := s.stages.AddHandler(s.router, "billing", "orders", s.broker.consumer(), "invoices", named{&publisher{}}, func(msg *message.Message) ([]*message.Message, error) {
+			names <- message.PublisherNameFromCtx(msg.Context())
+			if len(names) == 1 {
+				return nil, errBoom
+			}
+			return nil, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Minute)
+		s.stop()
+		for range 2 {
+			if name := <-names; name != "invoices' publisher" {
+				t.Errorf("named %q", name)
+			}
+		}
+	})
+}
+
+// Feature R9: one stage that is stopped keeps its messages for the next consumer; handler and other stages go on.
+func TestStageStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute)}, nil)
+		n := newNote()
+		added := s.handle("billing", "orders", failTimes(n, 1))
+		s.run()
+		s.publish("orders", "1")
+		time.Sleep(time.Second)
+		stage := added.Handlers()[1]
+		stage.Stop()
+		<-stage.Stopped()
+		s.publish("orders", "2")
+		time.Sleep(time.Hour)
+		if len(n.of("1")) != 1 || len(n.of("2")) != 1 || len(s.broker.left()["orders.billing.retry.1m"]) != 2 {
+			t.Errorf("handled %v, %v, left %v", n.of("1"), n.of("2"), s.broker.left())
+		}
+		s.stop()
+		s.again()
+		s.handle("billing", "orders", failTimes(n, 1))
+		s.run()
+		time.Sleep(time.Second)
+		s.stop()
+		if len(n.of("1")) != 2 || len(n.of("2")) != 2 {
+			t.Errorf("handled %v, %v", n.of("1"), n.of("2"))
+		}
+	})
+}
+
+// Feature R5: no more of a stage's messages are handled at the same time than its Concurrency, however many are due.
+func TestStageConcurrency(t *testing.T) {
+	for limit, want := range map[int]int{1: 1, 3: 3, 0: 20} {
+		synctest.Test(t, func(t *testing.T) {
+			b := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+			s := newStaging(t, stages.Config{
+				Stages: []stages.Stage{{Delay: time.Minute, Concurrency: limit}}, Jitter: -1, Publisher: b,
+				Subscriber: func(string, string) (message.Subscriber, error) { return b, nil },
+			}, nil)
+			var mu sync.Mutex
+			busy, most, done := 0, 0, 0
+			if _, err := s.stages.AddConsumerHandler(s.router, "billing", "orders", b, func(msg *message.Message) error {
+				if msg.Metadata[poison.KeyRetryStage] == "" {
+					return errBoom
+				}
+				mu.Lock()
+				busy++
+				most = max(most, busy)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				busy--
+				done++
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			s.run()
+			for i := range 20 {
+				publish(t, b, "orders", newMessage(fmt.Sprint(i)))
+			}
+			time.Sleep(2 * time.Minute)
+			s.stop()
+			if most != want || done != 20 {
+				t.Errorf("limit %d: %d at the same time, %d done", limit, most, done)
+			}
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package stages_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// everyGroup is a broker each of whose consumers sees every message of a topic, as consumer groups of Kafka do.
+type everyGroup struct {
+	*broker
+	groups map[string][]string // topic to what its groups' copies are called
+}
+
+func (e *everyGroup) Publish(topic string, messages ...*message.Message) error {
+	for _, copied := range append([]string{topic}, e.groups[topic]...) {
+		if err := e.broker.Publish(copied, messages...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Feature R7: in topics that handlers share, each passes by what waits for another, and handles what waits for itself once.
+func TestStagesSharedTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &everyGroup{newBroker(), map[string][]string{}}
+		s := newStaging(t, stages.Config{
+			Stages: stages.Delays(time.Second, time.Minute), Naming: stages.PerTopic, SharedTopics: true, Publisher: e,
+			Subscriber: func(topic, group string) (message.Subscriber, error) {
+				e.groups[topic] = append(e.groups[topic], topic+"@"+group)
+				return subscribedTo{e.consumer(), topic + "@" + group}, nil
+			},
+		}, nil)
+		billing, shipping := newNote(), newNote()
+		for name, n := range map[string]*note{"billing": billing, "shipping": shipping} {
+			source := "orders@" + name
+			e.groups["orders"] = append(e.groups["orders"], source)
+			h := failTimes(n, 2)
+			if name == "shipping" {
+				h = failTimes(n, 0)
+			}
+			if _, err := s.stages.AddConsumerHandler(s.router, name, "orders", subscribedTo{e.consumer(), source}, h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.run()
+		for _, id := range []string{"1", "2", "3"} {
+			publish(t, e, "orders", newMessage(id))
+		}
+		time.Sleep(5 * time.Minute)
+		s.stop()
+		for _, id := range []string{"1", "2", "3"} {
+			if len(billing.of(id)) != 3 || len(shipping.of(id)) != 1 {
+				t.Errorf("%s: billing %v, shipping %v", id, billing.of(id), shipping.of(id))
+			}
+		}
+		for topic, left := range e.left() {
+			if strings.Contains(topic, "@") && len(left) > 0 {
+				t.Errorf("left in %s: %q", topic, left)
+			}
+		}
+		if len(s.letters.all()) != 0 {
+			t.Errorf("letters %v", s.letters.all())
+		}
+	})
+}
+
+// subscribedTo consumes a topic of another name than it is told.
+type subscribedTo struct {
+	*consumer
+	topic string
+}
+
+func (s subscribedTo) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	return s.consumer.Subscribe(ctx, s.topic)
+}
+
+// Promise P1: a message of another handler, in a stage topic of which nobody said that it is shared, is seen by nobody else:
+// it is set aside when it is due, not handled by the wrong handler. Where a topic's name has the handler in it nobody looks.
+func TestStagesForeign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, row := range map[string]struct {
+			naming          stages.Naming
+			shared          bool
+			handler, origin string
+			handled, dead   int
+		}{
+			"own":                        {stages.PerTopic, false, "billing", "orders", 1, 0},
+			"other handler":              {stages.PerTopic, false, "shipping", "orders", 0, 1},
+			"other topic":                {oneForAll, false, "billing", "parcels", 0, 1},
+			"nobody's":                   {stages.PerTopic, false, "", "", 1, 0},
+			"shared: own":                {stages.PerTopic, true, "billing", "orders", 1, 0},
+			"shared: other handler":      {stages.PerTopic, true, "shipping", "orders", 0, 0},
+			"shared: other topic":        {oneForAll, true, "billing", "parcels", 0, 0},
+			"shared: nobody's":           {stages.PerTopic, true, "", "", 1, 0},
+			"per handler: other handler": {stages.PerHandler, false, "shipping", "orders", 1, 0},
+			"per handler, shared":        {stages.PerHandler, true, "shipping", "orders", 1, 0},
+		} {
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: row.naming, SharedTopics: row.shared}, nil)
+			n := newNote()
+			s.handle("billing", "orders", failTimes(n, 0))
+			s.run()
+			s.staged(row.naming(stages.Source{Topic: "orders", Handler: "billing", Delay: time.Second}), "1", map[string]string{
+				poison.KeyOriginalHandler: row.handler, poison.KeyOriginalTopic: row.origin, poison.KeyRetryDueAt: in(time.Second),
+			})
+			time.Sleep(time.Minute)
+			s.stop()
+			letters := s.letters.all()
+			if len(n.of("1")) != row.handled || len(letters) != row.dead {
+				t.Errorf("%s: handled %v, letters %v", name, n.of("1"), letters)
+			}
+			if l, ok := letters["1"]; ok && (l.Failure.Class != classify.ClassPermanent || !strings.Contains(l.Failure.Description, "another handler")) {
+				t.Errorf("%s: %+v", name, l.Failure)
+			}
+		}
+	})
+}
+
+func oneForAll(s stages.Source) string { return "waiting." + s.Delay.String() }
+
+// Feature R5: a stage's number that cannot be one does not change how often a message is tried by more than there are
+// stages: it is that of the topic where the message waits.
+func TestStageNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for number, want := range map[string]int{"": 2, "0": 2, "1": 2, "2": 2, "99": 2, "-1": 2, "x": 2, "1e3": 2, "99999999999999999999": 2} {
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute, time.Hour)}, nil)
+			n := newNote()
+			s.handle("billing", "orders", failTimes(n, 9))
+			s.run()
+			s.staged("orders.billing.retry.1m", "1", map[string]string{poison.KeyRetryStage: number, poison.KeyRetryDueAt: in(time.Second)})
+			time.Sleep(3 * time.Hour)
+			s.stop()
+			if got := n.of("1"); len(got) != want || len(s.letters.all()) != 1 || got[1].metadata[poison.KeyRetryStage] != "3" {
+				t.Errorf("%q: handled %v, letters %v", number, got, s.letters.all())
+			}
+		}
+	})
+}
+
+// Feature R5: stages of equal delay share a topic, and a message goes through both; a retired one is consumed and never
+// entered, and what comes out of it goes on in the next that there is.
+func TestStagesEqualAndRetired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		s := newStaging(t, stages.Config{Jitter: -1, Stages: []stages.Stage{
+			{Delay: 5 * time.Second}, {Delay: 5 * time.Second}, {Delay: 2 * time.Second, Retired: true}, {Delay: 5 * time.Second, Retired: true}, {Delay: time.Minute},
+		}}, log)
+		n := newNote()
+		s.handle("billing", "orders", failTimes(n, 9))
+		s.run()
+		s.publish("orders", "1")
+		s.staged("orders.billing.retry.2s", "2", map[string]string{poison.KeyRetryStage: "1", poison.KeyRetryDueAt: in(2 * time.Second)})
+		s.staged("orders.billing.retry.2s", "3", map[string]string{poison.KeyRetryStage: "9", poison.KeyRetryDueAt: in(2 * time.Second)})
+		time.Sleep(time.Hour)
+		s.stop()
+		wantTimes(t, n.of("1"), 0, 5*time.Second, 10*time.Second, 70*time.Second)
+		wantTimes(t, n.of("2"), 2*time.Second, 7*time.Second, 67*time.Second)
+		wantTimes(t, n.of("3"), 2*time.Second)
+		if s.broker.times("orders.billing.retry.2s") != 2 || len(s.letters.all()) != 3 || log.count("a stage that there is no more") != 1 {
+			t.Errorf("retired: %d times, letters %v, %q", s.broker.times("orders.billing.retry.2s"), s.letters.all(), log.all())
+		}
+	})
+}
+
+func wantTimes(t testing.TB, got []handled, want ...time.Duration) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("handled %v, want at %v", got, want)
+		return
+	}
+	for i := range want {
+		if late := got[i].at - want[i]; late < 0 || late > time.Second {
+			t.Errorf("attempt %d at %s, want %s", i+1, got[i].at, want[i])
+		}
+	}
+}
+
+// Promise P1: a message whose origin is told otherwise than the router has it, by an Origin of the user's own, would be
+// passed by by all handlers of a shared topic, its own too. It is set aside in place of that.
+func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
+	for _, origin := range []poison.Origin{{Handler: "the biller"}, {Topic: "prod.orders"}, {Topic: "orders", Handler: "billing"}} {
+		synctest.Test(t, func(t *testing.T) {
+			queue, err := poison.NewQueue(nowhere{}, poison.QueueConfig{Origin: func(*message.Message) poison.Origin { return origin }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: stages.PerTopic, SharedTopics: true}, nil, queue)
+			n := newNote()
+			s.handle("billing", "orders", failTimes(n, 1))
+			s.run()
+			s.publish("orders", "1")
+			time.Sleep(time.Minute)
+			s.stop()
+			own := origin.Topic == "orders"
+			if _, dead := s.letters.all()["1"]; dead == own || len(n.of("1")) != 1 && !own || len(n.of("1")) != 2 && own {
+				t.Errorf("%+v: handled %d times, letters %v", origin, len(n.of("1")), s.letters.all())
+			}
+		})
+	}
+}
+
+type nowhere struct{}
+
+func (nowhere) Publish(string, ...*message.Message) error { return nil }
+func (nowhere) Close() error                              { return nil }
