@@ -32,6 +32,7 @@ var packagesOfDocs = map[string]string{
 	"delay":       module + "/delay",
 	"idempotency": module + "/idempotency",
 	"middleware":  module + "/middleware",
+	"stages":      module + "/middleware/stages",
 	"pgxstore":    module + "/idempotency/pgxstore",
 	"poison":      module + "/poison",
 	"redrive":     module + "/redrive",
