@@ -31,7 +31,7 @@ func (b amqpBroker) publisher(t testing.TB, uri string, confirmTimeout time.Dura
 	if b.arguments != nil {
 		queueType = amqp091.QueueTypeQuorum
 	}
-	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: b.config(uri), QueueType: queueType, ConfirmTimeout: confirmTimeout})
+	pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{AMQP: b.config(uri), QueueType: queueType, ConfirmTimeout: confirmTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (b amqpBroker) subscriber(t testing.TB, group, uri string) *wmamqp.Subscrib
 	if strings.Contains(group, ".retry") { // a stage's
 		config.InFlight = 8
 	}
-	sub, err := wmamqp.NewSubscriber(config)
+	sub, err := wmamqp.NewSubscriber(uri, config)
 	if err != nil {
 		t.Fatal(err)
 	}

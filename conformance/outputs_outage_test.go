@@ -26,9 +26,8 @@ import (
 func TestOutputsBrokerCrashes(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, topic string) message.Publisher{
 		"rabbitmq": func(t *testing.T, topic string) message.Publisher {
-			config := wmamqp.NewPublisherConfig(services.AMQP(t))
-			config.QueueType = "classic" // a quorum queue that was just made takes long to come back
-			pub, err := wmamqp.NewPublisher(config)
+			config := wmamqp.PublisherConfig{QueueType: "classic"} // a quorum queue that was just made takes long to come back
+			pub, err := wmamqp.NewPublisher(services.AMQP(t), config)
 			if err != nil {
 				t.Fatal(err)
 			}

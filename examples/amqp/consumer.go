@@ -17,12 +17,12 @@ import (
 // consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends.
 func consume(ctx context.Context, c *crash.Consumer) (err error) {
 	// A handler that stops closes its publisher, so dead letters have one of their own.
-	outputs, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(c.Brokers))
+	outputs, err := wmamqp.NewPublisher(c.Brokers, wmamqp.PublisherConfig{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, outputs.Close()) }()
-	deadLetters, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(c.Brokers))
+	deadLetters, err := wmamqp.NewPublisher(c.Brokers, wmamqp.PublisherConfig{})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 }
 
 func subscriber(uri string) (*wmamqp.Subscriber, error) {
-	config := wmamqp.NewSubscriberConfig(uri)
+	var config wmamqp.SubscriberConfig
 	config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil) // of a queue that is to be declared; one that is there is taken as it is
-	return wmamqp.NewSubscriber(config)
+	return wmamqp.NewSubscriber(uri, config)
 }

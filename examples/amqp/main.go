@@ -38,7 +38,7 @@ func run(ctx context.Context, plan *crash.Plan, queueType string) (result webhoo
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	live, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(plan.Brokers))
+	live, err := wmamqp.NewPublisher(plan.Brokers, wmamqp.PublisherConfig{})
 	if err != nil {
 		return result, err
 	}

@@ -15,15 +15,12 @@ import (
 func onRabbitMQ(s *site) {
 	s.origin = wmamqp.Origin
 	s.publisher = func() (publisher, error) {
-		config := wmamqp.NewPublisherConfig(s.Address)
-		config.Logger = s.logger
-		return wmamqp.NewPublisher(config)
+		return wmamqp.NewPublisher(s.Address, wmamqp.PublisherConfig{Logger: s.logger})
 	}
 	s.subscriber = func(_ string, inFlight int) (subscriber, error) {
-		config := wmamqp.NewSubscriberConfig(s.Address)
+		config := wmamqp.SubscriberConfig{InFlight: inFlight, Logger: s.logger}
 		config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil)
-		config.InFlight, config.Logger = inFlight, s.logger
-		return wmamqp.NewSubscriber(config)
+		return wmamqp.NewSubscriber(s.Address, config)
 	}
 	// The headers of a message travel in one frame: what is as large as it can be is they.
 	s.oversized = func(msg *message.Message, less int) { msg.Metadata.Set("pad", strings.Repeat("x", 128<<10-less)) }

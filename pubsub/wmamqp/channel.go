@@ -83,15 +83,14 @@ func (a address) String() string {
 }
 
 var (
-	errPublisherClosed = errors.New("wmamqp: the publisher is closed")
-	errNoChannel       = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or PublisherConfig.Channels is too small")
+	errNoChannel = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or PublisherConfig.Channels is too small")
 )
 
 // take gets one of the publisher's places. It is open, or nil and to be opened.
 func (p *Publisher) take(deadline <-chan time.Time) (*channel, error) {
 	select {
 	case <-p.closing:
-		return nil, errPublisherClosed
+		return nil, ErrClosed
 	default:
 	}
 	select {
@@ -101,7 +100,7 @@ func (p *Publisher) take(deadline <-chan time.Time) (*channel, error) {
 		}
 		return c, nil
 	case <-p.closing:
-		return nil, errPublisherClosed
+		return nil, ErrClosed
 	case <-deadline:
 		return nil, errNoChannel
 	}

@@ -61,7 +61,7 @@ func TestCloseWhateverThePeerDoes(t *testing.T) {
 }
 
 func peerPublisher(t *testing.T, p *peer) func() error {
-	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: p.config()})
+	pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func peerPublisher(t *testing.T, p *peer) func() error {
 
 // peerPublishing is a publisher with two messages in flight when it is closed, on a channel that is open and on another.
 func peerPublishing(t *testing.T, p *peer) func() error {
-	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: p.config(), Channels: 2, ConfirmTimeout: time.Hour})
+	pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config(), Channels: 2, ConfirmTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func peerPublishing(t *testing.T, p *peer) func() error {
 
 // peerOpening is a publisher that opens a channel when it is closed.
 func peerOpening(t *testing.T, p *peer) func() error {
-	pub, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour})
+	pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func peerOpening(t *testing.T, p *peer) func() error {
 // peerSubscriber is a subscriber with three messages in hand, two of which are not settled: one handler obeys its context
 // and one does not.
 func peerSubscriber(t *testing.T, p *peer) func() error {
-	sub, err := wmamqp.NewSubscriber(wmamqp.SubscriberConfig{AMQP: p.config(), InFlight: 3})
+	sub, err := wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config(), InFlight: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func peerSubscriber(t *testing.T, p *peer) func() error {
 }
 
 func peerIdle(t *testing.T, p *peer) func() error {
-	sub, err := wmamqp.NewSubscriber(wmamqp.SubscriberConfig{AMQP: p.config()})
+	sub, err := wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestLostConnectionIsLogged(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p, logger := &peer{}, watermill.NewCaptureLogger()
-		sub, err := wmamqp.NewSubscriber(wmamqp.SubscriberConfig{AMQP: p.config(), Logger: logger})
+		sub, err := wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config(), Logger: logger})
 		if err != nil {
 			t.Fatal(err)
 		}

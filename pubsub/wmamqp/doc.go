@@ -2,8 +2,8 @@
 // where its messages went, and a subscriber whose messages know when they are gone. It stands on watermill-amqp and may
 // be mixed with it.
 //
-//	dead, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(uri))
-//	sub, err := wmamqp.NewSubscriber(wmamqp.NewSubscriberConfig(uri))
+//	dead, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
+//	sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
 //	queue, err := poison.NewQueue(dead, poison.QueueConfig{Origin: wmamqp.Origin})
 //
 // # Marshaler
@@ -55,9 +55,7 @@
 // downstream must bear that just came back, and the next ones are not held up by one whose jitter is longer:
 //
 //	Subscriber: func(topic, _ string) (message.Subscriber, error) {
-//		config := wmamqp.NewSubscriberConfig(uri)
-//		config.InFlight = 16
-//		return wmamqp.NewSubscriber(config)
+//		return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 16})
 //	},
 //
 // Each has a channel of its own, of which a connection has 2047 unless the broker allows less.

@@ -37,12 +37,12 @@ func ExampleMarshaler() {
 // A dead letter channel on RabbitMQ.
 func ExampleNewSubscriber() {
 	const uri = "amqp://guest:guest@localhost:5672/"
-	dead, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(uri))
+	dead, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer dead.Close()
-	sub, err := wmamqp.NewSubscriber(wmamqp.NewSubscriberConfig(uri))
+	sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,12 +64,12 @@ func ExampleNewSubscriber() {
 // What waits in the dead-letter queue now goes back to where it came from.
 func ExampleSubscriber_Backlog() {
 	const uri = "amqp://guest:guest@localhost:5672/"
-	pub, err := wmamqp.NewPublisher(wmamqp.NewPublisherConfig(uri))
+	pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pub.Close()
-	sub, err := wmamqp.NewSubscriber(wmamqp.NewSubscriberConfig(uri))
+	sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -342,7 +342,7 @@ func TestInFlightRandomName(t *testing.T) {
 	exchange := b.topic()
 	var named atomic.Int32
 	sub := b.subscriber(inFlight(3), func(c *wmamqp.SubscriberConfig) {
-		c.AMQP = amqp.NewNonDurablePubSubConfig(c.AMQP.Connection.AmqpURI, func(topic string) string {
+		c.AMQP = amqp.NewNonDurablePubSubConfig("", func(topic string) string {
 			return fmt.Sprint(topic, ".", named.Add(1))
 		})
 		c.AMQP.Queue.AutoDelete = true

@@ -1,6 +1,7 @@
 package wmamqp_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -175,11 +176,11 @@ func soon(t testing.TB, what string, f func()) {
 
 func (b *broker) publisher(change ...func(*wmamqp.PublisherConfig)) *wmamqp.Publisher {
 	b.Helper()
-	config := wmamqp.NewPublisherConfig(b.uri)
+	var config wmamqp.PublisherConfig
 	for _, f := range change {
 		f(&config)
 	}
-	p, err := wmamqp.NewPublisher(config)
+	p, err := wmamqp.NewPublisher(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -189,11 +190,11 @@ func (b *broker) publisher(change ...func(*wmamqp.PublisherConfig)) *wmamqp.Publ
 
 func (b *broker) subscriber(change ...func(*wmamqp.SubscriberConfig)) *wmamqp.Subscriber {
 	b.Helper()
-	config := wmamqp.NewSubscriberConfig(b.uri)
+	var config wmamqp.SubscriberConfig
 	for _, f := range change {
 		f(&config)
 	}
-	s, err := wmamqp.NewSubscriber(config)
+	s, err := wmamqp.NewSubscriber(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config)
 	if err != nil {
 		b.Fatal(err)
 	}

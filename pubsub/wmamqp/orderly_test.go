@@ -56,7 +56,7 @@ func orderly(t *testing.T, topics []string) {
 	b := newBroker(t)
 	logger := watermill.NewStdLoggerWithOut(os.Stdout, false, false)
 	var busy atomic.Int32
-	dead, err := wmamqp.NewPublisher(wmamqp.PublisherConfig{AMQP: wmamqp.NewPublisherConfig(b.uri).AMQP, Logger: logger})
+	dead, err := wmamqp.NewPublisher(b.uri, wmamqp.PublisherConfig{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +71,7 @@ func orderly(t *testing.T, topics []string) {
 	router.AddMiddleware(queue.Middleware)
 	var subs []*wmamqp.Subscriber
 	for i, topic := range topics {
-		config := wmamqp.NewSubscriberConfig(b.uri)
-		config.Logger, config.InFlight, config.SettleGrace = logger, 1+3*(i%2), patience
-		sub, err := wmamqp.NewSubscriber(config)
+		sub, err := wmamqp.NewSubscriber(b.uri, wmamqp.SubscriberConfig{Logger: logger, InFlight: 1 + 3*(i%2), SettleGrace: patience})
 		if err != nil {
 			t.Fatal(err)
 		}

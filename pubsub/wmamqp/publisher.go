@@ -15,15 +15,13 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// PublisherConfig configures a Publisher. NewPublisherConfig makes a safe one.
+// PublisherConfig configures a Publisher. The zero value is safe.
 type PublisherConfig struct {
-	// AMQP says, as for watermill-amqp's publisher, where to connect, to which exchange a topic goes, with which routing
-	// key, and how messages are written. Confirms and mandatory are always on; its pool size is not used. A
-	// DefaultMarshaler is replaced by Marshaler, unless it has a PostprocessPublishing.
+	// AMQP is what watermill-amqp's publisher takes: the exchange and routing key of a topic, how messages are written,
+	// TLS. Confirms and mandatory are always on; the pool size is not used. A DefaultMarshaler is replaced by Marshaler,
+	// unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the default exchange, a
+	// routing key named like the topic, and a durable queue of that name.
 	AMQP amqp.Config
-	// Connection is used in place of one of the publisher's own, and not closed with it. Then a write to a peer that
-	// reads nothing is bounded by the heartbeat alone.
-	Connection *amqp.ConnectionWrapper
 	// Channels is how many messages are published at the same time, each on a channel of its own, opened when it is first
 	// needed. Default: 4.
 	Channels int
@@ -41,11 +39,6 @@ type PublisherConfig struct {
 	Logger watermill.LoggerAdapter
 }
 
-// NewPublisherConfig is for dead letters: the default exchange, routing key and queue named like the topic, quorum queues.
-func NewPublisherConfig(uri string) PublisherConfig {
-	return PublisherConfig{AMQP: amqp.NewDurableQueueConfig(uri)}
-}
-
 func (c *PublisherConfig) setDefaults() {
 	if c.Channels == 0 {
 		c.Channels = 4
@@ -59,39 +52,13 @@ func (c *PublisherConfig) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = watermill.NopLogger{}
 	}
-	if c.AMQP.Queue.GenerateName == nil {
-		c.AMQP.Queue.GenerateName = amqp.GenerateQueueNameTopicName
-	}
 	setAMQPDefaults(&c.AMQP)
 	if d, ok := c.AMQP.Marshaler.(amqp.DefaultMarshaler); ok && d.PostprocessPublishing == nil {
 		c.AMQP.Marshaler = Marshaler{IDHeader: d.MessageUUIDHeaderKey}
 	}
 }
 
-// setAMQPDefaults is for what watermill-amqp's own constructors set, and nobody misses until it is dereferenced.
-func setAMQPDefaults(c *amqp.Config) {
-	if c.Marshaler == nil {
-		c.Marshaler = Marshaler{}
-	}
-	if c.TopologyBuilder == nil {
-		c.TopologyBuilder = &amqp.DefaultTopologyBuilder{}
-	}
-	if c.Connection.Reconnect == nil { // watermill-amqp's own waits up to a minute
-		c.Connection.Reconnect = &amqp.ReconnectConfig{
-			BackoffInitialInterval: 100 * time.Millisecond, BackoffRandomizationFactor: 0.5, BackoffMultiplier: 1.5,
-			BackoffMaxInterval: 5 * time.Second,
-		}
-	}
-}
-
 func (c *PublisherConfig) validate() error {
-	err := c.AMQP.ValidatePublisherWithConnection()
-	if c.Connection == nil {
-		err = c.AMQP.ValidatePublisher()
-	}
-	if err != nil {
-		return fmt.Errorf("wmamqp: PublisherConfig.AMQP: %w", err)
-	}
 	if c.Channels < 0 || c.ConfirmTimeout < 0 {
 		return fmt.Errorf("wmamqp: PublisherConfig.Channels (%d) and ConfirmTimeout (%s) must not be negative", c.Channels, c.ConfirmTimeout)
 	}
@@ -129,14 +96,30 @@ var (
 	_ poison.SourceInitializer = (*Publisher)(nil)
 )
 
-// NewPublisher connects and returns a Publisher, or an error that names the field of config with which messages could
-// be lost. Close it after the last router that uses it.
-func NewPublisher(config PublisherConfig) (*Publisher, error) {
+// NewPublisher connects to the broker at uri and returns a Publisher. An error names the field of config that is wrong or
+// could lose messages, or says why there is no connection. Close the Publisher after the last router that uses it.
+func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
+	if err := setURI(&config.AMQP, uri); err != nil {
+		return nil, err
+	}
+	return newPublisher(nil, config)
+}
+
+// NewPublisherWithConnection is NewPublisher on a connection that is shared and that Close leaves open. A write to a peer
+// that reads nothing is bounded by the connection's heartbeat alone.
+func NewPublisherWithConnection(conn *amqp.ConnectionWrapper, config PublisherConfig) (*Publisher, error) {
+	if conn == nil {
+		return nil, errNilConnection
+	}
+	return newPublisher(conn, config)
+}
+
+func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publisher, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	conn, err := connect(config.Connection, config.AMQP.Connection, config.ConfirmTimeout, config.Logger)
+	conn, err := connect(shared, config.AMQP.Connection, config.ConfirmTimeout, config.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -181,19 +181,23 @@ func TestExchange(t *testing.T) {
 // Promise P1: a configuration that could lose a message is an error at construction.
 func TestPublisherConfigRefusals(t *testing.T) {
 	for want, change := range map[string]func(*wmamqp.PublisherConfig){
-		"Transactional":      func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Transactional = true },
-		"Immediate":          func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Immediate = true },
-		"QueueType":          func(c *wmamqp.PublisherConfig) { c.QueueType = "stream" },
-		"Channels":           func(c *wmamqp.PublisherConfig) { c.Channels = -1 },
-		"GenerateRoutingKey": func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.GenerateRoutingKey = nil },
-		"AMQP URI":           func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = "http://x" },
-		"AmqpURI":            func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = "" },
+		"Transactional": func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Transactional = true },
+		"Immediate":     func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Immediate = true },
+		"QueueType":     func(c *wmamqp.PublisherConfig) { c.QueueType = "stream" },
+		"Channels":      func(c *wmamqp.PublisherConfig) { c.Channels = -1 },
+		"AmqpURI":       func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = "amqp://other/" },
 	} {
-		config := wmamqp.NewPublisherConfig("amqp://127.0.0.1:1/")
+		var config wmamqp.PublisherConfig
 		change(&config)
-		_, err := wmamqp.NewPublisher(config)
+		_, err := wmamqp.NewPublisher("amqp://127.0.0.1:1/", config)
 		says(t, err, want)
 	}
+	for uri, want := range map[string]string{"": "URI is empty", "http://x": "AMQP URI"} {
+		_, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
+		says(t, err, want)
+	}
+	_, err := wmamqp.NewPublisherWithConnection(nil, wmamqp.PublisherConfig{})
+	says(t, err, "connection is nil")
 	b := newBroker(t)
 	for want, arguments := range map[string]amqp091.Table{
 		"x-message-ttl": {"x-message-ttl": 1000}, "x-expires": {"x-expires": 1000}, "x-max-length": {"x-max-length": 10},
@@ -216,8 +220,14 @@ func TestPublisherClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	one := b.publisher(func(c *wmamqp.PublisherConfig) { c.Connection = conn })
-	two := b.publisher(func(c *wmamqp.PublisherConfig) { c.Connection = conn })
+	one, err := wmamqp.NewPublisherWithConnection(conn, wmamqp.PublisherConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := wmamqp.NewPublisherWithConnection(conn, wmamqp.PublisherConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range []*wmamqp.Publisher{one, two} {
 		if err := p.Publish(name, message.NewMessage("id", nil)); err != nil {
 			t.Fatal(err)

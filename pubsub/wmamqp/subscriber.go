@@ -18,37 +18,32 @@ import (
 // away what is held for 30 minutes (consumer_timeout).
 const maxHold = 15 * time.Minute
 
-// SubscriberConfig configures a Subscriber. NewSubscriberConfig makes a safe one.
+// SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
 	// AMQP is what watermill-amqp's subscriber takes. A DefaultMarshaler is replaced by Marshaler; any other becomes its
 	// Inner. Consume.NoRequeueOnNack is refused: a message given back would be lost. Consume.Qos defaults to a prefetch
 	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
+	// What is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on the default exchange.
 	AMQP amqp.Config
 	// InFlight is how many messages of a queue are handed out before the first of them is settled, each on a channel of its
 	// own with a prefetch of 1: they have no order, and each channel counts its own nacks in a row. It is meant for retry
 	// stages, and refuses another prefetch and Consume.Exclusive; where a queue has a single active consumer it changes nothing.
-	// Subscribe refuses what the connection has no channels for; on a Connection that is shared only those of this subscriber
+	// Subscribe refuses what the connection has no channels for; on a shared connection only those of this subscriber
 	// are counted. Default: 1; at most 100.
 	InFlight int
-	// Connection is used in place of one of the subscriber's own, and not closed with it. Its logger is the one it was made
-	// with, in which watermill-amqp calls the orderly end of a subscription an error.
-	Connection *amqp.ConnectionWrapper
 	// SettleGrace is how long a handler whose message went away is waited for, after its context ended. Default: 1 s.
 	SettleGrace time.Duration
-	// NackBackoff is how long a message that is given back is kept before the broker has it again: RabbitMQ delivers it at
-	// once, and a quorum queue counts. It doubles with each in a row, up to MaxNackBackoff. Default: 100 ms and 5 s.
-	NackBackoff, MaxNackBackoff time.Duration
+	// NackBackoff is the wait before a nacked message is given back to the broker, which delivers it again at once. It
+	// doubles with every nack in a row on one channel, up to MaxNackBackoff. Default: 100 ms.
+	NackBackoff time.Duration
+	// MaxNackBackoff is the longest such wait. Default: 5 s.
+	MaxNackBackoff time.Duration
 	// Logger is told what happens to the connection. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
 // maxInFlight leaves room for subscriptions of many queues on one connection, which has 2047 channels by default.
 const maxInFlight = 100
-
-// NewSubscriberConfig is for durable queues named like their topics, on the default exchange, a prefetch of 1.
-func NewSubscriberConfig(uri string) SubscriberConfig {
-	return SubscriberConfig{AMQP: amqp.NewDurableQueueConfig(uri)}
-}
 
 func (c *SubscriberConfig) setDefaults() {
 	if c.SettleGrace == 0 {
@@ -80,13 +75,6 @@ func (c *SubscriberConfig) setDefaults() {
 }
 
 func (c *SubscriberConfig) validate() error {
-	err := c.AMQP.ValidateSubscriberWithConnection()
-	if c.Connection == nil {
-		err = c.AMQP.ValidateSubscriber()
-	}
-	if err != nil {
-		return fmt.Errorf("wmamqp: SubscriberConfig.AMQP: %w", err)
-	}
 	if c.AMQP.Consume.NoRequeueOnNack {
 		return errors.New("wmamqp: SubscriberConfig.AMQP.Consume.NoRequeueOnNack: a message that is given back would be lost; leave it false")
 	}
@@ -125,21 +113,38 @@ var (
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
 )
 
-// NewSubscriber connects and returns a Subscriber, or an error that names the field of config with which messages could
-// be lost.
-func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
+// NewSubscriber connects to the broker at uri and returns a Subscriber. An error names the field of config that is wrong
+// or could lose messages, or says why there is no connection.
+func NewSubscriber(uri string, config SubscriberConfig) (*Subscriber, error) {
+	if err := setURI(&config.AMQP, uri); err != nil {
+		return nil, err
+	}
+	return newSubscriber(nil, config)
+}
+
+// NewSubscriberWithConnection is NewSubscriber on a connection that is shared and that Close leaves open. The connection
+// keeps its own logger, to which watermill-amqp writes the orderly end of a subscription as an error.
+func NewSubscriberWithConnection(conn *amqp.ConnectionWrapper, config SubscriberConfig) (*Subscriber, error) {
+	if conn == nil {
+		return nil, errNilConnection
+	}
+	return newSubscriber(conn, config)
+}
+
+func newSubscriber(shared *amqp.ConnectionWrapper, config SubscriberConfig) (*Subscriber, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	conn, err := connect(config.Connection, config.AMQP.Connection, 10*time.Second, config.Logger)
+	conn, err := connect(shared, config.AMQP.Connection, 10*time.Second, config.Logger)
 	if err != nil {
 		return nil, err
 	}
 	return &Subscriber{config: config, conn: conn, stops: make(map[*subscription]context.CancelFunc)}, nil
 }
 
-var errSubscriberClosed = errors.New("wmamqp: the subscriber is closed")
+// ErrClosed is returned by a Subscriber or Publisher after Close.
+var ErrClosed = errors.New("wmamqp: closed")
 
 // Subscribe consumes the queue of topic, which is declared first. A queue that is there with other arguments is taken as
 // it is. Messages come one after the other, the next when the one before is settled, or InFlight of them; a connection that
@@ -186,7 +191,7 @@ func (s *Subscriber) enter(sub *subscription, topic string, channels int) error 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errSubscriberClosed
+		return ErrClosed
 	}
 	if channels > 0 && (len(s.stops)+1)*s.config.InFlight+1 > channels { // and one to declare queues
 		return fmt.Errorf("wmamqp: subscribe to %q with SubscriberConfig.InFlight %d: the connection has %d channels, and %d other "+

@@ -428,14 +428,17 @@ func TestSubscriberConfigRefusals(t *testing.T) {
 		"InFlight is 101": func(c *wmamqp.SubscriberConfig) { c.InFlight = 101 },
 		"PrefetchCount 2": func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Qos.PrefetchCount = 2, 2 },
 		"Exclusive":       func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Exclusive = 2, true },
-		"AmqpURI":         func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = "" },
-		"GenerateName":    func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.GenerateName = nil },
+		"AmqpURI":         func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = "amqp://other/" },
 	} {
-		config := wmamqp.NewSubscriberConfig("amqp://127.0.0.1:1/")
+		var config wmamqp.SubscriberConfig
 		change(&config)
-		_, err := wmamqp.NewSubscriber(config)
+		_, err := wmamqp.NewSubscriber("amqp://127.0.0.1:1/", config)
 		says(t, err, want)
 	}
+	_, err := wmamqp.NewSubscriber("", wmamqp.SubscriberConfig{})
+	says(t, err, "URI is empty")
+	_, err = wmamqp.NewSubscriberWithConnection(nil, wmamqp.SubscriberConfig{})
+	says(t, err, "connection is nil")
 }
 
 // Feature D4, promise P1: where the dead-letter queue is missing the letter goes to the fallback; without one the message

@@ -20,7 +20,7 @@ func TestDeliveryLimit(t *testing.T) {
 		{"classic", "4.1.0", nil, amqp091.Table{"x-queue-type": "classic"}},
 		{"quorum", "4.1.0", amqp091.Table{"x-queue-type": "classic"}, amqp091.Table{"x-queue-type": "classic"}},
 	} {
-		config := NewPublisherConfig("")
+		config := PublisherConfig{}
 		config.QueueType, config.AMQP.Queue.Arguments = row.kind, row.given
 		server := &amqp091.Connection{Properties: amqp091.Table{"version": row.version}}
 		if got := (&Publisher{config: config}).queueArguments(server); !reflect.DeepEqual(got, row.want) {
