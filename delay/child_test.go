@@ -115,7 +115,7 @@ func (f sinkFunc) Publish(_ string, messages ...*message.Message) error { return
 // Whenever a relay is killed: nothing is lost, and only what was in hand is published again.
 func TestKilled(t *testing.T) {
 	const n, kills = 200, 10
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		if _, err := s.db.Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
 			t.Fatal(err)

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // dialect is all in which one database differs from another.
 type dialect struct {
-	table  schema.Table
-	ensure func(context.Context, *sql.DB, schema.Table) error
+	kind database.Kind
 	// query puts the database's own placeholders into a statement.
 	query func(string) string
 	// now is the database's clock, in microseconds since 1970, and tick how long it may stand still: a delay is as much
@@ -96,10 +96,10 @@ func (d *dialect) clock(statement string) string {
 	return strings.ReplaceAll(statement, "now()", d.now)
 }
 
-// columns are those that the statements of a store use.
-var columns = []string{"seq", "service", "topic", "id", "metadata", "payload", "size", "due_at", "ready_at", "token", "failures"}
-
-var key = []string{"seq"}
+var table = schema.Table{Component: "delayed", Name: "spillway_delayed", Key: []string{"seq"}, Versions: []schema.Version{{
+	File:    "0006_delayed.sql",
+	Columns: []string{"seq", "service", "topic", "id", "metadata", "payload", "size", "due_at", "ready_at", "token", "failures"},
+}}}
 
 // listed writes the numbers into the statement. They are the database's own, and nothing that came with a message.
 func listed(seqs []int64) (string, []any) {

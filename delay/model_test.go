@@ -24,7 +24,7 @@ type row struct {
 // The store does what a list of rows does, whatever is put, taken, given back, forgotten, and whenever leases end. The
 // model's clock moves by hand: the rows move instead.
 func TestModel(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		const second = time.Second
 		rapid.Check(t, func(t *rapid.T) {

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 var mysqlDialect = dialect{
-	table:  mysqlTable,
-	ensure: mysql.Ensure,
-	query:  func(statement string) string { return statement },
+	kind:  database.MySQL,
+	query: func(statement string) string { return statement },
 	// From UTC: the session's time zone may have an hour twice a year that comes twice.
 	now: `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
 	// Otherwise, where many rows are due, all of them would be sorted, and locked.
@@ -49,20 +48,3 @@ func mysqlTooLarge(err error) bool {
 	return n == mysql.PacketTooLarge || n == mysql.RowTooLarge ||
 		strings.Contains(err.Error(), "packet for query is too large") // the driver's own limit
 }
-
-// mysqlTable is as postgresTable is, in bytes alone: text has a collation, under which others are the same.
-var mysqlTable = schema.Table{Name: "spillway_delayed", Columns: columns, Key: key, Create: []string{`
-CREATE TABLE IF NOT EXISTS spillway_delayed (
-	seq      BIGINT          NOT NULL AUTO_INCREMENT PRIMARY KEY,
-	service  VARBINARY(255)  NOT NULL,
-	topic    VARBINARY(1024) NOT NULL,
-	size     BIGINT          NOT NULL,
-	due_at   BIGINT          NOT NULL,
-	ready_at BIGINT          NOT NULL,
-	token    VARBINARY(64)   NOT NULL DEFAULT '',
-	failures BIGINT          NOT NULL DEFAULT 0,
-	id       LONGBLOB        NOT NULL,
-	metadata LONGBLOB        NOT NULL,
-	payload  LONGBLOB,
-	INDEX spillway_delayed_ready (service, ready_at, due_at, seq)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`}}

@@ -12,7 +12,7 @@ import (
 func TestDueOrder_overdue(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		const n = 200
 		order := rand.New(rand.NewPCG(seed, 2)).Perm(n)
 		s, out := d.newStore(t, address), &outbox{}

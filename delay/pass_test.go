@@ -31,7 +31,7 @@ func bulk(t testing.TB, s *Store, topic string, n int) {
 // Feature R8, promise P4: what waits for a topic that refuses is passed over, and not written again and again. Messages of
 // other topics that come after it are published meanwhile; and when the topic takes messages again, all of them are.
 func TestRefusedIsPassedOver(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		const n = 5000
 		bulk(t, s, "bad", n)
@@ -73,7 +73,7 @@ func TestRefusedIsPassedOver(t *testing.T) {
 
 // Several relays pass over the same rows, and each message is published once.
 func TestRefusedIsPassedOver_together(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		bulk(t, s, "bad", 1000)
 		var down atomic.Bool

@@ -55,7 +55,7 @@ func TestNil(t *testing.T) {
 
 // Several relays share the work: with no failures each message is published exactly once.
 func TestShare(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		const n, relays = 2000, 4
 		s := d.newStore(t, address)
 		fill(t, s, n, 0)
@@ -82,7 +82,7 @@ func TestShare(t *testing.T) {
 // A topic that fails, in whatever way, does not stop another, and nothing of it is lost.
 func TestFailures(t *testing.T) {
 	ways := map[string]func(){"error": nil, "panic": func() { panic("\x00") }, "goexit": runtime.Goexit}
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		for name, way := range ways {
 			t.Run(name, func(t *testing.T) {
 				s := d.newStore(t, address)
@@ -120,7 +120,7 @@ func TestFailures(t *testing.T) {
 
 // One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own call.
 func TestPoisoned(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		for _, refusal := range []error{errors.New("not this one"), poison.ErrTooLarge} {
 			s := d.newStore(t, address)
 			fill(t, s, 100, 0)
@@ -151,7 +151,7 @@ func TestPoisoned(t *testing.T) {
 
 // A row that cannot be read is put off, and does not stop others.
 func TestDamaged(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		put(t, s, "orders", newMessage(numberedID(0)), 0)
 		if _, err := s.db.Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`); err != nil {
@@ -166,7 +166,7 @@ func TestDamaged(t *testing.T) {
 
 // What another relay took is not taken before its lease is over, and then it is.
 func TestTakeover(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		fill(t, s, 10, 0)
 		const lease = time.Second
@@ -191,7 +191,7 @@ func TestTakeover(t *testing.T) {
 
 // Whoever lost a lease does nothing to the rows of the next one.
 func TestToken(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		fill(t, s, 3, 0)
 		first, err1 := s.take(t.Context(), 3, minLease, front)
@@ -226,7 +226,7 @@ func TestToken(t *testing.T) {
 // A publisher that is slower than the lease keeps it, and no other relay publishes.
 func TestSlowPublisher(t *testing.T) {
 	const lease = 3 * time.Second // a renewal may come late by two thirds of it
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		fill(t, s, 3, 0)
 		out := &outbox{before: func(string, []*message.Message) error { time.Sleep(lease + lease/2); return nil }}
@@ -240,7 +240,7 @@ func TestSlowPublisher(t *testing.T) {
 
 // A batch that loses its lease is cut: others have it by then.
 func TestLeaseLost(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		for i := range 10 {
 			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
@@ -268,7 +268,7 @@ func TestLeaseLost(t *testing.T) {
 
 // A relay that stops deletes what was published and gives back the rest at once.
 func TestStop(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		for i := range 10 {
 			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
@@ -299,7 +299,7 @@ func TestStop(t *testing.T) {
 
 // A batch is bounded in bytes: what is in memory does not grow with what waits.
 func TestBytes(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		for i, mib := range []int{5, 5, 5, 5, 0, 12, 2, 17, 0} {
 			put(t, s, "orders", message.NewMessage(numberedID(i), make([]byte, mib)), 0)
@@ -329,7 +329,7 @@ func TestBytes(t *testing.T) {
 
 // A Put of this process wakes the relay that sleeps for longer.
 func TestWake(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		out := &outbox{}
 		start(t, RelayConfig{Store: s, Publisher: out, Poll: time.Hour})
@@ -356,7 +356,7 @@ func TestWake(t *testing.T) {
 
 // What another process put is found by a look.
 func TestPoll(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s, out := d.newStore(t, address), &outbox{}
 		start(t, RelayConfig{Store: s, Publisher: out, Poll: 20 * time.Millisecond})
 		time.Sleep(50 * time.Millisecond)
@@ -374,7 +374,7 @@ func (c *errorCounter) Error(string, error, watermill.LogFields) { c.n.Add(1) }
 
 // A database that fails is asked again, and what was published is deleted before anything else is taken.
 func TestDatabaseFails(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		fill(t, s, 10, 0)
 		hide := func(from, to string) {

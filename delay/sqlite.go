@@ -6,14 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
 var sqliteDialect = dialect{
-	table:  sqliteTable,
-	ensure: sqlite.Ensure,
-	query:  func(statement string) string { return statement },
+	kind:  database.SQLite,
+	query: func(statement string) string { return statement },
 	// SQLite counts milliseconds, and writes them as days.
 	now:  `(CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)`,
 	tick: time.Millisecond,
@@ -51,22 +50,3 @@ func writeSQLite(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) erro
 		return tx.Commit()
 	})
 }
-
-// sqliteTable is as postgresTable is. Numbers are never given out again, so that one that was deleted stays
-// so. What may be large is last, or all of it would be read for what is behind it.
-var sqliteTable = schema.Table{Name: "spillway_delayed", Columns: columns, Key: key, Create: []string{`
-CREATE TABLE IF NOT EXISTS spillway_delayed (
-	seq      INTEGER PRIMARY KEY AUTOINCREMENT,
-	service  BLOB    NOT NULL,
-	topic    BLOB    NOT NULL,
-	size     INTEGER NOT NULL,
-	due_at   INTEGER NOT NULL,
-	ready_at INTEGER NOT NULL,
-	token    TEXT    NOT NULL DEFAULT '',
-	failures INTEGER NOT NULL DEFAULT 0,
-	id       BLOB    NOT NULL,
-	metadata BLOB    NOT NULL,
-	payload  BLOB
-)`,
-	`CREATE INDEX IF NOT EXISTS spillway_delayed_ready ON spillway_delayed (service, ready_at, due_at, seq)`,
-}}

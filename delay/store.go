@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -90,7 +91,7 @@ func (s *Store) Initialize(ctx context.Context) error {
 	if len(s.service) > maxService {
 		return fmt.Errorf("delay: For: the service's name has %d bytes, and may have %d", len(s.service), maxService)
 	}
-	if err := s.ensure(ctx, s.db, s.table); err != nil {
+	if err := database.Of(s.kind, s.db).Upgrade(ctx, table); err != nil {
 		return fmt.Errorf("delay: initialize the store: %w", err)
 	}
 	return s.askLimit(ctx)

@@ -48,7 +48,7 @@ type callerKey struct{}
 
 // What was put is published with the same bytes, to the same topic.
 func TestRoundTrip(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		topics := []string{"orders", "\x00\xff'; --", "?", strings.Repeat("t", maxTopic)}
 		want := hostile()
@@ -73,7 +73,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestPut_refuses(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		for name, err := range map[string]error{
 			"nil message":  s.Put(t.Context(), "orders", nil, 0),
@@ -175,7 +175,7 @@ func TestPut_within(t *testing.T) {
 }
 
 func TestInitialize_tenAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		var all sync.WaitGroup
 		for range 10 {
 			s := d.store(d.open(t, address))
@@ -190,7 +190,7 @@ func TestInitialize_tenAtOnce(t *testing.T) {
 }
 
 func TestInitialize_refuses(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		db := d.open(t, address)
 		if _, err := db.Exec(`CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`); err != nil {
 			t.Fatal(err)
@@ -205,7 +205,7 @@ func TestInitialize_refuses(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 0 {
 			t.Fatal(waiting, err)
@@ -241,7 +241,7 @@ func TestWaiting(t *testing.T) {
 func TestDueOrder(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		random := rand.New(rand.NewPCG(seed, 1))
 		const n = 300
@@ -293,7 +293,7 @@ var noService = map[string]string{"sqlite": `x''`, "postgres": `'\x'`, "mariadb"
 
 // Services on one table have each their own: what one put no other's relay publishes, nor counts.
 func TestServices(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		plain := d.newStore(t, address)
 		billing := plain.For("billing")
 		for service, s := range map[string]*Store{"none": plain, "billing": billing} {
@@ -322,7 +322,7 @@ func TestPlan(t *testing.T) {
 	series := `WITH d AS (` + digits + `), series AS (
 	SELECT a.n + 10 * b.n + 100 * c.n + 1000 * e.n + 10000 * f.n + 1 AS n FROM d a, d b, d c, d e, d f)`
 	explain := map[string]string{"sqlite": `EXPLAIN QUERY PLAN `, "postgres": `EXPLAIN (ANALYZE, BUFFERS) `, "mariadb": `EXPLAIN `}
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s, series := d.newStore(t, address), series
 		// The first fifty are due.
 		at := s.clock(`now() + CASE WHEN n <= 50 THEN -n ELSE n + 1000 END * 1000000.0`)

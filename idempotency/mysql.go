@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
@@ -38,7 +38,7 @@ func (s *MySQLStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *MySQLStore is nil")
 	}
-	return explained(ctx, s.db, "MySQL", mysql.Upgrade(ctx, s.db, keytable.MySQL))
+	return explained(ctx, s.db, "MySQL", database.Of(database.MySQL, s.db).Upgrade(ctx, keytable.Table))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one, however long innodb_lock_wait_timeout is.

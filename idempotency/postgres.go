@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/pipelined"
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
@@ -46,7 +46,7 @@ func (s *PostgresStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *PostgresStore is nil")
 	}
-	return explained(ctx, s.db, "Postgres", postgres.Upgrade(ctx, s.db, keytable.Postgres))
+	return explained(ctx, s.db, "Postgres", database.Of(database.Postgres, s.db).Upgrade(ctx, keytable.Table))
 }
 
 // Claim enters the key, and waits while another transaction holds the same one. See Store.

@@ -25,14 +25,20 @@ func ExampleSchema() {
 		fmt.Println(name, strings.Count(string(text), "CREATE TABLE"), "tables")
 	}
 	// Output:
-	// postgres/0001_keys.sql 2 tables
-	// postgres/0002_leases.sql 0 tables
+	// postgres/0001_versions.sql 1 tables
+	// postgres/0002_keys.sql 1 tables
+	// postgres/0003_leases.sql 0 tables
+	// postgres/0004_letters.sql 1 tables
+	// postgres/0005_causes.sql 0 tables
+	// postgres/0006_delayed.sql 1 tables
+	// postgres/0007_processes.sql 1 tables
+	// postgres/0008_deliveries.sql 1 tables
 }
 
 // Feature I1: a store finds what the files made, and makes the same.
 func TestSchema(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "test.db"))
-	for _, name := range []string{"sqlite/0001_keys.sql", "sqlite/0002_leases.sql"} {
+	for _, name := range []string{"sqlite/0001_versions.sql", "sqlite/0002_keys.sql", "sqlite/0003_leases.sql"} {
 		text, err := fs.ReadFile(idempotency.Schema(), name)
 		if err != nil {
 			t.Fatal(err)

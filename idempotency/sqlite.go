@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
@@ -37,7 +38,7 @@ func (s *SQLiteStore) Initialize(ctx context.Context) error {
 	if s == nil {
 		return errors.New("idempotency: the *SQLiteStore is nil")
 	}
-	return explained(ctx, s.db, "SQLite", sqlite.Upgrade(ctx, s.db, keytable.SQLite))
+	return explained(ctx, s.db, "SQLite", database.Of(database.SQLite, s.db).Upgrade(ctx, keytable.Table))
 }
 
 // Claim waits for the write lock and enters the key. See Store.

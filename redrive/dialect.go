@@ -3,19 +3,14 @@ package redrive
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/database/schema"
-	"github.com/watermill-spillway/spillway/internal/database/sqlite"
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // dialect is all in which one database differs from another. Statements are written with question marks, and in the SQL
 // that all understand.
 type dialect struct {
-	table  schema.Versions
-	ensure func(context.Context, *sql.DB, schema.Versions) error
 	// query puts the database's own placeholders into a statement.
 	query func(string) string
 	// text binds text that came with a message, or from a caller, and so may hold any bytes.
@@ -50,29 +45,7 @@ func (d *dialect) say(statement string) string {
 	return d.query(strings.ReplaceAll(statement, "now()", d.now))
 }
 
-// detect asks db what it is. version() comes first: PostgreSQL logs the questions that it does not understand.
-func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
-	var version string
-	ask := func(question string) error {
-		return sqlite.WhileBusy(ctx, func() error { return db.QueryRowContext(ctx, question).Scan(&version) })
-	}
-	other := ask(`SELECT version()`)
-	switch {
-	case other == nil && strings.HasPrefix(version, "PostgreSQL "):
-		return &postgresDialect, nil
-	case other == nil && isMySQL(version):
-		return &mysqlDialect, nil
-	case other == nil:
-		return nil, fmt.Errorf("the database is %q, and must be %s", logged(version), known)
-	}
-	if err := ask(`SELECT sqlite_version()`); err != nil {
-		return nil, fmt.Errorf("the database does not say that it is %s: %w", known, errors.Join(other, err))
-	}
-	return &sqliteDialect, nil
-}
-
-// known are the databases that a store can be on.
-const known = "SQLite, PostgreSQL, MySQL 8.0.13 or later, or MariaDB 10.6 or later"
+var dialects = map[database.Kind]*dialect{database.Postgres: &postgresDialect, database.MySQL: &mysqlDialect, database.SQLite: &sqliteDialect}
 
 // insertLetter stores a letter, or notes that one arrived again. One that was redriven or discarded already waits again
 // then, behind all others, so that a drain that is running does not meet it twice. Whoever holds a lease loses it: what

@@ -2,9 +2,6 @@ package redrive
 
 import (
 	"context"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 )
@@ -12,8 +9,6 @@ import (
 // mysqlDialect is for MySQL and MariaDB. A transaction that was in another's way runs again: the server notices that at
 // once, so it needs no lock in front of those that write more than one letter.
 var mysqlDialect = dialect{
-	table:    versions("mysql"),
-	ensure:   mysql.Upgrade,
 	query:    func(statement string) string { return statement },
 	text:     asBytes, // so that no character set of the connection touches it
 	insert:   newLetter + mysqlAgain,
@@ -57,19 +52,3 @@ INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, or
 	stack_hash, description, first_failed_at, last_failed_at, stored_at)
 SELECT identity, '', '', '', '', '', '', '', '', '', '', 0, 0, 0 FROM spillway_dead_letters WHERE seq = ?
 ON DUPLICATE KEY UPDATE seq = VALUES(seq)`
-
-var numberedVersion = regexp.MustCompile(`^(\d+)\.(\d+)\.`)
-
-// isMySQL tells whether a version is that of a server which knows SKIP LOCKED, and not of another that speaks as MySQL.
-func isMySQL(version string) bool {
-	parts := numberedVersion.FindStringSubmatch(version)
-	if parts == nil || strings.Contains(version, "TiDB") {
-		return false
-	}
-	major, _ := strconv.Atoi(parts[1])
-	minor, _ := strconv.Atoi(parts[2])
-	if strings.Contains(version, "MariaDB") {
-		return major > 10 || major == 10 && minor >= 6
-	}
-	return major >= 8
-}

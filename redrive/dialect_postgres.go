@@ -7,10 +7,8 @@ import (
 )
 
 var postgresDialect = dialect{
-	table:  versions("postgres"),
-	ensure: postgres.Upgrade,
-	query:  postgres.Numbered,
-	text:   asBytes, // a text may not hold NUL, nor what is not UTF-8
+	query: postgres.Numbered,
+	text:  asBytes, // a text may not hold NUL, nor what is not UTF-8
 	// The number that the letter would have as a new one is behind all others that were given out.
 	insert:   insertLetter(`excluded.seq`),
 	toBack:   `UPDATE spillway_dead_letters SET seq = DEFAULT WHERE seq = ?`,

@@ -9,8 +9,6 @@ import (
 )
 
 var sqliteDialect = dialect{
-	table:    versions("sqlite"),
-	ensure:   sqlite.Upgrade,
 	query:    func(statement string) string { return statement },
 	text:     asText, // whatever the bytes are: SQLite does not look at them
 	insert:   insertLetter(sqliteBehind),

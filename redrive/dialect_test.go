@@ -3,7 +3,6 @@ package redrive_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -184,59 +183,6 @@ func testDrain_connectionsLost(t *testing.T, observer, drained *sql.DB, kill fun
 	})
 	if len(killed) != 2 || len(out.ids()) != 60 {
 		t.Errorf("killed at %v, %d letters came back", killed, len(out.ids()))
-	}
-}
-
-// other is a database of another make.
-type other struct{ version string }
-
-func (o other) Connect(context.Context) (driver.Conn, error) { return o, nil }
-func (other) Driver() driver.Driver                          { return nil }
-func (other) Begin() (driver.Tx, error)                      { return nil, driver.ErrSkip }
-func (other) Close() error                                   { return nil }
-func (other) Prepare(query string) (driver.Stmt, error)      { return nil, fmt.Errorf("no %q here", query) }
-
-func (o other) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
-	if o.version == "" || !strings.Contains(query, " version()") {
-		return nil, errors.New("unknown function")
-	}
-	return &oneRow{o.version, false}, nil
-}
-
-type oneRow struct {
-	value string
-	read  bool
-}
-
-func (*oneRow) Columns() []string { return []string{"version"} }
-func (*oneRow) Close() error      { return nil }
-func (r *oneRow) Next(to []driver.Value) error {
-	if r.read {
-		return errors.New("no more")
-	}
-	to[0], r.read = r.value, true
-	return nil
-}
-
-// Feature V9: a database that is none of those that a store can be on is an error that says what it is.
-func TestStore_otherDatabase(t *testing.T) {
-	for version, want := range map[string]string{
-		"10.5.23-MariaDB-log": `"10.5.23-MariaDB-log"`, "5.7.44": `"5.7.44"`, "8.0.11-TiDB-v7.5.0": `"8.0.11-TiDB-v7.5.0"`,
-		"CockroachDB CCL v23.1.0": `"CockroachDB CCL v23.1.0"`, "": "unknown function",
-	} {
-		db := sql.OpenDB(other{version})
-		_, err := redrive.NewStore(redrive.StoreConfig{DB: db})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SQLite, PostgreSQL, MySQL 8.0.13 or later, or MariaDB 10.6 or later") {
-			t.Errorf("%q: %v", version, err)
-		}
-		_ = db.Close()
-	}
-	for _, version := range []string{"8.0.36-0ubuntu0.22.04.1", "8.4.3", "9.1.0", "10.6.18-MariaDB-log", "11.4.2-MariaDB"} {
-		db := sql.OpenDB(other{version})
-		if _, err := redrive.NewStore(redrive.StoreConfig{DB: db}); err == nil || !strings.Contains(err.Error(), "mysql: ") {
-			t.Errorf("%q is not taken for MySQL: %v", version, err)
-		}
-		_ = db.Close()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // maxWrite bounds every write and every read, the wait for others included.
@@ -71,11 +72,15 @@ func NewStore(config StoreConfig) (*Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
-	d, err := detect(ctx, config.DB)
+	db, err := database.Detect(ctx, config.DB)
 	if err == nil {
-		err = d.ensure(ctx, config.DB, d.table)
+		err = db.Upgrade(ctx, table)
 	}
+	var d *dialect
 	limit := 0
+	if err == nil {
+		d = dialects[db.Kind()]
+	}
 	if err == nil && d.limit != nil {
 		limit, err = d.limit(ctx, config.DB)
 	}

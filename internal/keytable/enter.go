@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // Row is a key on its way into the table, with what is known of the message that brings it.
@@ -21,7 +23,7 @@ type Row struct {
 
 // NewRow returns the row of a key, entered now.
 func NewRow(consumer, id string, fingerprint []byte, version int64, versioned bool) Row {
-	return Row{Column(consumer), Column(id), fingerprint, version, versioned, time.Now().UnixMilli(), rand.Int64()}
+	return Row{database.Column(consumer), database.Column(id), fingerprint, version, versioned, time.Now().UnixMilli(), rand.Int64()}
 }
 
 // Record is what stands there of a key that was applied before.

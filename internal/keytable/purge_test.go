@@ -12,7 +12,7 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 	_ "modernc.org/sqlite"
 
-	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/keytable"
@@ -48,7 +48,7 @@ func TestPurgeMySQLOldServer(t *testing.T) {
 	}
 	db := sql.OpenDB(oldServer{connector})
 	defer func() { _ = db.Close() }()
-	if err := mysql.Upgrade(t.Context(), db, keytable.MySQL); err != nil {
+	if err := database.Of(database.MySQL, db).Upgrade(t.Context(), keytable.Table); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at, expires_at) VALUES ('c', '1', 1, NULL), ('c', '2', 2, 0),
@@ -74,7 +74,7 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 		defer func() { _ = db.Close() }()
 		dbs[i] = db
 	}
-	if err := sqlite.Upgrade(t.Context(), dbs[0], keytable.SQLite); err != nil {
+	if err := database.Of(database.SQLite, dbs[0]).Upgrade(t.Context(), keytable.Table); err != nil {
 		t.Fatal(err)
 	}
 	other, err := dbs[1].Begin()
@@ -129,7 +129,7 @@ func TestPurgeMySQLSettings(t *testing.T) {
 		"tx_isolation=%27SERIALIZABLE%27&time_zone=%27%2B05%3A00%27",
 	} {
 		db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
-		if err := mysql.Upgrade(t.Context(), db, keytable.MySQL); err != nil {
+		if err := database.Of(database.MySQL, db).Upgrade(t.Context(), keytable.Table); err != nil {
 			t.Fatalf("%s: %v", settings, err)
 		}
 		soon, ago := time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(-time.Minute).UnixMilli()

@@ -1,33 +1,15 @@
+// Package keytable is the table in which idempotent receivers keep what was applied. It is the same whoever holds the
+// transaction, the receiver's own store or a subscriber whose transaction it joins, so that a message which comes one
+// way is recognised when it comes the other.
 package keytable
 
-import (
-	"embed"
-	"io/fs"
+import "github.com/watermill-spillway/spillway/internal/database/schema"
 
-	"github.com/watermill-spillway/spillway/internal/database/schema"
-)
-
-//go:embed schema
-var embedded embed.FS
-
-// Files holds the files of SQL that make the table, in the folders postgres, mysql and sqlite.
-func Files() fs.FS {
-	files, err := fs.Sub(embedded, "schema")
-	if err != nil {
-		panic(err) // the name is a valid one
-	}
-	return files
-}
-
-// Postgres, MySQL and SQLite are the versions of the table.
-var (
-	Postgres = versions("postgres")
-	MySQL    = versions("mysql")
-	SQLite   = versions("sqlite")
-)
-
-func versions(dir string) schema.Versions {
-	return schema.Read(Files(), dir, "keys", "spillway_keys", []string{"consumer", "id"},
-		[]string{"consumer", "id", "outputs", "applied_at"},
-		[]string{"fingerprint", "version", "fence", "expires_at", "nonce"})
+// Table is the table of keys.
+var Table = schema.Table{
+	Component: "keys", Name: "spillway_keys", Key: []string{"consumer", "id"},
+	Versions: []schema.Version{
+		{File: "0002_keys.sql", Columns: []string{"consumer", "id", "outputs", "applied_at"}},
+		{File: "0003_leases.sql", Columns: []string{"fingerprint", "version", "fence", "expires_at", "nonce"}},
+	},
 }

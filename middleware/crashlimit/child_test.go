@@ -284,6 +284,6 @@ func (s *source) deliver(out chan<- *message.Message, id string) {
 	}
 }
 
-func storeDialect(d database) *dialect {
+func storeDialect(d testDatabase) *dialect {
 	return map[string]*dialect{"sqlite": &sqliteDialect, "postgres": &postgresDialect, "mariadb": &mysqlDialect}[d.name]
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // prepare makes the tables of a source with n messages.
-func prepare(t *testing.T, d database, db *sql.DB, ids []string) {
+func prepare(t *testing.T, d testDatabase, db *sql.DB, ids []string) {
 	t.Helper()
 	for _, statement := range []string{
 		`CREATE TABLE todo (id VARCHAR(64) PRIMARY KEY, done INTEGER NOT NULL)`, `CREATE TABLE effects (id VARCHAR(64) NOT NULL)`,
@@ -106,10 +106,10 @@ func TestDeadlyMessages(t *testing.T) {
 
 // Feature D10: what is left of a process after SIGKILL makes the next one mark; after an orderly end it does not.
 func TestKilledAndStopped(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		db := d.open(t, address)
 		prepare(t, d, db, nil)
-		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address}
+		o := order{Database: slices.IndexFunc(databases, func(o testDatabase) bool { return o.name == d.name }), Address: address}
 		for _, kill := range []bool{false, true} {
 			cmd := o.command()
 			stdin, err1 := cmd.StdinPipe()
@@ -185,10 +185,10 @@ func wantLine(t *testing.T, said *bufio.Reader, want string) {
 // Feature D10, promise P3: ends in order are no deaths, while deliveries are marked: SIGTERM, and a handler that does not heed
 // its context, and outlasts the router's CloseTimeout.
 func TestStubbornHandler(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		db := d.open(t, address)
 		prepare(t, d, db, []string{"a"})
-		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address, Signal: true, Stubborn: true}
+		o := order{Database: slices.IndexFunc(databases, func(o testDatabase) bool { return o.name == d.name }), Address: address, Signal: true, Stubborn: true}
 		cmd, said := o.start(t)
 		wantLine(t, said, "handling a")
 		_ = cmd.Process.Kill() // from here on deliveries are marked; this one was not
@@ -219,10 +219,10 @@ func TestStubbornHandler(t *testing.T) {
 // Features D10, V3: a letter of a deadly message that was fixed and redriven is handled, though the process that refused it was
 // killed as soon as its letter had its place.
 func TestRedrivenAfterKill(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		db := d.open(t, address)
 		prepare(t, d, db, []string{"a"})
-		o := order{Database: slices.IndexFunc(databases, func(o database) bool { return o.name == d.name }), Address: address, Deadly: []string{"a"}, Exit: true}
+		o := order{Database: slices.IndexFunc(databases, func(o testDatabase) bool { return o.name == d.name }), Address: address, Deadly: []string{"a"}, Exit: true}
 		for range 4 {
 			if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
 				t.Fatal(exit)

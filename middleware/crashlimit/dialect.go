@@ -6,14 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // dialect is all in which one database differs from another.
 type dialect struct {
-	tables []schema.Table
-	ensure func(context.Context, *sql.DB, schema.Table) error
+	kind database.Kind
 	// query puts the database's own placeholders into a statement.
 	query func(string) string
 	// text binds a text.
@@ -55,17 +55,16 @@ WHERE service = ? AND id <> ?`),
 	}
 }
 
-const (
-	processTable  = "spillway_processes"
-	deliveryTable = "spillway_deliveries"
-)
-
-var (
-	processColumns  = []string{"service", "id", "node", "beat_ms", "started_at", "beats", "lost_at"}
-	processKey      = []string{"id"}
-	deliveryColumns = []string{"service", "consumer", "id", "redrives", "delivery", "process", "marked_at"}
-	deliveryKey     = []string{"service", "consumer", "id", "redrives", "delivery"}
-)
+var tables = []schema.Table{
+	{Component: "processes", Name: "spillway_processes", Key: []string{"id"}, Versions: []schema.Version{{
+		File:    "0007_processes.sql",
+		Columns: []string{"service", "id", "node", "beat_ms", "started_at", "beats", "lost_at"},
+	}}},
+	{Component: "deliveries", Name: "spillway_deliveries", Key: []string{"service", "consumer", "id", "redrives", "delivery"}, Versions: []schema.Version{{
+		File:    "0008_deliveries.sql",
+		Columns: []string{"service", "consumer", "id", "redrives", "delivery", "process", "marked_at"},
+	}}},
+}
 
 const (
 	// ofMessage has the arguments of sqlStore.key.

@@ -30,15 +30,15 @@ const patience = testkit.Patience
 
 var eventually = testkit.Eventually
 
-// database is one that a store can be in.
-type database struct {
+// testDatabase is one that a store can be in.
+type testDatabase struct {
 	name, driver string
 	store        func(*sql.DB) Store
 	// create makes an empty one, and tells where it is.
 	create func(testing.TB) (address string)
 }
 
-var databases = []database{
+var databases = []testDatabase{
 	{"sqlite", "sqlite", SQLite, func(t testing.TB) string {
 		return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
 	}},
@@ -47,7 +47,7 @@ var databases = []database{
 }
 
 // open opens a pool as a process of its own would.
-func (d database) open(t testing.TB, address string) *sql.DB {
+func (d testDatabase) open(t testing.TB, address string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(d.driver, address)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d database) open(t testing.TB, address string) *sql.DB {
 	return db
 }
 
-func onEach(t *testing.T, test func(t *testing.T, d database, address string)) {
+func onEach(t *testing.T, test func(t *testing.T, d testDatabase, address string)) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()

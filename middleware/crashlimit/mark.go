@@ -15,7 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -60,11 +60,11 @@ func (l *Limit) markOf(msg *message.Message) mark {
 		safecall.Hook(l.config.Logger, "LimitConfig.Coordinates", func() { id = l.config.Coordinates(msg) })
 	}
 	// A producer may forge the count, and gains nothing: all deliveries of its message have the same.
-	m := mark{consumer: keytable.Column(consumer), redrives: boundedtext.Count(msg.Metadata[poison.KeyRedriveCount])}
+	m := mark{consumer: database.Column(consumer), redrives: boundedtext.Count(msg.Metadata[poison.KeyRedriveCount])}
 	if id == "" {
 		m.content, id = true, contentOf(msg)
 	}
-	m.id = keytable.Column(id)
+	m.id = database.Column(id)
 	return m
 }
 

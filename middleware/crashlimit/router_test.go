@@ -54,7 +54,7 @@ func haunted(t testing.TB, config LimitConfig) *Limit {
 // Feature D10, promise P3: sessions that are lost, again and again, while handlers go on are no deaths: neither in one process,
 // by however many limits, nor in processes that live. Those that died are counted beside them.
 func TestLostSessions(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		config := LimitConfig{Store: initialized(t, d, d.open(t, address)), Beat: 50 * time.Millisecond}
 		dies := haunted(t, config)
 		l := newLimit(t, config)
@@ -107,7 +107,7 @@ func TestLostSessions(t *testing.T) {
 // Feature D10: a router's process is registered before its first message, and signs off after its last, which may still be
 // handled when the router closes. By default the consumer is the handler.
 func TestRouter(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		db := d.open(t, address)
 		l := haunted(t, LimitConfig{Store: d.store(db)})
 		if err := l.Close(); err != nil {
@@ -279,7 +279,7 @@ func newProxy(t *testing.T) *proxy {
 }
 
 // to returns the address of a database by way of the proxy.
-func (p *proxy) to(t *testing.T, d database, address string) string {
+func (p *proxy) to(t *testing.T, d testDatabase, address string) string {
 	t.Helper()
 	via := p.listener.Addr().String()
 	if d.driver == "mysql" {

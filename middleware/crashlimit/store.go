@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // Store is where processes register and deliveries are counted: what Postgres, MySQL and SQLite return. It keeps two
@@ -74,12 +74,7 @@ type sqlStore struct {
 func newStore(db *sql.DB, d *dialect) *sqlStore { return &sqlStore{db, d, d.statements()} }
 
 func (s *sqlStore) initialize(ctx context.Context) error {
-	for _, table := range s.tables {
-		if err := s.ensure(ctx, s.db, table); err != nil {
-			return err
-		}
-	}
-	return nil
+	return database.Of(s.kind, s.db).Upgrade(ctx, tables...)
 }
 
 func (s *sqlStore) patience() time.Duration { return s.timeout }
@@ -102,7 +97,7 @@ func (s *sqlStore) exec(ctx context.Context, statement string, args ...any) (n i
 }
 
 func (s *sqlStore) register(ctx context.Context, r registration) error {
-	_, err := s.exec(ctx, s.say.register, s.text(keytable.Column(r.service)), s.text(r.id), s.text(r.node), r.beat.Milliseconds())
+	_, err := s.exec(ctx, s.say.register, s.text(database.Column(r.service)), s.text(r.id), s.text(r.node), r.beat.Milliseconds())
 	return err
 }
 
@@ -120,7 +115,7 @@ func (s *sqlStore) others(ctx context.Context, service, id string) (found []row,
 }
 
 func (s *sqlStore) rows(ctx context.Context, service, id string) (found []row, err error) {
-	rows, err := s.db.QueryContext(ctx, s.say.others, s.text(keytable.Column(service)), s.text(id))
+	rows, err := s.db.QueryContext(ctx, s.say.others, s.text(database.Column(service)), s.text(id))
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +204,7 @@ func (s *sqlStore) sweep(ctx context.Context, age time.Duration) (bool, error) {
 }
 
 func (s *sqlStore) key(service string, m mark) []any {
-	return []any{s.text(keytable.Column(service)), s.text(m.consumer), s.text(m.id), m.redrives}
+	return []any{s.text(database.Column(service)), s.text(m.consumer), s.text(m.id), m.redrives}
 }
 
 func asBytes(s string) any { return []byte(s) }

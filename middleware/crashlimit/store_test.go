@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
-func initialized(t testing.TB, d database, db *sql.DB) Store {
+func initialized(t testing.TB, d testDatabase, db *sql.DB) Store {
 	t.Helper()
 	s := d.store(db)
 	if err := s.initialize(t.Context()); err != nil {
@@ -37,7 +37,7 @@ func must[T any](t testing.TB) func(v T, err error) T {
 
 // Feature D10: the contract of a store's processes, on each database.
 func TestStore_processes(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		ctx := t.Context()
 		s := initialized(t, d, d.open(t, address))
 		is, others := must[bool](t), must[[]row](t)
@@ -85,7 +85,7 @@ func TestStore_processes(t *testing.T) {
 
 // Feature D10: the contract of a store's marks, on each database, whatever bytes the keys hold.
 func TestStore_marks(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) { testStoreMarks(t, d, address) })
+	onEach(t, func(t *testing.T, d testDatabase, address string) { testStoreMarks(t, d, address) })
 }
 
 // Feature D10: the settings of the connections do not matter.
@@ -96,14 +96,14 @@ func TestStore_mysqlSettings(t *testing.T) {
 	}
 }
 
-func testStoreMarks(t *testing.T, d database, address string) {
+func testStoreMarks(t *testing.T, d testDatabase, address string) {
 	ctx := t.Context()
 	db := d.open(t, address)
 	s := initialized(t, d, db)
 	is, found := must[bool](t), must[[]written](t)
 	seen := map[mark]bool{}
 	for _, id := range []string{"id", "ID", "id ", "", "\x00", "\xff\xfe", "sha256:x", "'; DROP TABLE spillway_deliveries; --", strings.Repeat("x", 64<<10), strings.Repeat("x", 64<<10) + "y", "naïve 🙂"} {
-		m := mark{consumer: keytable.Column(id), id: keytable.Column(id)}
+		m := mark{consumer: database.Column(id), id: database.Column(id)}
 		again := m
 		again.redrives = 1
 		if seen[m] {
@@ -165,7 +165,7 @@ func testStoreMarks(t *testing.T, d database, address string) {
 
 // Feature D10: ten processes that begin at once make the tables once, and all register.
 func TestStore_tenAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		start := make(chan struct{})
 		var all sync.WaitGroup
 		limits := make([]*Limit, 10)
@@ -210,7 +210,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 
 // Feature D10: of concurrent deliveries of one message each gets a number of its own.
 func TestStore_concurrentMarks(t *testing.T) {
-	onEach(t, func(t *testing.T, d database, address string) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := initialized(t, d, d.open(t, address))
 		var all sync.WaitGroup
 		var entered atomic.Int64

@@ -1,6 +1,5 @@
-// Package mysql holds what every store of Spillway on MySQL and MariaDB shares: the making of tables, and what the
-// server's errors mean. It knows no driver: whatever database/sql driver speaks MySQL will do, if its errors have the
-// shape of those of github.com/go-sql-driver/mysql.
+// Package mysql knows what is particular to MySQL and MariaDB: their SQL, their catalog, and what their errors mean. Any
+// database/sql driver will do whose errors have the shape of those of github.com/go-sql-driver/mysql.
 package mysql
 
 import (
@@ -63,8 +62,7 @@ func number(err error) uint16 {
 	return 0
 }
 
-// Undone tells whether the server undid the transaction because of another one, or, when it waited for a lock in vain,
-// may have.
+// Undone reports whether the server undid the transaction because of another one, or may have: after a wait for a lock in vain.
 func Undone(err error) bool {
 	n := Number(err)
 	return n == Deadlock || n == LockTimeout
@@ -75,8 +73,8 @@ func Undone(err error) bool {
 // locked: under REPEATABLE READ, the default, neighbours in the index would wait for each other.
 var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// Write runs work in a transaction. It runs work again when the server undid the transaction because of another one, and
-// when it waited for a lock in vain; what a failed run did is undone. Work must return the error of a statement and write
+// Write runs work in a transaction. It runs work again if the server undid the transaction because of another one, or if the
+// transaction waited for a lock in vain. What a failed run did is undone. Work must return the error of a statement and write
 // nothing after it: a deadlock ends the transaction, and later statements on the same *sql.Tx commit on their own.
 func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
 	return rerun.Write(ctx, db, Options, Undone, work)

@@ -1,14 +1,11 @@
-// Package postgres holds what every store of Spillway on PostgreSQL shares: the making of tables, and what the server's
-// errors mean. It knows no driver: whatever database/sql driver speaks PostgreSQL will do, if its errors tell their
-// SQLSTATE as those of pgx and lib/pq do.
+// Package postgres knows what is particular to PostgreSQL: its SQL, its catalog, and what its errors mean. Any database/sql
+// driver will do whose errors have a method SQLState, as those of pgx and lib/pq have.
 package postgres
 
 import (
 	"context"
 	"database/sql"
 	"errors"
-	"strconv"
-	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/database/rerun"
 )
@@ -20,6 +17,7 @@ const (
 	// FailedTransaction says that a statement before it failed, and that nothing of the transaction can commit.
 	FailedTransaction = "25P02"
 
+	programLimitExceeded = "54000"
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 )
@@ -33,32 +31,19 @@ func State(err error) string {
 	return ""
 }
 
-// Undone tells whether the server ended the transaction because of another one.
+// Undone reports whether the server ended the transaction because of another one.
 func Undone(err error) bool {
 	state := State(err)
 	return state == deadlockDetected || state == serializationFailure
 }
 
 // Options are those of every transaction of a store, whatever the database's default is. Under READ COMMITTED each
-// statement sees what others have committed by then, so a key that was waited for is found. Under REPEATABLE READ the
-// wait would end with 40001, on every attempt anew.
+// statement sees what others have committed by then, so a key that was waited for is found. Under REPEATABLE READ each
+// wait would end with 40001.
 var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// Write runs work in a transaction. It runs work again when the server ended the transaction because of another one;
-// what a failed run did is undone.
+// Write runs work in a transaction. It runs work again if the server ended the transaction because of another one. What a
+// failed run did is undone.
 func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
 	return rerun.Write(ctx, db, Options, Undone, work)
-}
-
-// Numbered turns the question marks of a statement into $1, $2 and so on. It may have no others.
-func Numbered(statement string) string {
-	parts := strings.Split(statement, "?")
-	var b strings.Builder
-	for i, part := range parts {
-		if i > 0 {
-			b.WriteString("$" + strconv.Itoa(i))
-		}
-		b.WriteString(part)
-	}
-	return b.String()
 }

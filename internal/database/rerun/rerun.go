@@ -1,4 +1,4 @@
-// Package rerun runs transactions again that the database undid because of others.
+// Package rerun repeats statements and transactions that the database undid because of others.
 package rerun
 
 import (
@@ -11,15 +11,19 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// most is how often a transaction may be in another's way before its error is returned.
-const most = 10
+const (
+	// maxTransactions is how often a transaction may be in another's way before its error is returned.
+	maxTransactions = 10
+	// maxStatements is the same for a single statement.
+	maxStatements = 5
+)
 
-// Write runs work in a transaction, and again, after a wait that grows, when undone says that others are the reason of
-// its error. What a failed run did is rolled back. Work must return the error of a statement and write nothing after it.
+// Write runs work in a transaction. If undone reports that others are the reason of its error, Write runs work again after a
+// wait that grows. What a failed run did is rolled back. Work must return the error of a statement and write nothing after it.
 func Write(ctx context.Context, db *sql.DB, options *sql.TxOptions, undone func(error) bool, work func(*sql.Tx) error) error {
 	for run := 1; ; run++ {
-		err := write(ctx, db, options, work)
-		if err == nil || run == most || !undone(err) {
+		err := Transaction(ctx, db, options, work)
+		if err == nil || run == maxTransactions || !undone(err) {
 			return err
 		}
 		if !wait.For(ctx, rand.N(time.Duration(run)*10*time.Millisecond)) {
@@ -28,7 +32,8 @@ func Write(ctx context.Context, db *sql.DB, options *sql.TxOptions, undone func(
 	}
 }
 
-func write(ctx context.Context, db *sql.DB, options *sql.TxOptions, work func(*sql.Tx) error) error {
+// Transaction runs work in a transaction, once.
+func Transaction(ctx context.Context, db *sql.DB, options *sql.TxOptions, work func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, options)
 	if err != nil {
 		return err
@@ -38,4 +43,14 @@ func write(ctx context.Context, db *sql.DB, options *sql.TxOptions, work func(*s
 		return err
 	}
 	return tx.Commit()
+}
+
+// Statement runs one statement outside of a transaction, and again if undone reports that others are the reason of its error.
+func Statement(ctx context.Context, undone func(error) bool, statement func() error) error {
+	for run := 1; ; run++ {
+		err := statement()
+		if err == nil || run == maxStatements || !undone(err) || !wait.For(ctx, time.Duration(run)*5*time.Millisecond) {
+			return err
+		}
+	}
 }

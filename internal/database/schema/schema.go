@@ -1,35 +1,111 @@
-// Package schema says what table a store needs, and whether one that was found is that table.
+// Package schema describes the tables of Spillway's stores, and holds the SQL that makes them. A table grows from version
+// to version, forward only. The table spillway_schema records the versions that were made.
 package schema
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 )
 
-// Table is a table that a store needs.
+// Table is a table that a store needs. It is the same on every kind of database.
 type Table struct {
+	// Component is the name under which spillway_schema records the table's versions.
+	Component string
 	// Name is the name of the table.
 	Name string
-	// Create holds the statements that make it and its indexes. Each must be safe to run again (IF NOT EXISTS).
-	Create []string
-	// Columns are those the store uses; a table that has more will do.
-	Columns []string
 	// Key holds the columns of the primary key in their order.
 	Key []string
+	// Versions make the table: 1, 2, ... in this order.
+	Versions []Version
+	// Files holds the files of the versions, in a folder for each kind of database. Default: Files().
+	Files fs.FS
 }
 
-// Check returns an error unless a table with these columns and this primary key can be t: with another key nothing would
-// ever conflict, and nothing would say so.
-func (t Table) Check(columns, key []string) error {
-	for _, want := range t.Columns {
-		if !slices.Contains(columns, want) {
+// Version makes one version of a table from the one before.
+type Version struct {
+	// File is the name of the file in each folder. Its statements can run again if some of them have run already, in part or
+	// by hand. The last statement records the version.
+	File string
+	// Columns are those that the version adds. A table may have more.
+	Columns []string
+}
+
+// Step is a version in the SQL of one kind of database.
+type Step struct {
+	File       string // with its folder
+	Statements []string
+	Columns    []string
+}
+
+// Found is what a database has under the name of a table.
+type Found struct {
+	Exists bool
+	// Place names where the table is, if its kind of database has several places to look for one.
+	Place string
+	// Columns and Key are those of the table. Key is in the key's order.
+	Columns, Key []string
+	// Unfit says why the table cannot keep what a store promises. Nil if it can.
+	Unfit error
+}
+
+// Session is a *sql.DB, *sql.Conn or *sql.Tx.
+type Session interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Columns returns the columns of the newest version.
+func (t Table) Columns() (columns []string) {
+	for _, version := range t.Versions {
+		columns = append(columns, version.Columns...)
+	}
+	return columns
+}
+
+// Check returns an error unless the table that was found can be t at its newest version. With another key nothing would ever
+// conflict, and no error would say so.
+func (t Table) Check(f Found) error { return t.check(f, t.Columns()) }
+
+// CheckFirst returns an error unless the table that was found can be t at version 1: only then may a step change it.
+func (t Table) CheckFirst(f Found) error { return t.check(f, t.Versions[0].Columns) }
+
+func (t Table) check(f Found, columns []string) error {
+	for _, want := range columns {
+		if !slices.Contains(f.Columns, want) {
 			return fmt.Errorf("table %q exists without column %q: it is not Spillway's, or of another version", t.Name, want)
 		}
 	}
-	if !slices.Equal(key, t.Key) {
+	if !slices.Equal(f.Key, t.Key) {
 		return fmt.Errorf("table %q exists with the primary key (%s) instead of (%s): it is not Spillway's, or of another version",
-			t.Name, strings.Join(key, ", "), strings.Join(t.Key, ", "))
+			t.Name, strings.Join(f.Key, ", "), strings.Join(t.Key, ", "))
 	}
-	return nil
+	return f.Unfit
+}
+
+// Complete reports whether a table that was found has all columns, recorded or not.
+func (t Table) Complete(f Found) bool { return containsAll(f.Columns, t.Columns()) }
+
+// Pending returns the steps that the table needs. A version counts as made if it is recorded and its columns are there: the
+// table may have come out of another backup than the record. A recorded version that this program does not know is an error.
+func (t Table) Pending(steps []Step, f Found, recorded []int) ([]Step, error) {
+	if len(recorded) > 0 {
+		if newest := slices.Max(recorded); newest > len(steps) {
+			return nil, fmt.Errorf("table %q is of version %d, and this program knows none after %d: a newer release of Spillway "+
+				"has upgraded it, and there is no way back; run that release or a later one", t.Name, newest, len(steps))
+		}
+	}
+	for i, step := range steps {
+		if !slices.Contains(recorded, i+1) || !containsAll(f.Columns, step.Columns) {
+			return steps[i:], nil
+		}
+	}
+	return nil, nil
+}
+
+func containsAll(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }

@@ -17,9 +17,8 @@ const (
 	maxBusy = 30 * time.Second
 )
 
-// WhileBusy calls try until its error is no longer that another process holds a lock, and returns that outcome. It gives
-// up with the last error after 30 seconds, or, with an error that wraps both, when ctx ends. A try must leave nothing
-// behind when it fails.
+// WhileBusy calls try again as long as its error is that another process holds a lock. It gives up with the last error after
+// 30 seconds. When ctx ends it gives up with an error that wraps both. A try that fails must leave nothing behind.
 func WhileBusy(ctx context.Context, try func() error) error {
 	deadline := time.Now().Add(maxBusy)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -33,7 +32,7 @@ func WhileBusy(ctx context.Context, try func() error) error {
 	}
 }
 
-// IsBusy tells whether err, of a statement of our own, says that somebody else holds a lock: SQLITE_BUSY or
+// IsBusy reports whether err, of a statement of our own, says that another connection holds a lock: SQLITE_BUSY or
 // SQLITE_LOCKED. It reads the text, which comes from SQLite itself and so is the same in every driver.
 func IsBusy(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "is locked")

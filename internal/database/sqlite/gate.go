@@ -1,6 +1,5 @@
-// Package sqlite holds what every store of Spillway on SQLite shares: the gate that keeps the writers of one process in
-// a row, patience with the writers of other processes, and the making of tables. It knows no driver: whatever
-// database/sql driver speaks SQLite will do.
+// Package sqlite knows what is particular to SQLite: its SQL, its catalog, the gate that keeps the writers of one process in
+// a row, and patience with the writers of other processes. Any database/sql driver will do.
 package sqlite
 
 import (

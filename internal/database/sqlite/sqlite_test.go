@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,8 +13,6 @@ import (
 
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
-
-	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -132,51 +128,4 @@ func TestWhileBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-var letters = schema.Table{
-	Name:    "letters",
-	Create:  []string{`CREATE TABLE IF NOT EXISTS letters (a TEXT, b TEXT, c TEXT, PRIMARY KEY (b, a))`, `CREATE INDEX IF NOT EXISTS letters_c ON letters (c)`},
-	Columns: []string{"a", "b", "c"},
-	Key:     []string{"b", "a"},
-}
-
-// Feature I1: a table is made once, by however many at once, and one of the same name that is another is refused.
-func TestEnsure(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
-	var wg sync.WaitGroup
-	for range 8 {
-		db := open(t, path)
-		for range 3 {
-			wg.Go(func() {
-				if err := Ensure(t.Context(), db, letters); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	for want, change := range map[string]func(*schema.Table){
-		"without column": func(l *schema.Table) { l.Columns = append(l.Columns, "d") },
-		"primary key":    func(l *schema.Table) { l.Key = []string{"a", "b"} },
-		"create table":   func(l *schema.Table) { l.Create = []string{"CREATE nonsense"} },
-	} {
-		other := letters
-		change(&other)
-		if err := Ensure(t.Context(), open(t, path), other); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-}
-
-// Decision 8: no database, and none that has no file.
-func TestEnsureRefuses(t *testing.T) {
-	if err := Ensure(t.Context(), nil, letters); err == nil {
-		t.Error("a nil db passes")
-	}
-	for _, dsn := range []string{":memory:", "", "file::memory:?cache=shared"} {
-		if err := Ensure(t.Context(), open(t, dsn), letters); err == nil || !strings.Contains(err.Error(), "no file") {
-			t.Errorf("%q: %v", dsn, err)
-		}
-	}
 }

@@ -1,0 +1,173 @@
+// Package database is the one place that knows what a database is. A store says its tables and its statements, and nothing
+// else:
+//
+//	db, err := database.Detect(ctx, pool)               // PostgreSQL, MySQL, MariaDB or SQLite: the server is asked
+//	err = db.Upgrade(ctx, table)                        // the table at its newest version, with its rows
+//	put := db.Statement(`INSERT INTO t (id, at) VALUES (?, now_ms())`)
+//	_, err = db.Exec(ctx, put, db.Text(id))             // again while others are in the way
+//	err = db.Write(ctx, func(tx *sql.Tx) error { ... }) // so is a transaction
+//
+// # Adding a table
+//
+// Write a file of SQL into each folder of schema/files, under the next number. Its last statement records the component and
+// its version in spillway_schema. Then declare a schema.Table that names the file and its columns, and pass it to Upgrade. A
+// new column is a file more, and a schema.Version more.
+//
+// # Adding a database
+//
+// Write a package beside postgres, mysql and sqlite with an Engine, and add it to the engines in this file, with its name to
+// detect. The folder of schema files has the engine's name. The tests of this package run on every database that
+// databases in main_test.go lists.
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
+)
+
+// Kind is a kind of database. It is the name of its folder of schema files.
+type Kind string
+
+const (
+	Postgres Kind = "postgres"
+	MySQL    Kind = "mysql" // and MariaDB
+	SQLite   Kind = "sqlite"
+)
+
+var engines = map[Kind]engine{Postgres: postgres.Engine{}, MySQL: mysql.Engine{}, SQLite: sqlite.Engine{}}
+
+// engine is what each kind of database does in its own way.
+type engine interface {
+	Statement(text string) string
+	Text(s string) any
+	Bytes(s string) any
+	SkipLocked() string
+	// Write runs work in a transaction. Again runs one statement. Read runs a statement that does not write. All of them run it
+	// again if others were in its way.
+	Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error
+	Again(ctx context.Context, db *sql.DB, statement func() error) error
+	Read(ctx context.Context, read func() error) error
+	Largest(ctx context.Context, db *sql.DB) (int, error)
+	TooLarge(err error, size, limit int) bool
+
+	// Require returns an error for a database, or connections, on which no store can keep its promises.
+	Require(ctx context.Context, db *sql.DB) error
+	Describe(ctx context.Context, s schema.Session, t schema.Table) (schema.Found, error)
+	// Recorded returns the versions of a component that spillway_schema records, or none if there is no such table.
+	Recorded(ctx context.Context, s schema.Session, f schema.Found, component string) ([]int, error)
+	// Alone runs work while no other process makes or upgrades tables.
+	Alone(ctx context.Context, db *sql.DB, t schema.Table, work func(schema.Session) error) error
+	// IsThere reports whether a statement failed because what it makes is there.
+	IsThere(err error) bool
+	// MayNot reports whether a statement failed because the role has no right to change anything.
+	MayNot(err error) bool
+}
+
+// Database is a *sql.DB of a known kind. It is safe for concurrent use.
+type Database struct {
+	db     *sql.DB
+	kind   Kind
+	engine engine
+}
+
+// Of returns the Database of a *sql.DB whose kind is known. Detect asks for the kind.
+func Of(kind Kind, db *sql.DB) *Database { return &Database{db, kind, engines[kind]} }
+
+// DB returns the *sql.DB.
+func (d *Database) DB() *sql.DB { return d.db }
+
+// Kind returns the kind of database.
+func (d *Database) Kind() Kind { return d.kind }
+
+// Statement returns the statement in the database's own SQL. It replaces question marks by the database's placeholders,
+// now_ms() by its clock in milliseconds since 1970 at the moment of evaluation, and now_us() by its clock in microseconds
+// since 1970 at the moment at which the statement came in. Both can stand in a condition on an index only as now_us().
+func (d *Database) Statement(text string) string { return d.engine.Statement(text) }
+
+// Text binds s for a column of text: text in PostgreSQL, VARBINARY in MySQL, TEXT in SQLite. In PostgreSQL s must be UTF-8
+// without NUL, as Column makes it.
+func (d *Database) Text(s string) any { return d.engine.Text(s) }
+
+// Bytes binds s, whatever bytes it has, for a column of bytes: bytea in PostgreSQL, VARBINARY or LONGBLOB in MySQL, and TEXT
+// in SQLite, which does not look at them.
+func (d *Database) Bytes(s string) any { return d.engine.Bytes(s) }
+
+// SkipLocked is what comes behind a query of rows to take, so that it locks them and passes over those that others have
+// locked. It is empty if only one transaction can write at a time.
+func (d *Database) SkipLocked() string { return d.engine.SkipLocked() }
+
+// Write runs work in a transaction, READ COMMITTED on a server and alone among the writers of this process on SQLite. It runs
+// work again if the database undid the transaction because of others. What a failed run did is undone. Work must return the
+// error of a statement and write nothing after it.
+func (d *Database) Write(ctx context.Context, work func(*sql.Tx) error) error {
+	return d.engine.Write(ctx, d.db, work)
+}
+
+// Exec runs one statement that writes, as Write does, and returns how many rows it changed.
+func (d *Database) Exec(ctx context.Context, statement string, args ...any) (rows int64, err error) {
+	err = d.engine.Again(ctx, d.db, func() error {
+		result, err := d.db.ExecContext(ctx, statement, args...)
+		if err == nil {
+			rows, err = result.RowsAffected()
+		}
+		return err
+	})
+	return rows, err
+}
+
+// Read runs read, and again if a writer was in its way.
+func (d *Database) Read(ctx context.Context, read func() error) error {
+	return d.engine.Read(ctx, read)
+}
+
+// Query runs a query and calls scan with each row. If a writer was in its way, it calls reset and begins again. reset is also
+// called before the first row.
+func (d *Database) Query(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	return d.Read(ctx, func() error {
+		reset()
+		rows, err := d.db.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return Each(rows, scan)
+	})
+}
+
+// Each calls scan with each row, and closes rows.
+func Each(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Largest returns how many bytes a row, or the values of a statement, can have. It is 0 if the database names every limit in
+// its errors.
+func (d *Database) Largest(ctx context.Context) (int, error) { return d.engine.Largest(ctx, d.db) }
+
+// TooLarge reports whether err, of a statement whose values have size bytes, is a refusal for size. limit is what Largest
+// returned.
+func (d *Database) TooLarge(err error, size, limit int) bool {
+	return err != nil && d.engine.TooLarge(err, size, limit)
+}
+
+// Held reports whether ctx is inside a receiver's claim that keeps all other writers out of this database: a writer with this
+// ctx would wait for itself.
+func (d *Database) Held(ctx context.Context) bool {
+	claim := chain.ClaimOf(ctx)
+	return claim != nil && claim.Locks(d.db)
+}
+
+// StartTimeout bounds what a store asks of the database when it is made.
+const StartTimeout = 30 * time.Second

@@ -1,0 +1,238 @@
+package database_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// Feature V9: a writer that is the victim of a deadlock, or finds another in its way, tries again. Other errors return at once.
+func TestWrite(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		address := d.create(t)
+		exec(t, d.open(t, address), `CREATE TABLE pair (id INT PRIMARY KEY, n INT)`, `INSERT INTO pair VALUES (1, 0), (2, 0)`)
+		var both sync.WaitGroup
+		both.Add(2)
+		var writers sync.WaitGroup
+		runs := make(chan int, 20)
+		for first := 1; first <= 2; first++ {
+			db := database.Of(d.kind, d.open(t, address)) // as a process of its own
+			writers.Go(func() {
+				met := d.kind == database.SQLite // there one waits for the other
+				err := db.Write(t.Context(), func(tx *sql.Tx) error {
+					runs <- first
+					for _, id := range []int{first, 3 - first} {
+						if _, err := tx.Exec(db.Statement(`UPDATE pair SET n = n + 1 WHERE id = ?`), id); err != nil {
+							return err
+						}
+						if !met { // both hold their first row now
+							met = true
+							both.Done()
+							both.Wait()
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		writers.Wait()
+		db := database.Of(d.kind, d.open(t, address))
+		if sum := text(t, db.DB(), `SELECT SUM(n) FROM pair`); sum != "4" || len(runs) < 3 && d.kind != database.SQLite {
+			t.Errorf("the sum is %s after %d runs", sum, len(runs))
+		}
+		boom, tries := errors.New("boom"), 0
+		if err := db.Write(t.Context(), func(*sql.Tx) error { tries++; return boom }); err != boom || tries != 1 {
+			t.Error(err, tries)
+		}
+	})
+}
+
+type stateError string
+
+func (stateError) Error() string      { return "failed" }
+func (e stateError) SQLState() string { return string(e) }
+
+// Feature V9: there is an end to trying again, and the context is one.
+func TestWrite_givesUp(t *testing.T) {
+	for kind, undone := range map[int]error{0: stateError("40P01"), 1: &mysqldriver.MySQLError{Number: 1213}} {
+		db := database.Of(databases[kind].kind, databases[kind].fresh(t))
+		tries := 0
+		if err := db.Write(t.Context(), func(*sql.Tx) error { tries++; return fmt.Errorf("wrapped: %w", undone) }); !errors.Is(err, undone) || tries != 10 {
+			t.Error(err, tries)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := db.Write(ctx, func(*sql.Tx) error { <-ctx.Done(); return undone })
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, undone) {
+			t.Error(err)
+		}
+	}
+}
+
+// Decision 8: on SQLite a writer waits behind the gate of its *sql.DB for no longer than its context lasts. A read does not.
+func TestExec_waitsInTheRow(t *testing.T) {
+	d := databases[2]
+	db := database.Of(d.kind, d.fresh(t, `CREATE TABLE t (a INT)`, `PRAGMA journal_mode = WAL`))
+	err := db.Write(t.Context(), func(tx *sql.Tx) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := db.Exec(ctx, `INSERT INTO t VALUES (1)`); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		n := -1
+		err := db.Query(t.Context(), func() { n = 0 }, func(rows *sql.Rows) error { n++; return nil }, `SELECT a FROM t`)
+		if err != nil || n != 0 {
+			t.Error(n, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if n, err := db.Exec(t.Context(), `INSERT INTO t VALUES (1), (2)`); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+// Feature I1: the clocks agree with each other and with the test's, on each database, and what is bound comes back.
+func TestStatement(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		db := database.Of(d.kind, d.fresh(t))
+		var ms, us int64
+		if err := db.DB().QueryRow(db.Statement(`SELECT now_ms(), now_us()`)).Scan(&ms, &us); err != nil {
+			t.Fatal(err)
+		}
+		if now := time.Now().UnixMilli(); ms < now-5000 || ms > now+5000 || us/1000 < ms-1000 || us/1000 > ms+1000 {
+			t.Error(ms, us, now)
+		}
+		types := map[database.Kind]string{database.Postgres: `a text, b bytea`, database.MySQL: `a VARBINARY(99), b LONGBLOB`, database.SQLite: `a TEXT, b TEXT`}
+		exec(t, db.DB(), `CREATE TABLE t (`+types[d.kind]+`)`)
+		const readable, hostile = "naïve 🙂", "\x00\xff'"
+		if _, err := db.Exec(t.Context(), db.Statement(`INSERT INTO t VALUES (?, ?)`), db.Text(readable), db.Bytes(hostile)); err != nil {
+			t.Fatal(err)
+		}
+		var a, b []byte
+		err := db.DB().QueryRow(db.Statement(`SELECT a, b FROM t WHERE a = ? AND b = ?`), db.Text(readable), db.Bytes(hostile)).Scan(&a, &b)
+		if err != nil || string(a) != readable || string(b) != hostile {
+			t.Errorf("%q, %q, %v", a, b, err)
+		}
+	})
+}
+
+// Feature D6: a value that is larger than the server takes is refused as too large, and no other error is.
+func TestTooLarge(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		db := database.Of(d.kind, d.fresh(t, `CREATE TABLE t (a INT)`))
+		limit, err := db.Largest(t.Context())
+		if err != nil || (limit > 0) != (d.kind == database.MySQL) {
+			t.Fatal(limit, err)
+		}
+		_, err = db.Exec(t.Context(), `INSERT INTO missing VALUES (1)`)
+		if err == nil || db.TooLarge(err, 100, limit) || db.TooLarge(nil, 1<<40, limit) || db.TooLarge(context.Canceled, 1<<40, limit) {
+			t.Error(err)
+		}
+		for _, e := range map[database.Kind][]error{
+			database.Postgres: {stateError("54000")},
+			database.MySQL: {&mysqldriver.MySQLError{Number: 1153}, &mysqldriver.MySQLError{Number: 1118}, mysqldriver.ErrPktTooLarge,
+				driver.ErrBadConn},
+			database.SQLite: {errors.New("string or blob too big (18)")},
+		}[d.kind] {
+			if !db.TooLarge(e, limit, limit) {
+				t.Error(e)
+			}
+		}
+	})
+}
+
+// other is a database of another make.
+type other struct{ version string }
+
+func (o other) Connect(context.Context) (driver.Conn, error) { return o, nil }
+func (other) Driver() driver.Driver                          { return nil }
+func (other) Begin() (driver.Tx, error)                      { return nil, driver.ErrSkip }
+func (other) Close() error                                   { return nil }
+func (other) Prepare(query string) (driver.Stmt, error)      { return nil, fmt.Errorf("no %q here", query) }
+
+func (o other) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	version, sqlite := strings.CutPrefix(o.version, "SQLite ")
+	if o.version == "" || strings.Contains(query, "sqlite") != sqlite {
+		return nil, errors.New("unknown function")
+	}
+	return &oneRow{version, false}, nil
+}
+
+type oneRow struct {
+	value string
+	read  bool
+}
+
+func (*oneRow) Columns() []string { return []string{"version"} }
+func (*oneRow) Close() error      { return nil }
+func (r *oneRow) Next(to []driver.Value) error {
+	if r.read {
+		return errors.New("no more")
+	}
+	to[0], r.read = r.value, true
+	return nil
+}
+
+// Feature V9: a database says what it is. One on which no store can be is an error that says what it is, and which can be.
+func TestDetect(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		if db, err := database.Detect(t.Context(), d.fresh(t)); err != nil || db.Kind() != d.kind {
+			t.Error(db, err)
+		}
+	})
+	for version, want := range map[string]database.Kind{
+		"8.0.36-0ubuntu0.22.04.1": database.MySQL, "8.4.3": database.MySQL, "9.1.0": database.MySQL, "10.6.18-MariaDB-log": database.MySQL,
+		"11.4.2-MariaDB": database.MySQL, "PostgreSQL 11.22 on x86_64": database.Postgres, "PostgreSQL 18beta1": database.Postgres,
+		"SQLite 3.35.0": database.SQLite, "SQLite 4.0": database.SQLite,
+		"10.5.23-MariaDB-log": "", "5.7.44": "", "8.0.11-TiDB-v7.5.0": "", "CockroachDB CCL v23.1.0": "", "PostgreSQL 10.1": "", "SQLite 3.34.1": "", "": "",
+	} {
+		pool := sql.OpenDB(other{version})
+		db, err := database.Detect(t.Context(), pool)
+		if want != "" && (err != nil || db.Kind() != want) {
+			t.Errorf("%q is not taken for %s: %v", version, want, err)
+		}
+		says := fmt.Sprintf("%q", version)
+		if version == "" {
+			says = "unknown function"
+		}
+		if want == "" && (err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "PostgreSQL 11, MySQL 8.0.13, MariaDB 10.6, SQLite 3.35")) {
+			t.Errorf("%q: %v", version, err)
+		}
+		_ = pool.Close()
+	}
+	if _, err := database.Detect(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "nil") {
+		t.Error(err)
+	}
+}
+
+// Promise P1: on a database server a service has a name, which names nothing else.
+func TestValidateService(t *testing.T) {
+	for service, want := range map[string]string{
+		"shop": "", "Shop_2.eu-west": "", strings.Repeat("x", 100): "",
+		"": "the Service is empty", strings.Repeat("x", 101): "101 bytes", "a/b": `'/'`, "a b": `' '`, "naïve": `'ï'`, "\xff": "character",
+	} {
+		for _, kind := range []database.Kind{database.Postgres, database.MySQL, database.SQLite} {
+			err := database.ValidateService(kind, service)
+			ok := want == "" || service == "" && kind == database.SQLite
+			if ok != (err == nil) || !ok && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %q: %v", kind, service, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/database/rerun"
+)
+
+// Engine is what MySQL and MariaDB do in their own way. See the interface in package database.
+type Engine struct{}
+
+// From UTC: the session's time zone may have an hour that comes twice.
+var clock = strings.NewReplacer(
+	"now_ms()", `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)`,
+	"now_us()", `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
+)
+
+// Statement spells the clocks.
+func (Engine) Statement(text string) string { return clock.Replace(text) }
+
+// Text and Bytes bind bytes, so that no character set of the connection changes them.
+func (Engine) Text(s string) any { return []byte(s) }
+
+// Bytes is Text.
+func (Engine) Bytes(s string) any { return []byte(s) }
+
+// SkipLocked passes over the rows that others have locked.
+func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
+
+// Write is the function Write.
+func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return Write(ctx, db, work)
+}
+
+// Again runs one statement, and again if the server undid it because of others.
+func (Engine) Again(ctx context.Context, _ *sql.DB, statement func() error) error {
+	return rerun.Statement(ctx, Undone, statement)
+}
+
+// Read runs read once: readers wait for no one.
+func (Engine) Read(_ context.Context, read func() error) error { return read() }
+
+// overhead is for all of a statement, or of a row, that does not come with the message.
+const overhead = 8 << 10
+
+// Largest returns what fits into one packet, whichever way it goes.
+func (Engine) Largest(ctx context.Context, db *sql.DB) (int, error) {
+	var packet int
+	if err := db.QueryRowContext(ctx, `SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
+		return 0, fmt.Errorf("ask for max_allowed_packet: %w", err)
+	}
+	return max(1, packet-overhead), nil
+}
+
+// TooLarge reports whether err, of size bytes, is a refusal for size. The server hangs up in the middle of a packet that is
+// too large, so that as a rule its answer is lost. A driver that writes values into the statement may double them by
+// escaping. A driver with a lower limit of its own says so in words.
+func (Engine) TooLarge(err error, size, limit int) bool {
+	switch Number(err) {
+	case PacketTooLarge, RowTooLarge:
+		return true
+	case 0:
+		ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		return limit > 0 && 2*size > limit && !ended || strings.Contains(err.Error(), "packet for query is too large")
+	}
+	return false
+}
+
+// IsThere reports whether a statement failed because what it makes is there: a table, a column, or an index.
+func (Engine) IsThere(err error) bool {
+	return slices.Contains([]uint16{1050, 1060, 1061}, Number(err))
+}
+
+// MayNot reports whether the user has no right to do it, or the session or the server may only read.
+func (Engine) MayNot(err error) bool {
+	return slices.Contains([]uint16{1044, 1142, 1227, 1290, 1792, 1836}, Number(err))
+}

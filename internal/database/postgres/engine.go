@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/database/rerun"
+)
+
+// Engine is what PostgreSQL does in its own way. See the interface in package database.
+type Engine struct{}
+
+// The clocks. now_ms() is the time of evaluation, so a statement that waited for a lock sees the time after its wait.
+// now_us() is the time at which the statement came in: a clock that may change from row to row could not be looked up in
+// an index, and the transaction's own time may be of long ago.
+const (
+	nowMS = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
+	nowUS = `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`
+)
+
+var clock = strings.NewReplacer("now_ms()", nowMS, "now_us()", nowUS)
+
+// Statement spells the clocks, and turns question marks into $1, $2 and so on.
+func (Engine) Statement(text string) string { return Numbered(clock.Replace(text)) }
+
+// Text binds text for a text column. It must be valid UTF-8 without NUL.
+func (Engine) Text(s string) any { return s }
+
+// Bytes binds any bytes for a bytea column: a text may not hold NUL, nor what is not UTF-8.
+func (Engine) Bytes(s string) any { return []byte(s) }
+
+// SkipLocked passes over the rows that others have locked.
+func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
+
+// Write is the function Write.
+func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return Write(ctx, db, work)
+}
+
+// Again runs one statement, and again if the server undid it because of others.
+func (Engine) Again(ctx context.Context, _ *sql.DB, statement func() error) error {
+	return rerun.Statement(ctx, Undone, statement)
+}
+
+// Read runs read once: readers wait for no one.
+func (Engine) Read(_ context.Context, read func() error) error { return read() }
+
+// Largest returns 0: no limit can be reached that the server does not name in its error.
+func (Engine) Largest(context.Context, *sql.DB) (int, error) { return 0, nil }
+
+// TooLarge reports whether a value had more than 1 GB.
+func (Engine) TooLarge(err error, _, _ int) bool { return State(err) == programLimitExceeded }
+
+// MayNot reports whether the role has no right to do it, or the session may only read.
+func (Engine) MayNot(err error) bool {
+	state := State(err)
+	return state == "42501" || state == "25006"
+}
+
+// IsThere returns false: the files say IF NOT EXISTS, and an error ends the transaction.
+func (Engine) IsThere(error) bool { return false }
+
+// Numbered turns the question marks of a statement into $1, $2 and so on. It may have no others.
+func Numbered(statement string) string {
+	parts := strings.Split(statement, "?")
+	var b strings.Builder
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteString("$" + strconv.Itoa(i))
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}

@@ -1,0 +1,18 @@
+-- The table of unfinished deliveries, version 1.
+
+-- A mark a row: a delivery that began while an unclean end was under suspicion, and has not ended. marked_at is milliseconds
+-- since 1970.
+CREATE TABLE IF NOT EXISTS spillway_deliveries (
+	service   VARBINARY(255) NOT NULL,
+	consumer  VARBINARY(255) NOT NULL,
+	id        VARBINARY(255) NOT NULL,
+	redrives  BIGINT NOT NULL,
+	delivery  BIGINT NOT NULL,
+	process   VARBINARY(255) NOT NULL,
+	marked_at BIGINT NOT NULL,
+	PRIMARY KEY (service, consumer, id, redrives, delivery)
+) ENGINE=InnoDB;
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('deliveries', 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
+ON DUPLICATE KEY UPDATE version = spillway_schema.version;

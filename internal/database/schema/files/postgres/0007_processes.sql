@@ -1,0 +1,16 @@
+-- The table of running processes, version 1.
+
+-- A running process a row, which it updates at every heartbeat. Space left in the pages keeps the updates out of the index.
+-- Times are milliseconds since 1970.
+CREATE TABLE IF NOT EXISTS spillway_processes (
+	service    text COLLATE "C" NOT NULL,
+	id         text COLLATE "C" NOT NULL PRIMARY KEY,
+	node       text NOT NULL,
+	beat_ms    bigint NOT NULL,
+	started_at bigint NOT NULL,
+	beats      bigint NOT NULL,
+	lost_at    bigint
+) WITH (fillfactor = 50);
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('processes', 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) ON CONFLICT DO NOTHING;

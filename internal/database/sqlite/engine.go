@@ -1,0 +1,61 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/database/rerun"
+)
+
+// Engine is what SQLite does in its own way. See the interface in package database.
+type Engine struct{}
+
+// SQLite counts milliseconds, and writes them as days.
+const nowMS = `CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
+
+var clock = strings.NewReplacer("now_ms()", nowMS, "now_us()", `(`+nowMS+` * 1000)`)
+
+// Statement spells the clocks.
+func (Engine) Statement(text string) string { return clock.Replace(text) }
+
+// Text and Bytes bind text, whatever its bytes are: SQLite does not look at them. Bytes for a BLOB column are bound as bytes.
+func (Engine) Text(s string) any { return s }
+
+// Bytes is Text.
+func (Engine) Bytes(s string) any { return s }
+
+// SkipLocked is empty: one transaction writes at a time.
+func (Engine) SkipLocked() string { return "" }
+
+// Write runs work in a transaction, alone among the writers of this process.
+func (e Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return e.Again(ctx, db, func() error { return rerun.Transaction(ctx, db, nil, work) })
+}
+
+// Again runs one statement alone among the writers of this process, and again while another process writes.
+func (Engine) Again(ctx context.Context, db *sql.DB, statement func() error) error {
+	gate := GateOf(db)
+	if err := gate.Lock(ctx); err != nil {
+		return err
+	}
+	defer gate.Unlock()
+	return WhileBusy(ctx, statement)
+}
+
+// Read runs read, and again while a writer of another process is in the way.
+func (Engine) Read(ctx context.Context, read func() error) error { return WhileBusy(ctx, read) }
+
+// Largest returns 0: the error of a value that is too large says so.
+func (Engine) Largest(context.Context, *sql.DB) (int, error) { return 0, nil }
+
+// TooLarge reports whether err is SQLITE_TOOBIG.
+func (Engine) TooLarge(err error, _, _ int) bool {
+	return strings.Contains(err.Error(), "string or blob too big")
+}
+
+// IsThere reports whether a column could not be added because it is there.
+func (Engine) IsThere(err error) bool { return strings.Contains(err.Error(), "duplicate column name") }
+
+// MayNot reports whether the file may only be read.
+func (Engine) MayNot(err error) bool { return strings.Contains(err.Error(), "readonly database") }

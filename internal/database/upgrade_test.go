@@ -1,0 +1,321 @@
+package database_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+)
+
+func (d testDatabase) upgrade(t testing.TB, db *sql.DB, table schema.Table) error {
+	return database.Of(d.kind, db).Upgrade(t.Context(), table)
+}
+
+// statements are those of the files of keys, split as a tool would: by the rule that the files state.
+func (d testDatabase) statements(t testing.TB) (all []string) {
+	t.Helper()
+	for _, name := range []string{"0001_versions.sql", "0002_keys.sql", "0003_leases.sql"} {
+		text, err := fs.ReadFile(schema.Files(), string(d.kind)+"/"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range strings.SplitAfter(string(text), ";\n") {
+			if strings.TrimSpace(statement) != "" {
+				all = append(all, statement)
+			}
+		}
+	}
+	return all
+}
+
+// wantKeys checks that keys are at their newest version, with their rows, and that another upgrade changes nothing.
+func (d testDatabase) wantKeys(t testing.TB, db *sql.DB, rows string) {
+	t.Helper()
+	if r := text(t, db, d.recorded); !strings.HasPrefix(r, "keys1 ") || !strings.Contains(r, ",keys2 ") {
+		t.Errorf("recorded: %s", r)
+	}
+	before := d.state(t, db)
+	if !strings.Contains(before, "spillway_keys_applied_at") || strings.Count(before, "expires_at") != 1 {
+		t.Error(before)
+	}
+	if got := text(t, db, `SELECT COUNT(*) FROM spillway_keys WHERE id = '1' AND outputs = 'out' AND applied_at = 7 AND expires_at IS NULL AND fence IS NULL`); got != rows {
+		t.Errorf("%s rows, want %s", got, rows)
+	}
+	if err := d.upgrade(t, db, keytable.Table); err != nil || d.state(t, db) != before {
+		t.Errorf("once more: %v\n%s\n%s", err, before, d.state(t, db))
+	}
+}
+
+// Feature I1: ten processes that start at once make the table, or upgrade the one that is there with its rows.
+func TestUpgrade_tenAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		for rows, before := range map[string][]string{"0": nil, "1": d.unversioned} {
+			address := d.create(t)
+			exec(t, d.open(t, address), before...)
+			start := make(chan struct{})
+			var all sync.WaitGroup
+			for range 10 {
+				db := d.open(t, address)
+				if err := db.Ping(); err != nil {
+					t.Fatal(err)
+				}
+				all.Go(func() {
+					<-start
+					if err := d.upgrade(t, db, keytable.Table); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			close(start)
+			all.Wait()
+			d.wantKeys(t, d.open(t, address), rows)
+		}
+	})
+}
+
+// Feature I1: an upgrade that ended between any two statements, and one that a user made by hand, is completed. Nothing is
+// done twice.
+func TestUpgrade_cutShort(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		all := d.statements(t)
+		for k := range len(all) + 1 {
+			for rows, before := range map[string][]string{"0": nil, "1": d.unversioned} {
+				db := d.fresh(t, before...)
+				exec(t, db, all[:k]...)
+				found := d.state(t, db)
+				if err := d.upgrade(t, db, keytable.Table); err != nil {
+					t.Fatalf("after %d statements: %v", k, err)
+				}
+				if k == len(all) && d.state(t, db) != found {
+					t.Error("something is done twice")
+				}
+				d.wantKeys(t, db, rows)
+			}
+		}
+	})
+}
+
+// Feature I1: a record without its columns, as after a restored backup, and columns without their record are made good.
+// What is recorded of other tables does not matter.
+func TestUpgrade_recordIsWrong(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		db := d.fresh(t, d.statements(t)...)
+		for _, then := range []string{`INSERT INTO spillway_schema VALUES ('other', 7, 0)`, `DELETE FROM spillway_schema WHERE version = 1`,
+			`ALTER TABLE spillway_keys DROP COLUMN fence`, `DROP TABLE spillway_keys`, `DROP TABLE spillway_schema`} {
+			exec(t, db, then)
+			if err := d.upgrade(t, db, keytable.Table); err != nil {
+				t.Errorf("%s: %v", then, err)
+			}
+			if r := text(t, db, d.recorded); !strings.Contains(r, ",keys2") {
+				t.Errorf("%s: %s", then, r)
+			}
+		}
+	})
+}
+
+// Feature I1: a table that is not ours, or newer than this program, is refused as it is.
+func TestUpgrade_refuses(t *testing.T) {
+	const newer = `CREATE TABLE spillway_schema (component VARCHAR(64), version INT, applied_at INT)`
+	onEach(t, func(t *testing.T, d testDatabase) {
+		key := func(then string) string {
+			return strings.Replace(d.unversioned[0], "PRIMARY KEY (consumer, id)", then, 1)
+		}
+		refused := map[string][]string{
+			"primary key () instead of":  {key("UNIQUE (consumer, id)")},
+			"primary key (id, consumer)": {key("PRIMARY KEY (id, consumer)")},
+			`without column "outputs"`:   {strings.NewReplacer("outputs bytea,", "", "outputs LONGBLOB,", "", "outputs BLOB,", "").Replace(d.unversioned[0])},
+			"none after 2: a newer":      {d.unversioned[0], newer, `INSERT INTO spillway_schema VALUES ('other', 4, 0), ('keys', 3, 0)`},
+		}
+		own := map[database.Kind]map[string][]string{
+			database.Postgres: {
+				"unlogged": {strings.Replace(d.unversioned[0], "CREATE", "CREATE UNLOGGED", 1)},
+				"primary key (consumer) instead of (consumer, id)": {key("PRIMARY KEY (consumer) INCLUDE (id)")},
+				"primary key ()": {`CREATE VIEW spillway_keys AS SELECT 1 AS consumer, 2 AS id, 3 AS outputs, 4 AS applied_at`},
+			},
+			database.MySQL: {
+				"MyISAM":         {strings.Replace(d.unversioned[0], "InnoDB", "MyISAM", 1)},
+				": consumer;":    {strings.Replace(d.unversioned[0], "consumer VARBINARY", "consumer VARCHAR", 1)},
+				": id;":          {strings.Replace(d.unversioned[0], "id VARBINARY(255)", "id VARBINARY(254)", 1)},
+				": outputs;":     {strings.Replace(d.unversioned[0], "LONGBLOB", "TEXT COLLATE utf8mb4_bin", 1)},
+				": id; text":     {strings.Replace(d.unversioned[0], "id VARBINARY", "id BINARY", 1)},
+				": consumer; t":  {key("PRIMARY KEY (consumer(20), id)")},
+				"primary key ()": {`CREATE VIEW spillway_keys AS SELECT 1 AS consumer, 2 AS id, 3 AS outputs, 4 AS applied_at`},
+				": fingerprint;": {d.unversioned[0], `ALTER TABLE spillway_keys ADD fingerprint VARCHAR(32), ADD version INT, ADD fence INT, ADD expires_at INT, ADD nonce INT`},
+			},
+		}
+		for _, all := range []map[string][]string{refused, own[d.kind]} {
+			for want, before := range all {
+				db := d.fresh(t, before...)
+				found := d.state(t, db)
+				if err := d.upgrade(t, db, keytable.Table); err == nil || !strings.Contains(err.Error(), want) || d.state(t, db) != found {
+					t.Errorf("%s: %v", want, err)
+				}
+			}
+		}
+		if err := d.upgrade(t, nil, keytable.Table); err == nil || !strings.Contains(err.Error(), string(d.kind)+": the *sql.DB is nil") {
+			t.Error(err)
+		}
+	})
+}
+
+// Decision 8, feature I1: connections and databases on which no store can keep its promises are refused.
+func TestUpgrade_requires(t *testing.T) {
+	for _, path := range []string{":memory:", "", "file::memory:?cache=shared"} {
+		if err := database.Of(database.SQLite, openSQLite(t, path)).Upgrade(t.Context(), keytable.Table); err == nil || !strings.Contains(err.Error(), "no file") {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	dsn := mysqltest.Database(t)
+	for settings, want := range map[string]string{
+		"parseTime=true&interpolateParams=true&clientFoundRows=true&columnsWithAlias=true": "",
+		"sql_mode=%27ANSI%27": "", "autocommit=0": "autocommit",
+	} {
+		err := database.Of(database.MySQL, mysqltest.Open(t, mysqltest.With(dsn, settings))).Upgrade(t.Context(), keytable.Table)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", settings, err)
+		}
+	}
+}
+
+// Feature I1: an upgrade that fails names its file. In one transaction it leaves nothing. One that did not do enough is noticed.
+func TestUpgrade_fails(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		db := d.fresh(t, d.unversioned...)
+		found := d.state(t, db)
+		broken := keytable.Table
+		broken.Files = fstest.MapFS{
+			string(d.kind) + "/0002_keys.sql":   {Data: []byte(strings.Join(d.statements(t)[1:3], ""))},
+			string(d.kind) + "/0003_leases.sql": {Data: []byte("ALTER TABLE spillway_keys ADD COLUMN fence BIGINT;\nCREATE nonsense;\n")},
+		}
+		if err := d.upgrade(t, db, broken); err == nil || !strings.Contains(err.Error(), string(d.kind)+"/0003_leases.sql") ||
+			d.kind != database.MySQL && d.state(t, db) != found {
+			t.Errorf("%v\n%s", err, d.state(t, db))
+		}
+		more := keytable.Table
+		more.Versions = []schema.Version{more.Versions[0], {File: "0003_leases.sql", Columns: []string{"fence", "more"}}}
+		if err := d.upgrade(t, db, more); err == nil || !strings.Contains(err.Error(), `without column "more"`) {
+			t.Error(err)
+		}
+	})
+}
+
+// Feature I1: on MySQL one waits for another that upgrades, no longer than its context lasts.
+func TestUpgrade_mysqlWaits(t *testing.T) {
+	const name = `CONCAT('spillway_schema.', MD5(DATABASE()))`
+	d := databases[1]
+	db := d.fresh(t)
+	holder, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Close() }()
+	if _, err := holder.ExecContext(t.Context(), `DO GET_LOCK(`+name+`, 10)`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 1300*time.Millisecond) // longer than it asks once
+	defer cancel()
+	if err := database.Of(d.kind, db).Upgrade(ctx, keytable.Table); err == nil || !strings.Contains(err.Error(), "others that upgrade") {
+		t.Error(err)
+	}
+	if s := d.state(t, db); strings.Contains(s, "spillway") {
+		t.Error(s)
+	}
+	if err := d.upgrade(t, d.fresh(t), keytable.Table); err != nil { // in another database of the server
+		t.Error(err)
+	}
+	if _, err := holder.ExecContext(t.Context(), `DO RELEASE_LOCK(`+name+`)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.upgrade(t, db, keytable.Table); err != nil {
+		t.Error(err)
+	}
+	if free := text(t, db, `SELECT IS_FREE_LOCK(`+name+`)`); free != "1" {
+		t.Error("the lock is kept")
+	}
+}
+
+// Feature I1: on PostgreSQL the table is upgraded where it is along the search path, and gets no empty twin in front of it.
+func TestUpgrade_searchPath(t *testing.T) {
+	d := databases[0]
+	db := d.fresh(t, d.unversioned...)
+	behind := text(t, db, `SELECT current_schema()`)
+	first := d.fresh(t)
+	first.SetMaxOpenConns(1)
+	exec(t, first, `SELECT set_config('search_path', current_schema() || ', "no such Schema", `+behind+`', false)`,
+		`CREATE TABLE spillway_schema (component text, version bigint, applied_at bigint)`, `INSERT INTO spillway_schema VALUES ('keys', 3, 0)`)
+	found := d.state(t, first)
+	if err := d.upgrade(t, first, keytable.Table); err != nil || d.state(t, first) != found {
+		t.Errorf("%v\n%s", err, d.state(t, first))
+	}
+	d.wantKeys(t, db, "1")
+	exec(t, first, `INSERT INTO spillway_keys (consumer, id, applied_at, fence) VALUES ('c', 'i', 1, 1)`)
+}
+
+// restricted opens the owner's database for a role that may read and write rows, and nothing else. On MySQL and SQLite a
+// session that may only read stands for it.
+func (d testDatabase) restricted(t testing.TB, address string, owner *sql.DB) *sql.DB {
+	t.Helper()
+	switch d.kind {
+	case database.MySQL:
+		return d.open(t, mysqltest.With(address, "tx_read_only=1"))
+	case database.SQLite:
+		return d.open(t, "file:"+address+"?mode=ro")
+	}
+	role := "spillway_test_" + strings.ToLower(rand.Text()[:12])
+	exec(t, owner, `CREATE ROLE `+role)
+	t.Cleanup(func() { exec(t, owner, `DROP OWNED BY `+role, `DROP ROLE `+role) })
+	exec(t, owner, fmt.Sprintf(`DO $$ BEGIN EXECUTE format('GRANT USAGE ON SCHEMA %%I TO %s', current_schema()); END $$`, role),
+		`ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO `+role)
+	db := d.open(t, address)
+	db.SetMaxOpenConns(1)
+	exec(t, db, `SET ROLE `+role)
+	return db
+}
+
+// Feature I1: a role without rights starts where the table is current, recorded or not. Otherwise the error names the file.
+func TestUpgrade_withoutRights(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase) {
+		address := d.create(t)
+		owner := d.open(t, address)
+		exec(t, owner, `CREATE TABLE something (id INT)`)
+		db := d.restricted(t, address, owner)
+		exec(t, owner, d.unversioned...)
+		err := d.upgrade(t, db, keytable.Table)
+		if err == nil || !strings.Contains(err.Error(), string(d.kind)+"/0002_keys.sql") {
+			t.Errorf("an old table: %v", err)
+		}
+		if d.kind == database.Postgres && postgres.State(err) != "42501" || d.kind == database.MySQL && mysql.Number(err) != 1792 {
+			t.Errorf("the cause is lost: %v", err)
+		}
+		exec(t, owner, d.statements(t)...)
+		then := []string{`SELECT 1`, `DELETE FROM spillway_schema WHERE version = 2`, `DROP TABLE spillway_schema`}
+		if d.kind == database.Postgres {
+			then = append([]string{`REVOKE ALL ON spillway_schema FROM PUBLIC`}, then...)
+		}
+		for _, then := range then {
+			exec(t, owner, then)
+			if err := d.upgrade(t, db, keytable.Table); err != nil {
+				t.Errorf("%s: %v", then, err)
+			}
+		}
+		if d.kind == database.Postgres {
+			exec(t, db, `RESET ROLE`, `SET default_transaction_read_only = on`)
+			if err := d.upgrade(t, db, keytable.Table); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
