@@ -225,7 +225,7 @@ func TestUpgrade_mysqlWaits(t *testing.T) {
 	if _, err := holder.ExecContext(t.Context(), `DO GET_LOCK(`+name+`, 10)`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 1300*time.Millisecond) // longer than it asks once
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // longer than it asks once
 	defer cancel()
 	if err := database.Of(d.kind, db).Upgrade(ctx, keytable.Table); err == nil || !strings.Contains(err.Error(), "others that upgrade") {
 		t.Error(err)
