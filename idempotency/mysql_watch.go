@@ -3,6 +3,7 @@ package idempotency
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -23,7 +24,7 @@ const (
 )
 
 // Before is for the shadow. The mark stands before all savepoints of the handler's own, so that none can take it back.
-func (c *mysqlClaim) Before(ctx context.Context, statement string) error {
+func (c *mysqlClaim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
 	if c.doubt != nil && c.gone == nil {
 		if err := c.resolveDoubt(ctx); err != nil {
 			return err
@@ -54,13 +55,14 @@ func (c *mysqlClaim) mark(ctx context.Context) error {
 var errNotReady = errors.New("mysql: cannot make ready for a statement that may end the transaction")
 
 // Failed is for the shadow. After a deadlock the server has rolled back, after most other errors it has not: the key tells.
-func (c *mysqlClaim) Failed(err error) {
+func (c *mysqlClaim) Failed(_ context.Context, err error) error {
 	switch number := mysql.Number(err); {
 	case number == mysql.Deadlock:
 		c.lose(err)
 	case number != 0 && !c.marked && c.doubt == nil:
 		c.doubt = err
 	}
+	return err
 }
 
 // Committed is for the shadow.

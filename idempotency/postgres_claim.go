@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -51,7 +52,7 @@ func (c *postgresClaim) Tx() *sql.Tx {
 
 // Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits. It comes
 // with the settings under which our table is found, as they were before the handler could change them.
-func (c *postgresClaim) Before(ctx context.Context, statement string) error {
+func (c *postgresClaim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
 	if err := c.Enter(ctx); err != nil || plainPostgres(statement) {
 		return err
 	}
@@ -76,7 +77,10 @@ func plainPostgres(statement string) bool {
 
 // Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
 // a COMMIT it takes for a ROLLBACK then, and says nothing.
-func (c *postgresClaim) Failed(error) { c.failed = true }
+func (c *postgresClaim) Failed(_ context.Context, err error) error {
+	c.failed = true
+	return err
+}
 
 // Committed is for the shadow.
 func (c *postgresClaim) Committed() error { return committedByHandler("postgres", c.key) }

@@ -22,19 +22,13 @@ type Pool struct {
 	swept  bool
 }
 
-// shell is a sql.DB whose connections all are the one of the transaction whose turn it is.
-type shell struct {
-	db *sql.DB
-	t  *Transaction // changes only while no transaction of db is open
-}
-
-// Begin returns a shadow of the transaction that is open on conn. It lasts until Close, however ctx ends.
-func (p *Pool) Begin(ctx context.Context, conn *sql.Conn, owner Owner) (*Transaction, error) {
-	t := &Transaction{conn: conn, owner: owner, pool: p, shell: p.take()}
-	t.shell.t = t
+// Begin returns a *sql.Tx in the transaction that owner has begun on conn. It lasts until Close, however ctx ends.
+func (p *Pool) Begin(ctx context.Context, conn *sql.Conn, owner Single) (*Transaction, error) {
+	t := &Transaction{c: Conn{conn: conn, owner: owner, shell: p.take()}, pool: p}
+	t.c.shell.conn = &t.c
 	var err error
-	if t.tx, err = t.shell.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
-		return nil, errors.Join(err, t.shell.db.Close())
+	if t.tx, err = t.c.shell.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+		return nil, errors.Join(err, t.c.Close())
 	}
 	return t, nil
 }
@@ -44,9 +38,7 @@ func (p *Pool) take() *shell {
 	defer p.mu.Unlock()
 	last := len(p.idle) - 1
 	if last < 0 {
-		s := new(shell)
-		s.db = sql.OpenDB(connector{s})
-		return s
+		return newShell()
 	}
 	s := p.idle[last]
 	p.idle = p.idle[:last]

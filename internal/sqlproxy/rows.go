@@ -6,69 +6,59 @@ import (
 	"io"
 )
 
-// query is run for statements with rows.
-func (t *Transaction) query(ctx context.Context, statement string, do func(driver.Conn) (driver.Rows, error)) (driver.Rows, error) {
-	r := &rows{t: t}
-	err := t.run(ctx, statement, func(conn driver.Conn) (err error) {
-		if r.Rows, err = do(conn); err == nil {
-			t.reading++
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
 // rows are the driver's, whose late errors count too: a query can fail at its thousandth row.
 type rows struct {
-	Typed
-	t *Transaction
+	typed
+	c       *Conn
+	ctx     context.Context // of the query
+	release func()
 }
 
 func (r *rows) Next(to []driver.Value) error {
-	return r.read(func() error { return r.Rows.Next(to) })
+	return r.read(call{rows: r.Rows, row: to}, func(c *call, _ driver.Conn) error { return c.rows.Next(c.row) })
 }
 
-func (r *rows) read(read func() error) error {
-	t := r.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return errOver
+func (r *rows) read(in call, work work) error {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.c.over != nil {
+		return r.c.over
 	}
-	err := t.useLocked(func(driver.Conn) error { return read() })
+	_, err := r.c.useLocked(r.ctx, in, work)
 	if err == io.EOF {
 		return err
 	}
-	return t.observeLocked(err)
+	return r.c.observeLocked(r.ctx, err)
 }
 
-// Close reads what is left. Where the owner has stopped the transaction it must not: the connection will be closed.
+// Close reads what is left, about which some drivers report errors. If the owner has ended the Conn it must not: the
+// connection will be closed.
 func (r *rows) Close() error {
-	t := r.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	defer r.release()
+	if r.c.over != nil {
 		return nil
 	}
-	t.reading--
-	return t.observeLocked(t.useLocked(func(driver.Conn) error { return r.Rows.Close() }))
+	r.c.reading--
+	_, err := r.c.useLocked(r.ctx, call{rows: r.Rows}, func(c *call, _ driver.Conn) error { return c.rows.Close() })
+	return r.c.observeLocked(r.ctx, err)
 }
 
-func (r *rows) HasNextResultSet() (has bool) {
-	next, ok := r.Rows.(driver.RowsNextResultSet)
-	if !ok {
+func (r *rows) HasNextResultSet() bool {
+	if _, ok := r.Rows.(driver.RowsNextResultSet); !ok {
 		return false
 	}
-	err := r.t.quietly(func(driver.Conn) error { has = next.HasNextResultSet(); return nil })
-	return err == nil && has
+	out, err := r.c.quietly(call{rows: r.Rows}, func(c *call, _ driver.Conn) error {
+		c.more = c.rows.(driver.RowsNextResultSet).HasNextResultSet()
+		return nil
+	})
+	return err == nil && out.more
 }
 
 func (r *rows) NextResultSet() error {
-	if next, ok := r.Rows.(driver.RowsNextResultSet); ok {
-		return r.read(next.NextResultSet)
+	if _, ok := r.Rows.(driver.RowsNextResultSet); !ok {
+		return io.EOF
 	}
-	return io.EOF
+	return r.read(call{rows: r.Rows}, func(c *call, _ driver.Conn) error { return c.rows.(driver.RowsNextResultSet).NextResultSet() })
 }

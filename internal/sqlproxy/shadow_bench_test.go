@@ -26,9 +26,9 @@ func (silent) ExecContext(context.Context, string, []driver.NamedValue) (driver.
 
 type nobody struct{}
 
-func (nobody) Before(context.Context, string) error { return nil }
-func (nobody) Failed(error)                         {}
-func (nobody) Committed() error                     { return nil }
+func (nobody) Before(context.Context, string, []driver.NamedValue) error { return nil }
+func (nobody) Failed(_ context.Context, err error) error                 { return err }
+func (nobody) Committed() error                                          { return nil }
 
 // What the shadow costs beside a transaction of database/sql itself.
 func BenchmarkTransaction(b *testing.B) {

@@ -99,15 +99,18 @@ type owner struct {
 
 var errRefused, errCommitted = errors.New("refused"), errors.New("committed")
 
-func (o *owner) Before(_ context.Context, statement string) error {
+func (o *owner) Before(_ context.Context, statement string, _ []driver.NamedValue) error {
 	o.before = append(o.before, statement)
 	if statement == "refused" {
 		return errRefused
 	}
 	return nil
 }
-func (o *owner) Failed(err error) { o.failed = append(o.failed, err) }
-func (*owner) Committed() error   { return errCommitted }
+func (o *owner) Failed(_ context.Context, err error) error {
+	o.failed = append(o.failed, err)
+	return err
+}
+func (*owner) Committed() error { return errCommitted }
 
 func begin(t *testing.T, f *fake) (*sqlproxy.Transaction, *owner, *sql.Conn, *sql.DB) {
 	t.Helper()

@@ -6,74 +6,89 @@ import (
 	"errors"
 )
 
-// statement is a prepared statement of the driver's. The owner is told when it runs, not when it is prepared.
+// statement is a prepared statement of the driver's. The owner sees it when it runs, not when it is prepared.
 type statement struct {
 	driver.Stmt
-	t     *Transaction
+	c     *Conn
 	query string
+	kept  bool // for the owner, who closes it
 }
 
 func (v view) Prepare(query string) (driver.Stmt, error) {
 	return v.PrepareContext(context.Background(), query)
 }
 
-func (v view) PrepareContext(ctx context.Context, query string) (stmt driver.Stmt, err error) {
-	t := v.s.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return nil, errOver
+// maxPrepared bounds how many statements are kept for an owner.
+const maxPrepared = 64
+
+// PrepareContext prepares a statement once for each connection whose owner keeps them. Drivers that prepare whatever has
+// arguments would otherwise do so for each message.
+func (v view) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c := v.s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over != nil {
+		return nil, c.over
 	}
-	if carrier, ok := t.owner.(Carrier); ok {
-		t.broken = true
+	if stmt, ok := c.prepared[query]; ok {
+		return &statement{stmt, c, query, true}, nil
+	}
+	ctx, release := c.bind(ctx)
+	defer release()
+	if carrier, ok := c.owner.(Carrier); ok {
+		c.broken = true
 		err := carrier.Enter(ctx)
-		if t.broken = false; err != nil {
+		if c.broken = false; err != nil {
 			return nil, err
 		}
 	}
-	err = t.observeLocked(t.useLocked(func(conn driver.Conn) (err error) {
+	out, err := c.useLocked(ctx, call{statement: query}, func(c *call, conn driver.Conn) (err error) {
 		if preparer, ok := conn.(driver.ConnPrepareContext); ok {
-			stmt, err = preparer.PrepareContext(ctx, query)
+			c.stmt, err = preparer.PrepareContext(c.ctx, c.statement)
 		} else {
-			stmt, err = conn.Prepare(query)
-		}
-		return err
-	}))
-	if err != nil {
-		return nil, err
-	}
-	return &statement{stmt, t, query}, nil
-}
-
-func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
-	err = s.t.run(ctx, s.query, func(driver.Conn) error {
-		if exec, ok := s.Stmt.(driver.StmtExecContext); ok {
-			result, err = exec.ExecContext(ctx, args)
-			return err
-		}
-		values, err := Positional(args)
-		if err == nil {
-			result, err = s.Exec(values)
+			c.stmt, err = conn.Prepare(c.statement)
 		}
 		return err
 	})
-	return result, err
+	if err = c.observeLocked(ctx, err); err != nil {
+		return nil, err
+	}
+	kept := c.prepared != nil && len(c.prepared) < maxPrepared
+	if kept {
+		c.prepared[query] = out.stmt
+	}
+	return &statement{out.stmt, c, query, kept}, nil
+}
+
+func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.c.exec(ctx, call{statement: s.query, args: args, stmt: s.Stmt}, func(c *call, _ driver.Conn) (err error) {
+		if exec, ok := c.stmt.(driver.StmtExecContext); ok {
+			c.result, err = exec.ExecContext(c.ctx, c.args)
+			return err
+		}
+		values, err := Positional(c.args)
+		if err == nil {
+			c.result, err = c.stmt.Exec(values)
+		}
+		return err
+	})
 }
 
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.t.query(ctx, s.query, func(driver.Conn) (driver.Rows, error) {
-		if query, ok := s.Stmt.(driver.StmtQueryContext); ok {
-			return query.QueryContext(ctx, args)
+	return s.c.query(ctx, call{statement: s.query, args: args, stmt: s.Stmt}, func(c *call, _ driver.Conn) (err error) {
+		if query, ok := c.stmt.(driver.StmtQueryContext); ok {
+			c.rows, err = query.QueryContext(c.ctx, c.args)
+			return err
 		}
-		values, err := Positional(args)
-		if err != nil {
-			return nil, err
+		values, err := Positional(c.args)
+		if err == nil {
+			c.rows, err = c.stmt.Query(values)
 		}
-		return s.Query(values)
+		return err
 	})
 }
 
-// Positional is how older drivers, and those without names, take arguments.
+// Positional returns arguments as older drivers, and those without names, take them.
 func Positional(args []driver.NamedValue) ([]driver.Value, error) {
 	values := make([]driver.Value, len(args))
 	for i, arg := range args {
@@ -86,23 +101,25 @@ func Positional(args []driver.NamedValue) ([]driver.Value, error) {
 }
 
 func (s *statement) CheckNamedValue(value *driver.NamedValue) error {
-	return s.t.quietly(func(conn driver.Conn) error {
-		if checker, ok := s.Stmt.(driver.NamedValueChecker); ok {
-			return checker.CheckNamedValue(value)
+	_, err := s.c.quietly(call{value: value, stmt: s.Stmt}, func(c *call, conn driver.Conn) error {
+		if checker, ok := c.stmt.(driver.NamedValueChecker); ok {
+			return checker.CheckNamedValue(c.value)
 		}
 		if checker, ok := conn.(driver.NamedValueChecker); ok {
-			return checker.CheckNamedValue(value)
+			return checker.CheckNamedValue(c.value)
 		}
 		return driver.ErrSkip
 	})
+	return err
 }
 
-// Close comes at the latest when the transaction ends, and then the owner may be using the connection.
+// Close comes at the latest when the user's transaction ends, and then the owner may be using the connection.
 func (s *statement) Close() error {
-	s.t.mu.Lock()
-	defer s.t.mu.Unlock()
-	if s.t.broken {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.kept || s.c.broken || s.c.away {
 		return nil
 	}
-	return s.t.useLocked(func(driver.Conn) error { return s.Stmt.Close() })
+	_, err := s.c.useLocked(context.Background(), call{stmt: s.Stmt}, func(c *call, _ driver.Conn) error { return c.stmt.Close() })
+	return err
 }

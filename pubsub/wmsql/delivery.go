@@ -181,9 +181,9 @@ func (d *delivery) begin() (*sql.Tx, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	d.t.mu.Lock()
+	d.t.proxy.Lock()
 	name := savepointName(d.t.savepoints)
-	d.t.mu.Unlock()
+	d.t.proxy.Unlock()
 	if d.first == "" {
 		d.first = name
 	}

@@ -14,30 +14,17 @@ type session struct {
 	prepared map[string]driver.Stmt
 }
 
-// use gives the driver's connection to work, and keeps it for the next time. After an error the connection is given back.
-// With driver.ErrBadConn work has it closed, which is no error of use; one of the pool's own is.
-func (s *session) use(ctx context.Context, db *sql.DB, work func(driver.Conn, map[string]driver.Stmt) error) (err error) {
-	if s.conn == nil {
-		if s.conn, err = db.Conn(ctx); err != nil {
-			s.conn = nil
-			return fmt.Errorf("wmsql: take a connection: %w", err)
-		}
-		s.prepared = map[string]driver.Stmt{}
-	}
-	err = s.conn.Raw(func(raw any) error {
-		conn, ok := raw.(driver.Conn)
-		if !ok {
-			return fmt.Errorf("wmsql: the driver's connection %T is no driver.Conn", raw)
-		}
-		return work(conn, s.prepared)
-	})
-	if err != nil {
-		s.release()
-	}
-	if err == driver.ErrBadConn {
+// take takes a connection from the pool, unless there is one already.
+func (s *session) take(ctx context.Context, db *sql.DB) error {
+	if s.conn != nil {
 		return nil
 	}
-	return err
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("wmsql: take a connection: %w", err)
+	}
+	s.conn, s.prepared = conn, map[string]driver.Stmt{}
+	return nil
 }
 
 // release gives the connection back to the pool.
@@ -45,7 +32,7 @@ func (s *session) release() {
 	if s.conn == nil {
 		return
 	}
-	_ = s.conn.Raw(func(any) error { // of a connection that is closed nothing is prepared any more
+	_ = s.conn.Raw(func(any) error { // on a connection that is closed nothing is prepared any more
 		for _, stmt := range s.prepared {
 			_ = stmt.Close()
 		}
@@ -53,4 +40,10 @@ func (s *session) release() {
 	})
 	_ = s.conn.Close()
 	s.conn, s.prepared = nil, nil
+}
+
+// discard closes the connection, which must not be used again.
+func (s *session) discard() {
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	s.release()
 }

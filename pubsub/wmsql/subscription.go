@@ -2,8 +2,6 @@ package wmsql
 
 import (
 	"context"
-	"database/sql/driver"
-	"errors"
 	"fmt"
 	"time"
 
@@ -117,20 +115,20 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 	}
 	life, end := s.outlive(ctx)
 	defer end()
-	used := s.session.use(ctx, s.config.DB, func(conn driver.Conn, prepared map[string]driver.Stmt) error {
-		t, failed := begin(life, s.dialect, isolation, conn, prepared)
-		if failed != nil {
-			err = fmt.Errorf("wmsql: %w", failed)
-			return driver.ErrBadConn
-		}
-		err = safecall.Call("wmsql: an adapter", func() (err error) {
-			pause, err = s.batch(ctx, t)
-			return err
-		})
-		return t.close()
+	if err := s.session.take(ctx, s.config.DB); err != nil {
+		return 0, err
+	}
+	t, err := begin(life, s.dialect, isolation, &s.session)
+	if err != nil {
+		s.session.discard()
+		return 0, fmt.Errorf("wmsql: %w", err)
+	}
+	err = safecall.Call("wmsql: an adapter", func() (err error) {
+		pause, err = s.batch(ctx, t)
+		return err
 	})
-	if used != nil {
-		err = errors.Join(err, used)
+	if !t.close() {
+		s.session.discard()
 	}
 	// Idle: let others have the connection. After an error the pool judges whether it is still good for anything: a server
 	// may have become read-only.

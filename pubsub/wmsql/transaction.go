@@ -4,67 +4,64 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strings"
-	"sync"
 
 	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
-// transaction is one transaction of the database on one connection, in which several messages are consumed. Everybody who
-// works in it, handlers included, does so through db, a shadow of the pool: what begins there is a savepoint.
+// transaction is one transaction of the database on one connection, in which several messages are consumed. Everything that
+// is done in it, by handlers too, goes through db, whose transactions are savepoints.
 type transaction struct {
 	dialect *dialect
-	conn    driver.Conn
+	conn    *sql.Conn
 	tx      driver.Tx
-	db      *sql.DB
+	proxy   *sqlproxy.Conn // whose lock guards what is below
+	db      *sql.DB        // the proxy's
 
-	life      context.Context // bounds it whatever happens, its end included
+	life      context.Context // bounds the transaction whatever happens, its end included
 	ctx       context.Context // ends with the transaction, and interrupts what is still running on it
 	interrupt context.CancelFunc
 
-	mu         sync.Mutex // one statement at a time
-	over       error      // why nothing can be said on it any more
-	uncounted  bool       // what ended it was nobody's failure
-	aborted    error      // the statement that failed, where the database refuses all others until a rollback to a savepoint
-	reading    int        // how many results are open, on which the connection cannot say anything else
+	uncounted  bool  // no message is to blame for its end
+	aborted    error // the statement that failed, if the database refuses all others until a rollback to a savepoint
 	savepoints int
 	onOver     func()
-	prepared   map[string]driver.Stmt // of the connection
-	marked     bool                   // a statement may have left something behind
-	settings   *keytable.Settings     // as they were before a statement that may have changed them
+	marked     bool               // a statement may have left something behind
+	settings   *keytable.Settings // as they were before a statement that may have changed them
 }
 
 // errOver is what late statements get. It is a sql.ErrTxDone too.
 var errOver = fmt.Errorf("wmsql: the transaction of the message has ended: %w", sql.ErrTxDone)
 
-// begin begins a transaction on conn, which nobody else uses until it has ended. It lasts as long as life at the most.
-func begin(life context.Context, d *dialect, isolation sql.IsolationLevel, conn driver.Conn, prepared map[string]driver.Stmt) (*transaction, error) {
-	beginner, ok := conn.(driver.ConnBeginTx)
-	if !ok {
-		return nil, fmt.Errorf("wmsql: the driver's connection %T cannot begin a transaction with a context", conn)
-	}
-	tx, err := beginner.BeginTx(life, driver.TxOptions{Isolation: driver.IsolationLevel(isolation)})
+// begin begins a transaction on the session's connection. It lasts no longer than life.
+func begin(life context.Context, d *dialect, isolation sql.IsolationLevel, s *session) (*transaction, error) {
+	t := &transaction{dialect: d, conn: s.conn, life: life}
+	err := t.conn.Raw(func(raw any) (err error) {
+		conn, ok := raw.(driver.ConnBeginTx)
+		if !ok {
+			return fmt.Errorf("the driver's connection %T cannot begin a transaction with a context", raw)
+		}
+		t.tx, err = conn.BeginTx(life, driver.TxOptions{Isolation: driver.IsolationLevel(isolation)})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	t := &transaction{dialect: d, conn: conn, tx: tx, life: life, prepared: prepared}
 	t.ctx, t.interrupt = context.WithCancel(life)
-	t.db = sql.OpenDB(connector{t})
+	t.proxy = sqlproxy.Open(t.ctx, t.conn, t, s.prepared)
+	t.db = t.proxy.DB()
 	return t, nil
 }
 
-// commit ends the transaction. After an error it depends on the database whether it did: an answer can be lost.
+// commit ends the transaction. After an error only the database knows whether it did: an answer can be lost.
 func (t *transaction) commit() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over != nil {
-		return t.over
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
+	if over := t.proxy.Over(); over != nil {
+		return over
 	}
-	err := t.finish("COMMIT", t.tx.Commit)
+	err := t.finish("COMMIT", driver.Tx.Commit)
 	if err != nil {
 		// What the server refuses, such as a constraint that is checked at the end, it refuses again.
 		_, others := t.dialect.ends(err)
@@ -78,151 +75,86 @@ func (t *transaction) commit() error {
 	return nil
 }
 
-// intact tells whether the transaction is still the one that began, and not ended by a handler, in SQL or by a statement
-// that commits implicitly: what the others in it did would then be gone, or out of reach of a rollback.
+// intact returns an error if the transaction is not the one that began: if a handler ended it, in SQL or by a statement
+// that commits implicitly. What others did in it would then be gone, or beyond a rollback.
 func (t *transaction) intact() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
 	if t.savepoints == 0 {
-		return t.over
+		return t.proxy.Over()
 	}
-	err := t.sayLocked("RELEASE SAVEPOINT " + savepointName(1))
-	if err != nil && t.over == nil {
+	err := t.execLocked("RELEASE SAVEPOINT " + savepointName(1))
+	if err != nil && t.proxy.Over() == nil {
 		err = fmt.Errorf("%w: a handler ended it: %w", errOver, err)
 		t.endLocked(err)
 	}
 	return err
 }
 
-// finish ends the transaction by the driver's way, or by a statement where that way would wait without end.
-func (t *transaction) finish(statement string, do func() error) error {
-	if exec, ok := t.conn.(driver.ExecerContext); ok && t.dialect.endless {
-		_, err := exec.ExecContext(t.life, statement, nil)
-		return err
+// finish ends the transaction in the driver's way, or by a statement if that way could wait for ever.
+func (t *transaction) finish(statement string, end func(driver.Tx) error) error {
+	if t.dialect.endless {
+		return t.proxy.Exec(t.life, statement)
 	}
-	return do()
+	return t.conn.Raw(func(any) error { return end(t.tx) })
 }
 
-// cut ends the transaction whatever anybody is doing in it: a statement that is running is interrupted.
+// cut ends the transaction whatever is running in it: a running statement is interrupted.
 func (t *transaction) cut() {
 	t.interrupt()
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
 	t.endLocked(errOver)
 }
 
-// close rolls back what was not committed. It returns driver.ErrBadConn where the connection must not be used again.
-func (t *transaction) close() error {
+// close rolls back what was not committed, and reports whether the connection can be used again.
+func (t *transaction) close() bool {
 	t.cut()
-	failed := t.db.Close()
-	switch {
-	case t.tx == nil && failed == nil:
-		return nil
-	case failed != nil || t.reading > 0 || t.finish("ROLLBACK", t.tx.Rollback) != nil:
-		return driver.ErrBadConn
-	}
-	return nil
+	failed := t.proxy.Close()
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
+	return failed == nil && (t.tx == nil || !t.proxy.Reading() && t.finish("ROLLBACK", driver.Tx.Rollback) == nil)
 }
 
 func (t *transaction) endLocked(why error) {
-	if t.over != nil {
+	if t.proxy.Over() != nil {
 		return
 	}
-	t.over = why
+	t.proxy.End(why)
 	if t.onOver != nil {
 		t.onOver()
 	}
 }
 
-// whenOver sets what to do when the transaction ends before its time. It is called with the lock held.
+// whenOver sets what to do, with the proxy locked, if the transaction ends before its time.
 func (t *transaction) whenOver(do func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
 	t.onOver = do
 }
 
-// fate tells whether the transaction has ended, and whether that was nobody's failure.
+// fate returns why the transaction has ended, or nil, and whether no message is to blame.
 func (t *transaction) fate() (over error, uncounted bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.over, t.uncounted
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
+	return t.proxy.Over(), t.uncounted
 }
 
-// failed returns the failed statement that nobody has rolled back. A handler may have, to a savepoint of its own: the
-// database knows.
+// failed returns the error of a statement after which the database refuses all others. A handler may have rolled back to a
+// savepoint of its own since: the database knows.
 func (t *transaction) failed() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.aborted != nil && t.sayLocked("SELECT 1") == nil {
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
+	if t.aborted != nil && t.execLocked("SELECT 1") == nil {
 		t.aborted = nil
 	}
 	return t.aborted
 }
 
-// sayLocked runs a statement of the protocol between transaction and savepoints.
-func (t *transaction) sayLocked(statement string) error {
-	if t.over != nil {
-		return t.over
+// execLocked runs a statement of the protocol between transaction and savepoints.
+func (t *transaction) execLocked(statement string) error {
+	if over := t.proxy.Over(); over != nil {
+		return over
 	}
-	exec, ok := t.conn.(driver.ExecerContext)
-	if !ok {
-		return fmt.Errorf("wmsql: the driver's connection %T cannot execute without preparing", t.conn)
-	}
-	_, err := exec.ExecContext(t.ctx, statement, nil)
-	return t.observeLocked(t.ctx, err)
-}
-
-// savepointLocked begins a savepoint with a name of its own.
-func (t *transaction) savepointLocked() (string, error) {
-	t.savepoints++
-	name := savepointName(t.savepoints)
-	return name, t.sayLocked("SAVEPOINT " + name)
-}
-
-// rollbackTo undoes what came after a savepoint, failed statements included.
-func (t *transaction) rollbackTo(name string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.aborted = nil
-	err := t.sayLocked("ROLLBACK TO SAVEPOINT " + name)
-	if err != nil && t.over == nil { // without its savepoint nothing is certain
-		t.endLocked(fmt.Errorf("%w: %w", errOver, err))
-	}
-	return err
-}
-
-// observeLocked notes what an error says about the transaction, and returns it.
-func (t *transaction) observeLocked(ctx context.Context, err error) error {
-	if err == nil || err == driver.ErrSkip || t.over != nil {
-		return err
-	}
-	if t.ctx.Err() != nil { // it was cut, or its life is over
-		t.endLocked(errOver)
-		return fmt.Errorf("%w: %w", errOver, err)
-	}
-	ended, others := t.dialect.ends(err)
-	switch {
-	case ended:
-		t.uncounted = others
-		t.endLocked(fmt.Errorf("%w: %w", errOver, err))
-	case ctx.Err() != nil: // whoever gave the context interrupted the statement, and with it the connection, even if the server answered
-		t.endLocked(fmt.Errorf("%w: a statement was interrupted: %w", errOver, err))
-	case t.dialect.answered(err):
-		if t.dialect.aborts && t.aborted == nil {
-			t.aborted = err
-		}
-	case lost(err):
-		t.uncounted = true
-		t.endLocked(fmt.Errorf("%w: the connection is lost: %w", errOver, err))
-	}
-	return err
-}
-
-// lost tells whether an error that is no answer of the server means that there is no connection any more, and not just
-// that the client refuses an argument, or to begin a statement while rows are open.
-func lost(err error) bool {
-	var network net.Error
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed) || errors.As(err, &network) ||
-		strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "invalid connection") // pgx, mysql
+	return t.observe(t.ctx, t.proxy.Exec(t.ctx, statement))
 }

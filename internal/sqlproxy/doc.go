@@ -1,0 +1,14 @@
+// Package sqlproxy gives a user a *sql.Tx, or a *sql.DB, in a transaction that somebody else owns. The owner has begun the
+// transaction on a connection that it has to itself, and will end it. What the user runs goes to that connection, one
+// statement at a time; what the user begins and ends there is the owner's to decide:
+//
+//	Pool.Begin   one *sql.Tx: its Commit and Rollback send nothing
+//	Open         a *sql.DB: each *sql.Tx that begins there is a savepoint of the owner's
+//
+// The owner sees each statement before it runs, and each error. Once the owner has ended the Conn, late statements get an
+// error that wraps sql.ErrTxDone.
+//
+// The driver's connection is used inside of (*sql.Conn).Raw alone, each statement in a call of its own. So database/sql
+// keeps every promise that it makes to a driver, learns at once that a connection is bad, and unlocks it when a driver
+// panics.
+package sqlproxy
