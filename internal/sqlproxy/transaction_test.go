@@ -25,6 +25,7 @@ type fake struct {
 	running chan struct{} // closed when "wait" runs
 	resume  chan struct{}
 	closed  bool
+	ctx     context.Context // of the last statement
 }
 
 var errBad = errors.New("bad")
@@ -47,7 +48,8 @@ func (f *fake) say(what string) error {
 func (f *fake) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
 	return nil, f.say("begin")
 }
-func (f *fake) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (f *fake) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	f.ctx = ctx
 	if len(args) > 0 {
 		return nil, driver.ErrSkip
 	}

@@ -1,0 +1,114 @@
+package sqlproxy_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+)
+
+// nesting is an owner that answers the transactions of its user, as savepoints would, and notes the sizes of arguments.
+type nesting struct {
+	owner
+	conn *sqlproxy.Conn
+	args []int
+}
+
+func (n *nesting) Before(ctx context.Context, statement string, args []driver.NamedValue) error {
+	n.args = append(n.args, len(args))
+	return n.owner.Before(ctx, statement, args)
+}
+
+func (n *nesting) Begin(driver.TxOptions) (driver.Tx, error) {
+	return savepoint{n}, n.conn.Exec(context.Background(), "savepoint")
+}
+
+type savepoint struct{ n *nesting }
+
+func (s savepoint) Commit() error { return nil }
+func (s savepoint) Rollback() error {
+	s.n.conn.Lock()
+	defer s.n.conn.Unlock()
+	return s.n.conn.Exec(context.Background(), "rollback")
+}
+
+func open(t *testing.T, life context.Context, f *fake, prepared map[string]driver.Stmt) *nesting {
+	t.Helper()
+	db := sql.OpenDB(f)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &nesting{}
+	n.conn = sqlproxy.Open(life, conn, n, prepared)
+	t.Cleanup(func() { _ = n.conn.Close(); _ = conn.Close(); _ = db.Close() })
+	return n
+}
+
+// What the user begins is the owner's to decide, and what was prepared stays prepared for the next Conn of the connection.
+func TestNesting(t *testing.T) {
+	f := &fake{}
+	prepared := map[string]driver.Stmt{}
+	for range 2 {
+		n := open(t, t.Context(), f, prepared)
+		tx, err := n.conn.DB().Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec("prepared", 1, 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(n.args, 2) {
+			t.Errorf("the owner saw %v arguments", n.args)
+		}
+	}
+	if want := []string{"savepoint", "prepared", "rollback", "savepoint", "prepared", "rollback"}; !slices.Equal(f.said, want) || len(prepared) != 1 {
+		t.Errorf("said %q, kept %v", f.said, prepared)
+	}
+}
+
+// After End the user gets the owner's reason, the end of life interrupts, and a Conn that was closed touches nothing.
+func TestEnd(t *testing.T) {
+	f := &fake{}
+	life, end := context.WithCancel(t.Context())
+	n := open(t, life, f, nil)
+	tx, err := n.conn.DB().Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stmt, err := tx.Prepare("kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if _, err := tx.Exec("ctx"); err != nil || f.ctx.Err() == nil {
+		t.Error("a statement does not end with life: ", err)
+	}
+	why := errors.New("why")
+	n.conn.Lock()
+	n.conn.End(why)
+	n.conn.End(errors.New("later"))
+	n.conn.Unlock()
+	if _, err := tx.Exec("late"); err != why {
+		t.Error(err)
+	}
+	if _, err := n.conn.DB().Begin(); err != why {
+		t.Error(err)
+	}
+	if err := n.conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(stmt.Close(), tx.Commit()); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"savepoint", "ctx"}; !slices.Equal(f.said, want) {
+		t.Errorf("said %q", f.said)
+	}
+}
