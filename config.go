@@ -1,0 +1,118 @@
+package spillway
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Config configures a Channel. Only Publisher is required. The fields below Logger configure one part each. A part uses
+// the Logger, and the classifier made of Classify, unless the part's own config has one.
+type Config struct {
+	// Publisher receives the dead letters. It must belong to the channel: the router closes a handler's publisher when that
+	// handler stops.
+	Publisher message.Publisher
+	// Idempotency makes each message take effect once. Default: none.
+	Idempotency idempotency.Store
+	// Logger receives an Error line per dead letter and an Info line per retry, each with the cause. Payloads are never
+	// logged. Default: the logger of the first router that Attach or Plugin receives. If only Middleware is used, the channel
+	// logs nothing without a Logger.
+	Logger watermill.LoggerAdapter
+
+	// Classify configures how errors are judged.
+	Classify classify.Config
+	// Queue configures where dead letters go and what they carry.
+	Queue poison.QueueConfig
+	// Deliveries limits how often a message may end the process before the message is dead-lettered. It takes effect with a
+	// store or a broker's own count, and needs Attach or Plugin.
+	Deliveries crashlimit.LimitConfig
+	// Guard configures which messages never reach a handler.
+	Guard middleware.GuardConfig
+	// Stages configures how the handlers of Channel.Stages are retried later, while the messages behind go on. It takes effect
+	// with a Subscriber, and needs Attach or Plugin.
+	Stages stages.Config
+	// Retry configures how often, and when, a failed handler is called again at once.
+	Retry middleware.RetryConfig
+	// Receiver configures how messages are recognised. It takes effect with Idempotency.
+	Receiver idempotency.ReceiverConfig
+	// Purge configures how long the receiver keeps keys. It takes effect with a Retention, and needs Attach or Plugin.
+	// Default: keys are kept for good.
+	Purge idempotency.PurgeConfig
+	// Outputs configures how often the publishing of produced messages is tried.
+	Outputs middleware.OutputsConfig
+}
+
+// check returns an error for a part that is configured and would do nothing.
+func (c *Config) check() error {
+	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
+		return errors.New("Config.Stages is configured without a Subscriber: messages would wait in their stages for good; set Config.Stages.Subscriber")
+	}
+	if r := &c.Receiver; c.Idempotency == nil && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
+		return errors.New("Config.Receiver is configured without Config.Idempotency: no message would be recognised; set Config.Idempotency")
+	}
+	if d := &c.Deliveries; d.Store == nil && d.Delivered == nil && (d.Max != 0 || d.Service != "" || d.Consumer != "") {
+		return errors.New("Config.Deliveries is configured without a Store: nothing would be counted; set Config.Deliveries.Store")
+	}
+	if c.Receiver.Lease > 0 && c.Deliveries.Delivered != nil {
+		return errors.New("Config.Receiver.Lease and Config.Deliveries.Delivered are both set: a message whose key is leased is given back, " +
+			"which a broker counts as a delivery; set Config.Deliveries.Store instead of Delivered")
+	}
+	if p := &c.Purge; p.Retention == 0 && (p.Every != 0 || p.Batch != 0 || p.Horizon != 0 || p.Pause != 0) {
+		return errors.New("Config.Purge is configured without a Retention: no key would be purged; set Config.Purge.Retention")
+	}
+	if c.Purge.Retention != 0 && c.Idempotency == nil {
+		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set Config.Idempotency", c.Purge.Retention)
+	}
+	return nil
+}
+
+// share gives each part what is configured once for all parts.
+func (c *Config) share() error {
+	if c.Retry.MaskText == nil {
+		c.Retry.MaskText = c.Queue.MaskText
+	}
+	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger,
+		&c.Deliveries.Logger, &c.Purge.Logger, &c.Stages.Logger} {
+		if *logger == nil {
+			*logger = c.Logger
+		}
+	}
+	if logger := c.Logger; c.Classify.OnRulePanic == nil {
+		c.Classify.OnRulePanic = func(text string, stack []byte) {
+			logger.Error("A classification rule failed; it has no say", fmt.Errorf("%s\n%s", text, stack), nil)
+		}
+	}
+	classifier, err := classify.New(c.Classify)
+	if err != nil {
+		return err
+	}
+	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier, &c.Stages.Classifier} {
+		if *part == nil {
+			*part = classifier
+		}
+	}
+	if c.Deliveries.Coordinates == nil && c.Queue.Origin != nil {
+		c.Deliveries.Coordinates = coordinates(c.Queue.Origin)
+	}
+	return nil
+}
+
+// coordinates distinguishes messages without an id by where the adapter read them.
+func coordinates(origin func(*message.Message) poison.Origin) func(*message.Message) string {
+	return func(msg *message.Message) string {
+		at := origin(msg)
+		if at.Offset == "" {
+			return ""
+		}
+		return at.Topic + "/" + at.Partition + "/" + at.Offset
+	}
+}
