@@ -40,6 +40,13 @@ func SuffixNaming(suffix string) Naming {
 	return func(s Source) string { return s.Topic + suffix }
 }
 
+// FixedTopic names one dead-letter topic for all sources and classes, invalid messages included: the letters of a whole
+// service, or of one handler that has a Queue of its own. The letters that fail in the consumer of topic go to
+// <topic>.parked, and those that were redriven too often to <topic>.quarantine, as with every Naming.
+func FixedTopic(topic string) Naming {
+	return func(Source) string { return topic }
+}
+
 // PulsarNaming is <topic>-<subscription>-DLQ, as Apache Pulsar's clients name it.
 func PulsarNaming(subscription string) Naming {
 	return func(s Source) string { return s.Topic + "-" + subscription + "-DLQ" }

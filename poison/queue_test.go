@@ -466,36 +466,6 @@ func TestMissingDestinationEndsRun(t *testing.T) {
 	}
 }
 
-// Feature D3: the names.
-func TestNaming(t *testing.T) {
-	source := Source{Topic: "orders", Handler: "billing"}
-	invalid := source
-	invalid.Class = classify.ClassInvalid
-	for got, want := range map[string]string{
-		DefaultNaming(source): "orders.dlq", DefaultNaming(invalid): "orders.invalid",
-		PulsarNaming("sub")(source): "orders-sub-DLQ", SuffixNaming("-dead")(invalid): "orders-dead",
-		PerHandlerNaming(source): "orders.billing.dlq", PerHandlerNaming(invalid): "orders.billing.invalid",
-		ParkedTopic("orders.dlq"): "orders.dlq.parked",
-	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	for topic, want := range map[string]bool{"orders": false, "orders.dlq": true, "orders.invalid": true, "orders.dlq.parked": true, "orders.dlq.quarantine": true} {
-		if covered := Naming(DefaultNaming).covers(topic); covered != want {
-			t.Errorf("%s: covered %t", topic, covered)
-		}
-	}
-	byClass := Naming(func(s Source) string { return s.Topic + "." + s.Class.String() })
-	constant := Naming(func(Source) string { return "all-dead" })
-	if !Naming(PerHandlerNaming).covers("orders.billing.dlq") || !byClass.covers("orders.unknown") || !constant.covers("all-dead") || constant.covers("orders") {
-		t.Error("a naming does not know its own topics")
-	}
-	if !Naming(PerHandlerNaming).usesHandler() || Naming(DefaultNaming).usesHandler() {
-		t.Error("usesHandler is wrong")
-	}
-}
-
 // Feature D7: Watermill's keys are written beside ours on request.
 func TestQueueWritesWatermillKeys(t *testing.T) {
 	dead := &sink{}
