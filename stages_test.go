@@ -90,7 +90,7 @@ func TestChannelWithStages(t *testing.T) {
 				t.Errorf("set aside with %+v", failure)
 			}
 			close(healed)
-			report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}, Entry: ch.Stages().Entry,
+			report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}, Entry: ch.Stages().ReentryTopic,
 				Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, _ poison.Letter, topic string) {
 					if !strings.HasPrefix(topic, "orders.billing.retry") {
 						t.Errorf("redriven to %q", topic)

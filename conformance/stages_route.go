@@ -93,7 +93,7 @@ func (b *bench) redrivenIntoStage() {
 	b.untilPlaced(3)
 	var l ledger
 	report := b.drain(b.dlq(), 3, func(c *redrive.DrainTopicConfig) {
-		c.Entry = ch.Stages().Entry
+		c.Entry = ch.Stages().ReentryTopic
 		entering := &spillway.Config{Stages: stages.Config{Publisher: c.Publisher}}
 		l.keep(entering)
 		c.Publisher = entering.Stages.Publisher

@@ -49,7 +49,7 @@
 //
 // # At the first stage
 //
-// With Entry, the method of stages.Stages for one, letters of a handler with retry stages come back at the first of them
+// With Entry, for example the method ReentryTopic of stages.Stages, letters of a handler with retry stages come back at the first of them
 // in place of the origin topic: the same handler gets them, at once and apart from live traffic, and one that fails again has
 // all stages before it. What the allow-list must hold is the origin topic all the same.
 //

@@ -102,11 +102,11 @@ func TestEntryOfStages(t *testing.T) {
 		{"orders", "billing.retry.5s", ""},
 		{"", "", ""},
 	} {
-		if got := later.Entry(poison.Letter{Origin: poison.Origin{Topic: row.topic, Handler: row.handler}}); got != row.want {
+		if got := later.ReentryTopic(poison.Letter{Origin: poison.Origin{Topic: row.topic, Handler: row.handler}}); got != row.want {
 			t.Errorf("%q on %q enters at %q, want %q", row.handler, row.topic, got, row.want)
 		}
 	}
-	if got := (*stages.Stages)(nil).Entry(poison.Letter{}); got != "" {
+	if got := (*stages.Stages)(nil).ReentryTopic(poison.Letter{}); got != "" {
 		t.Errorf("no stages: %q", got)
 	}
 }

@@ -21,7 +21,7 @@ type DrainConfig struct {
 	// To is published to instead of each letter's origin topic. It must be in Allow.
 	To string
 	// Entry names the topic at which a letter enters instead of its origin topic, or "" for its origin topic. It is the origin
-	// topic that must be in Allow, in either case. The Entry method of stages.Stages lets letters enter at the first retry
+	// topic that must be in Allow, in either case. The method ReentryTopic of stages.Stages lets letters enter at the first retry
 	// stage, apart from live traffic. The name must not come from the letter: nothing else judges it.
 	Entry func(poison.Letter) string
 	// Filter chooses the letters. Default: all that wait. Filter.Limit is not used here, see Max.

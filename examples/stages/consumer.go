@@ -83,7 +83,7 @@ func (c *consumer) protected(router *message.Router) error {
 		return err
 	}
 	dlc.Attach(router)
-	c.entry = dlc.Stages().Entry
+	c.entry = dlc.Stages().ReentryTopic
 	_, err = dlc.Stages().AddHandler(router, handlerName, c.plan.Topic, live, c.plan.Summaries(), outputs, c.handle)
 	return err
 }

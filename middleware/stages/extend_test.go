@@ -105,7 +105,7 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 		s.run()
 		s.stop()
 		if log.count("no handler of this process") != 2 || log.count("orders.billing.retry.9m") != 1 || log.count("messages:8") != 1 ||
-			log.count("cannot be seen") != 1 || len(log.all()) != 3 {
+			log.count("The search for messages") != 1 || len(log.all()) != 3 {
 			t.Errorf("%s", strings.Join(log.all(), "\n"))
 		}
 		if err := (*stages.Stages)(nil).Plugin(s.router); err != nil {

@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,18 +13,18 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Handler is a handler with its stages.
+// Handler is a handler of the router with its stages.
 type Handler struct {
 	handlers []*message.Handler
 	topics   []Topic
 }
 
-// Topic is a topic that messages wait in, or with a Store re-enter from.
+// Topic is a stage topic of a handler, or with a Store its re-entry topic.
 type Topic struct {
 	Name string
-	// Group is the consumer group that Subscriber was asked for.
+	// Group is the consumer group that Config.Subscriber was called with.
 	Group string
-	// Delay is that of the stage, or 0 of a Store's re-entry topic.
+	// Delay is that of the stage, or 0 for the re-entry topic of a Store.
 	Delay time.Duration
 }
 
@@ -34,32 +35,32 @@ func (h *Handler) AddMiddleware(m ...message.HandlerMiddleware) {
 	}
 }
 
-// Handlers are the router's handlers, the one of the live topic first.
+// Handlers returns the router's handlers: that of the live topic first, then one for each stage.
 func (h *Handler) Handlers() []*message.Handler { return slices.Clone(h.handlers) }
 
-// Topics are the handler's stage topics, in the order of their stages, those of retired ones last.
+// Topics returns the handler's stage topics, in the order of their stages, retired ones last.
 func (h *Handler) Topics() []Topic { return slices.Clone(h.topics) }
 
-// AddHandler adds a handler to the router as Router.AddHandler does, and one for each of its stages: the same function, the
-// same output topic, the same middlewares. In the router stages are named <handler>.retry.5s; to everything inside they are
-// the handler itself. The publisher of outputs is closed when the last of them has stopped. An error leaves the router as
-// it was. Like the router it panics at a name that is there already.
+// AddHandler adds a handler to the router as Router.AddHandler does, and one for each of its stages, with the same function,
+// output topic and middlewares.
+//
+// In the router a stage is named <handler>.retry.5s. Handler functions and middlewares see the handler's own name and topic there. The
+// publisher of outputs is closed when the last of the handler and its stages has stopped. After an error the router is as before. If
+// the name is taken, AddHandler panics as the router does.
 func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string, pub message.Publisher, h message.HandlerFunc) (*Handler, error) {
-	if s == nil {
+	switch {
+	case s == nil:
 		return nil, noStages(name)
-	}
-	if safecall.IsNil(pub) || safecall.IsNil(sub) {
-		return nil, fmt.Errorf("stages: add handler %q: the publisher or subscriber is nil; use AddConsumerHandler for a handler without outputs", name)
-	}
-	if h == nil {
-		return nil, fmt.Errorf("stages: add handler %q: its function is nil", name)
-	}
-	if decorated.ClosedTogether(pub, s.config.Publisher) {
-		return nil, fmt.Errorf("stages: add handler %q: its publisher is Config.Publisher (%T) too, which the router closes when the handler stops: "+
-			"give the stages a publisher of their own", name, s.config.Publisher)
+	case safecall.IsNil(pub) || safecall.IsNil(sub):
+		return nil, cannotAdd(name, errors.New("the publisher or subscriber is nil; for a handler without outputs use AddConsumerHandler"))
+	case h == nil:
+		return nil, cannotAdd(name, errNoFunction)
+	case decorated.ClosedTogether(pub, s.config.Publisher):
+		return nil, cannotAdd(name, fmt.Errorf("its publisher (%T) is Config.Publisher too, which the router closes when the handler stops: "+
+			"give the stages a publisher of their own", s.config.Publisher))
 	}
 	if err := s.queue.CheckPublisher(pub); err != nil {
-		return nil, fmt.Errorf("stages: add handler %q: %w", name, err)
+		return nil, cannotAdd(name, err)
 	}
 	outputs := &sharedPublisher{Publisher: pub}
 	return s.add(router, name, topic, sub, false, func(as string, sub message.Subscriber) *message.Handler {
@@ -70,14 +71,13 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 
 // AddConsumerHandler adds a handler without outputs as Router.AddConsumerHandler does, and its stages. See AddHandler.
 func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, sub message.Subscriber, h message.NoPublishHandlerFunc) (*Handler, error) {
-	if s == nil {
+	switch {
+	case s == nil:
 		return nil, noStages(name)
-	}
-	if safecall.IsNil(sub) {
-		return nil, fmt.Errorf("stages: add handler %q: the subscriber is nil", name)
-	}
-	if h == nil {
-		return nil, fmt.Errorf("stages: add handler %q: its function is nil", name)
+	case safecall.IsNil(sub):
+		return nil, cannotAdd(name, errors.New("the subscriber is nil"))
+	case h == nil:
+		return nil, cannotAdd(name, errNoFunction)
 	}
 	return s.add(router, name, topic, sub, false, func(as string, sub message.Subscriber) *message.Handler {
 		watched := s.watched(func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) }, as == name)
@@ -88,20 +88,22 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 	})
 }
 
-// Extend adds stages to a handler without outputs that the router has already, one that cqrs added for instance: those of
-// its processors that return a *message.Handler give it as origin; of others it is nil, and AddMiddleware of the result
-// reaches the stages alone. The topic is the one that the handler is subscribed to. Middlewares of the handler alone are added
-// after Extend, with AddMiddleware of the result: stages cannot have those that the handler has already, and that is an error.
+// Extend adds stages to a handler without outputs that the router has already, such as one that a processor of cqrs added. Name and
+// topic are those of the handler.
+//
+// If the processor returned a *message.Handler, pass it as origin. Otherwise pass nil: AddMiddleware of the result then reaches
+// the stages alone. A middleware of the handler alone must be added after Extend, with AddMiddleware of the result. Extend and
+// Plugin return an error if the handler has a middleware that its stages lack.
 func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, topic string) (*Handler, error) {
-	if s == nil {
+	switch {
+	case s == nil:
 		return nil, noStages(name)
-	}
-	if router == nil {
-		return nil, fmt.Errorf("stages: extend handler %q: the router is nil", name)
+	case router == nil:
+		return nil, cannotExtend(name, errNoRouter)
 	}
 	h := router.Handlers()[name]
 	if h == nil {
-		return nil, fmt.Errorf("stages: extend handler %q: the router has no handler of this name; add it first", name)
+		return nil, cannotExtend(name, errors.New("the router has no handler of this name; add it first"))
 	}
 	extended, err := s.add(router, name, topic, nil, true, func(as string, sub message.Subscriber) *message.Handler {
 		watched := s.watched(h, false)
@@ -119,47 +121,59 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 	return extended, err
 }
 
-func noStages(name string) error {
-	return fmt.Errorf("stages: add handler %q: there are no stages; configure Subscriber and Publisher", name)
+var (
+	errNoFunction = errors.New("its function is nil")
+	errNoRouter   = errors.New("the router is nil")
+)
+
+func cannotAdd(name string, err error) error {
+	return fmt.Errorf("stages: add handler %q: %w", name, err)
 }
 
-// add prepares everything that can fail before it touches the router. The handler that it extends is there already.
+func cannotExtend(name string, err error) error {
+	return fmt.Errorf("stages: extend handler %q: %w", name, err)
+}
+
+func noStages(name string) error {
+	return cannotAdd(name, errors.New("there are no stages; set Config.Stages of the spillway.Channel, with a Publisher and a Subscriber"))
+}
+
+// add does everything that can fail before it changes the router. With extends, the router has the live handler already.
 func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, extends bool, add func(string, message.Subscriber) *message.Handler) (*Handler, error) {
-	if router == nil {
-		return nil, fmt.Errorf("stages: add handler %q: the router is nil", name)
+	switch {
+	case router == nil:
+		return nil, cannotAdd(name, errNoRouter)
+	case name == "" || topic == "":
+		return nil, cannotAdd(name, fmt.Errorf("name and topic (%q) must not be empty, since stage topics are named after them", topic))
+	case s.queue.Covers(topic):
+		return nil, cannotAdd(name, fmt.Errorf("%q is a topic of dead letters, whose consumers have no stages; add the handler to the router", topic))
 	}
-	if name == "" || topic == "" {
-		return nil, fmt.Errorf("stages: add handler %q on topic %q: name and topic must not be empty, stages are named after them", name, topic)
-	}
-	if s.queue.Covers(topic) {
-		return nil, fmt.Errorf("stages: add handler %q: %q is a topic of dead letters, whose consumers set aside what fails and have no stages; add it to the router", name, topic)
-	}
-	handler, err := s.plan(name, topic)
+	h, err := s.plan(name, topic)
 	if err != nil {
-		return nil, fmt.Errorf("stages: add handler %q: %w", name, err)
+		return nil, cannotAdd(name, err)
 	}
 	if extends {
-		handler.extends = router
-		if err := handler.unlike(); err != nil {
+		h.extends = router
+		if err := h.lacksMiddlewares(); err != nil {
 			return nil, err
 		}
 	}
-	forget, err := s.register(handler)
+	forget, err := s.register(h)
 	if err != nil {
-		return nil, err
+		return nil, cannotAdd(name, err)
 	}
-	subscribers, err := s.subscribers(router, handler, sub)
+	subscribers, err := s.subscribers(router, h, sub)
 	if err != nil {
 		forget()
-		return nil, fmt.Errorf("stages: add handler %q: %w", name, err)
+		return nil, cannotAdd(name, err)
 	}
 	added := &Handler{}
 	if !extends {
 		added.handlers = append(added.handlers, add(name, sub))
 	}
-	for i, wait := range handler.waits {
-		added.handlers = append(added.handlers, add(name+wait.suffix, subscribers[i]))
-		added.topics = append(added.topics, Topic{wait.topic, wait.group(), wait.delay})
+	for i, t := range h.topics {
+		added.handlers = append(added.handlers, add(name+t.suffix, subscribers[i]))
+		added.topics = append(added.topics, Topic{t.topic, t.group(), t.delay})
 	}
 	return added, nil
 }

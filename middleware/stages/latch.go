@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// latch opens when a stage's handler has subscribed: before that, a router that has started the live handler already would
-// send messages where some pub/subs have nobody to keep them for.
+// latch opens when a stage has subscribed to its topic. Some pub/subs lose messages that are published before, and the router
+// may start the live handler first.
 type latch struct {
 	once   sync.Once
 	opened chan struct{}
@@ -15,22 +15,22 @@ type latch struct {
 
 func newLatch() *latch { return &latch{opened: make(chan struct{})} }
 
-func (g *latch) open() { g.once.Do(func() { close(g.opened) }) }
+func (l *latch) open() { l.once.Do(func() { close(l.opened) }) }
 
 // maxSubscribing is more than the handlers of a router need to subscribe.
 const maxSubscribing = 10 * time.Second
 
-// await tells whether the gate opened in time, before ctx ended.
-func (g *latch) await(ctx context.Context) bool {
+// await waits until the latch opens, and reports whether it did before maxSubscribing passed or ctx ended.
+func (l *latch) await(ctx context.Context) bool {
 	select {
-	case <-g.opened: // nearly always
+	case <-l.opened: // nearly always
 		return true
 	default:
 	}
 	timer := time.NewTimer(maxSubscribing)
 	defer timer.Stop()
 	select {
-	case <-g.opened:
+	case <-l.opened:
 		return true
 	case <-timer.C:
 	case <-ctx.Done():

@@ -144,7 +144,7 @@ func TestStagesAddRefused(t *testing.T) {
 		if len(router.Handlers()) != 0 || len(b.closed) != 1 || asked[0] != "orders.billing.retry.5s orders.billing.retry.5s" {
 			t.Errorf("%s: router has %v, closed %q, asked for %q", want, names(router), b.closed, asked)
 		}
-		if entry := later.Entry(poison.Letter{Origin: poison.Origin{Topic: "orders", Handler: "billing"}}); entry != "" {
+		if entry := later.ReentryTopic(poison.Letter{Origin: poison.Origin{Topic: "orders", Handler: "billing"}}); entry != "" {
 			t.Errorf("%s: letters enter at %q", want, entry)
 		}
 	}
@@ -182,7 +182,7 @@ func TestStagesNamesRefused(t *testing.T) {
 	for _, row := range []struct{ name, topic, want string }{
 		{"", "orders", "must not be empty"},
 		{"shipping", "", "must not be empty"},
-		{"billing", "invoices", `one of this name on topic "orders"`},
+		{"billing", "invoices", `a handler of this name is on topic "orders"`},
 		{"shipping", "orders", `has the same stage topic "orders.retry.5s"`},
 		{"a", "panics", "panic: boom"},
 		{"b", "empty", `names "" for the stage of 5s of handler "b"`},

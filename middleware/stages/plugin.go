@@ -4,44 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/decorated"
-	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Plugin is the router's plugin that looks for messages in stages which no handler here has any more, and logs an error
-// that names topic and count: in topics where the publisher is a poison.Lister, as those of wmkafka and wmsql are, and Naming
-// is PerHandler; and in a Store. With a Store it also moves due messages, as long as handlers run.
+// Plugin is the router's plugin. When the router starts, it creates stage topics, and logs an error that names topic and count
+// if messages wait in a stage topic that has no handler any more. With a Store, it moves due messages while the router runs.
+//
+// It finds such topics if Naming is PerHandler and Publisher is a poison.Lister, as those of wmkafka and wmsql are, and always in a
+// Store.
 func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
 		return nil
 	}
 	if router == nil {
-		return errors.New("stages: Stages.Plugin: the router is nil")
+		return errors.New("stages: Plugin: the router is nil")
 	}
-	s.mu.RLock()
-	for _, h := range s.handlers {
+	for _, h := range s.snapshot() {
 		if h.extends == router {
-			if err := h.unlike(); err != nil {
-				s.mu.RUnlock()
+			if err := h.lacksMiddlewares(); err != nil {
+				return err
+			}
+		}
+		for _, t := range h.topics { // before a live handler runs that could send messages there
+			if err := t.initialize(); err != nil {
 				return err
 			}
 		}
 	}
-	s.mu.RUnlock()
-	if err := s.initialize(); err != nil {
-		return err
-	}
-	s.warn()
+	s.warnOfAbandoned()
 	s.plugged.Store(true)
 	if s.relay != nil {
 		return s.life.Plugin(router)
@@ -49,21 +43,7 @@ func (s *Stages) Plugin(router *message.Router) error {
 	return nil
 }
 
-// initialize makes the stage topics before a handler runs that could send messages there.
-func (s *Stages) initialize() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, h := range s.handlers {
-		for _, wait := range h.waits {
-			if err := wait.initialize(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// initialize makes the topic, once.
+// initialize creates the topic, once.
 func (t *stageTopic) initialize() error {
 	if t.ready.Load() {
 		return nil
@@ -75,19 +55,16 @@ func (t *stageTopic) initialize() error {
 	return nil
 }
 
-// begin runs the relay, when the handlers have subscribed that it publishes for: some pub/subs keep nothing for others.
+// begin runs the relay, after the handlers have subscribed that it publishes for: some pub/subs lose earlier messages.
 func (s *Stages) begin() error {
 	ctx, end := context.WithCancel(context.Background())
 	s.end = end
 	s.ended.Go(func() {
-		s.mu.RLock()
-		handlers := slices.Collect(maps.Values(s.handlers))
-		s.mu.RUnlock()
 		ready, cancel := context.WithTimeout(ctx, maxSubscribing)
 		defer cancel()
-		for _, h := range handlers {
-			for _, wait := range h.waits {
-				wait.subscribed.await(ready)
+		for _, h := range s.snapshot() {
+			for _, t := range h.topics {
+				t.subscribed.await(ready)
 			}
 		}
 		_ = s.relay.Run(ctx) // it ends with ctx
@@ -95,17 +72,17 @@ func (s *Stages) begin() error {
 	return nil
 }
 
-// giveUp sets a message aside that is too large to enter again.
+// giveUp dead-letters a message that the relay cannot publish, because it is too large.
 func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message, refusal error) error {
 	s.mu.RLock()
 	of := s.handlers[poison.Read(msg).Origin.Handler] // several may share the topic
 	for _, h := range s.handlers {
-		if (of == nil || !of.has(topic)) && h.has(topic) { // QueueConfig.Origin may tell another name
+		if (of == nil || of.topicNamed(topic) == nil) && h.topicNamed(topic) != nil { // QueueConfig.Origin may give another name
 			of = h
 		}
 	}
 	s.mu.RUnlock()
-	if of == nil || !of.has(topic) {
+	if of == nil || of.topicNamed(topic) == nil {
 		return refusal
 	}
 	ctx = chain.Within(ctx, of.name, of.topic)
@@ -113,80 +90,9 @@ func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message,
 	return s.queue.Place(msg, refusal)
 }
 
-// lookTimeout bounds what a look around holds up the start.
-const lookTimeout = 10 * time.Second
-
-// warn tells of messages that wait where nobody waits for them.
-func (s *Stages) warn() {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
-	defer cancel()
-	sources, known := s.topics()
-	if s.config.Store != nil {
-		kept, err := s.config.Store.Waiting(ctx)
-		s.unseen(err, "the delay store")
-		for _, k := range kept {
-			if !known[k.Topic] {
-				s.abandoned(k.Topic, k.Messages)
-			}
-		}
-	}
-	lister, ok := decorated.As[poison.Lister](s.config.Publisher)
-	if !ok || !s.listed() {
-		return
-	}
-	for _, source := range sources {
-		var waiting map[string]int
-		err := safecall.Call("poison.Lister", func() (err error) {
-			waiting, err = lister.ListWaiting(ctx, source+".")
-			return err
-		})
-		s.unseen(err, source)
-		for _, topic := range slices.Sorted(maps.Keys(waiting)) {
-			if !known[topic] && waiting[topic] > 0 && strings.Contains(strings.TrimPrefix(topic, source), stageSuffix(0)) {
-				s.abandoned(topic, waiting[topic])
-			}
-		}
-	}
-}
-
-// listed tells whether stage topics are named as their groups, by which a Lister knows what was consumed.
-func (s *Stages) listed() bool {
-	source := Source{Topic: "orders", Handler: "billing", Delay: time.Second}
-	named, err := s.config.Naming.topic(source)
-	return err == nil && named == PerHandler(source)
-}
-
-// topics are those that handlers are subscribed to, and all of their stages'.
-func (s *Stages) topics() (sources []string, known map[string]bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	known = make(map[string]bool)
-	for _, h := range s.handlers {
-		sources = append(sources, h.topic)
-		for _, wait := range h.waits {
-			known[wait.topic] = true
-		}
-	}
-	slices.Sort(sources)
-	return slices.Compact(sources), known
-}
-
-func (s *Stages) abandoned(topic string, messages int) {
-	s.config.Logger.Error("Messages wait in a stage topic that no handler of this process consumes; add their handler, list a removed delay as Retired, "+
-		"or see that another service has them", errAbandoned, watermill.LogFields{"stage_topic": topic, "messages": messages})
-}
-
-var errAbandoned = errors.New("stage topic without a handler")
-
-func (s *Stages) unseen(err error, where string) {
-	if err != nil {
-		s.config.Logger.Error("It cannot be seen whether messages wait in stages that are no more", err, watermill.LogFields{"in": where})
-	}
-}
-
-// Entry is the topic at which a dead letter of a handler that was added here re-enters at its first stage, apart from live
-// traffic and at once, or "" for any other letter. It is for package redrive.
-func (s *Stages) Entry(letter poison.Letter) string {
+// ReentryTopic returns the topic from which a dead letter re-enters the first stage of its handler, at once and apart from live
+// messages. It returns "" if the letter is not of a handler that has stages here. Pass it to the parts of package redrive.
+func (s *Stages) ReentryTopic(letter poison.Letter) string {
 	if s == nil {
 		return ""
 	}

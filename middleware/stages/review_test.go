@@ -171,7 +171,7 @@ func TestRedrivenHasAllStages(t *testing.T) {
 		s.publish("orders", "1")
 		time.Sleep(2 * time.Minute)
 		letter := s.letters.all()["1"]
-		topic := s.stages.Entry(letter)
+		topic := s.stages.ReentryTopic(letter)
 		if topic != "orders.billing.retry.1s" {
 			t.Fatalf("enters at %q", topic)
 		}

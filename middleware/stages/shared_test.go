@@ -165,7 +165,7 @@ func TestStagesEqualAndRetired(t *testing.T) {
 		wantTimes(t, n.of("1"), 0, 5*time.Second, 10*time.Second, 70*time.Second)
 		wantTimes(t, n.of("2"), 2*time.Second, 7*time.Second, 67*time.Second)
 		wantTimes(t, n.of("3"), 2*time.Second)
-		if s.broker.times("orders.billing.retry.2s") != 2 || len(s.letters.all()) != 3 || log.count("a stage that there is no more") != 1 {
+		if s.broker.times("orders.billing.retry.2s") != 2 || len(s.letters.all()) != 3 || log.count("a stage that was removed") != 1 {
 			t.Errorf("retired: %d times, letters %v, %q", s.broker.times("orders.billing.retry.2s"), s.letters.all(), log.all())
 		}
 	})

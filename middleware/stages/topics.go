@@ -2,7 +2,6 @@ package stages
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,50 +14,50 @@ import (
 type handler struct {
 	stages      *Stages
 	name, topic string
-	extends     *message.Router // of a handler that was there already
-	waits       []*stageTopic   // of which the active come first
+	extends     *message.Router // that had the handler already
+	topics      []*stageTopic   // those of active stages first
 	byNumber    []*stageTopic   // the topic of each active stage; with a Store the same for all
 }
 
-// stageTopic is a topic that messages wait in, or with a Store re-enter from.
+// stageTopic is a topic that messages wait in, or with a Store come back from.
 type stageTopic struct {
 	of          *handler
 	topic       string
-	suffix      string // of the stage's name in the router and of its group
+	suffix      string // of the stage's handler in the router, and of its group
 	delay       time.Duration
 	concurrency int
-	numbers     []int         // the stages that wait here, none where they are retired
+	numbers     []int         // of the stages that wait here; none for a retired stage
 	shared      bool          // with other handlers
-	holds       time.Duration // how long a message is held at the most
+	holds       time.Duration // how long a message is held at most
 	subscribed  *latch
-	ready       atomic.Bool // the topic is there
-	outlasts    sync.Once   // an ack deadline
+	ready       atomic.Bool // the topic exists
+	warned      sync.Once   // that messages are late here
 }
 
 // plan works out the topics of a handler's stages.
 func (s *Stages) plan(name, topic string) (*handler, error) {
 	h := &handler{stages: s, name: name, topic: topic}
 	if s.config.Store != nil {
-		wait, err := h.wait(Stage{}, 0)
+		reentry, err := h.addTopic(Stage{}, 0)
 		if err != nil {
 			return nil, err
 		}
 		for n := range s.active {
-			wait.numbers = append(wait.numbers, n+1)
-			h.byNumber = append(h.byNumber, wait)
+			reentry.numbers = append(reentry.numbers, n+1)
+			h.byNumber = append(h.byNumber, reentry)
 		}
 	} else {
 		for i, stage := range s.active {
-			wait, err := h.wait(stage, i+1)
+			t, err := h.addTopic(stage, i+1)
 			if err != nil {
 				return nil, err
 			}
-			h.byNumber = append(h.byNumber, wait)
+			h.byNumber = append(h.byNumber, t)
 		}
 	}
 	for _, stage := range s.config.Stages {
 		if stage.Retired {
-			if _, err := h.wait(stage, 0); err != nil {
+			if _, err := h.addTopic(stage, 0); err != nil {
 				return nil, err
 			}
 		}
@@ -66,43 +65,42 @@ func (s *Stages) plan(name, topic string) (*handler, error) {
 	return h, nil
 }
 
-// wait is the topic of a stage, which may be that of an earlier one.
-func (h *handler) wait(stage Stage, number int) (*stageTopic, error) {
+// addTopic returns the topic of a stage, which may be that of an earlier stage. Retired stages have the number 0.
+func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 	source := Source{Topic: h.topic, Handler: h.name, Delay: stage.Delay}
-	naming := h.stages.config.Naming
-	topic, err := naming.topic(source)
+	config := &h.stages.config
+	topic, err := config.Naming.topic(source)
 	if err != nil {
 		return nil, err
 	}
-	for _, wait := range h.waits {
-		if wait.topic == topic {
-			if number > 0 && wait.delay != stage.Delay {
-				return nil, sameName(topic, wait.delay, stage.Delay)
-			}
-			if number > 0 {
-				wait.numbers = append(wait.numbers, number)
-			}
-			return wait, nil
+	if t := h.topicNamed(topic); t != nil {
+		if number > 0 && t.delay != stage.Delay {
+			return nil, sameName(topic, t.delay, stage.Delay)
 		}
+		if number > 0 {
+			t.numbers = append(t.numbers, number)
+		}
+		return t, nil
 	}
-	wait := &stageTopic{
-		of: h, subscribed: newLatch(), topic: topic, suffix: stageSuffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency, shared: naming.shared(source, topic),
+	longest := h.stages.longest(stage.Delay)
+	t := &stageTopic{
+		of: h, topic: topic, suffix: suffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency,
+		shared: config.Naming.shared(source, topic), holds: evenly(longest, config.MaxHold), subscribed: newLatch(),
 	}
 	if number > 0 {
-		wait.numbers = []int{number}
+		t.numbers = []int{number}
 	}
-	wait.holds = evenly(h.stages.longest(stage.Delay), h.stages.config.MaxHold)
-	if wait.holds < h.stages.longest(stage.Delay) {
-		h.stages.config.Logger.Info("A stage is longer than a message is held; its messages go round", watermill.LogFields{
-			"handler": h.name, "stage_topic": topic, "delay": stage.Delay, "held": wait.holds,
+	if t.holds < longest {
+		config.Logger.Info("A stage is longer than MaxHold; its messages are published to their stage topic again", watermill.LogFields{
+			"handler": h.name, "stage_topic": topic, "delay": stage.Delay, "held": t.holds,
 		})
 	}
-	h.waits = append(h.waits, wait)
-	return wait, nil
+	h.topics = append(h.topics, t)
+	return t, nil
 }
 
-// evenly parts a wait into equal ones, none longer than most. All of a topic's messages are held for the same time, so one
-// that goes round waits behind later ones for no more than the jitter's amplitude.
+// evenly divides a wait into equal parts of at most most. All messages of a topic are then held equally long, so one that goes
+// round waits behind later ones for no longer than the jitter.
 func evenly(wait, most time.Duration) time.Duration {
 	if wait == 0 { // a re-entry topic holds nothing
 		return 0
@@ -111,34 +109,44 @@ func evenly(wait, most time.Duration) time.Duration {
 	return (wait-1)/rounds + 1
 }
 
-// group is the consumer group of the topic: this handler's own, whoever else has a handler of this name on another topic.
+// group returns the topic's consumer group. It differs for a handler of the same name on another topic.
 func (t *stageTopic) group() string { return t.of.topic + "." + t.of.name + t.suffix }
 
-// register remembers a handler. One of the same name on the same topic is another router's of this process.
-// It returns what forgets it again.
+// topicNamed returns the handler's stage topic of this name, or nil.
+func (h *handler) topicNamed(topic string) *stageTopic {
+	for _, t := range h.topics {
+		if t.topic == topic {
+			return t
+		}
+	}
+	return nil
+}
+
+// register adds a handler to those that Stages knows, and returns a function that removes it. If Stages knows the name on the same
+// topic, the handler is of another router in this process.
 func (s *Stages) register(h *handler) (forget func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if other := s.handlers[h.name]; other != nil && other.topic != h.topic {
-		return nil, fmt.Errorf("stages: add handler %q on topic %q: these Stages have one of this name on topic %q; handlers are told by their names", h.name, h.topic, other.topic)
+	before := s.handlers[h.name]
+	if before != nil && before.topic != h.topic {
+		return nil, fmt.Errorf("topic %q: a handler of this name is on topic %q; handler names must be unique", h.topic, before.topic)
 	}
 	for _, other := range s.handlers {
-		for _, wait := range h.waits {
-			if other.name != h.name && other.has(wait.topic) && !s.config.SharedTopics {
-				return nil, fmt.Errorf("stages: add handler %q on topic %q: handler %q on topic %q has the same stage topic %q, so one would take the "+
-					"other's messages; name it after the handler too, as PerHandler does, or set SharedTopics where every consumer group sees every message",
-					h.name, h.topic, other.name, other.topic, wait.topic)
+		for _, t := range h.topics {
+			if other.name != h.name && other.topicNamed(t.topic) != nil && !s.config.SharedTopics {
+				return nil, fmt.Errorf("topic %q: handler %q on topic %q has the same stage topic %q, so that one would take the other's messages; "+
+					"name it after the handler too, as PerHandler does, or set SharedTopics if every consumer group receives every message",
+					h.topic, other.name, other.topic, t.topic)
 			}
 		}
 	}
-	if other := s.handlers[h.name]; other != nil { // a topic that has its handler already keeps what comes
-		for _, wait := range h.waits {
-			if i := slices.IndexFunc(other.waits, func(w *stageTopic) bool { return w.topic == wait.topic }); i >= 0 {
-				wait.subscribed = other.waits[i].subscribed
+	if before != nil { // its stages have subscribed, or will: their messages are kept for this handler too
+		for _, t := range h.topics {
+			if other := before.topicNamed(t.topic); other != nil {
+				t.subscribed = other.subscribed
 			}
 		}
 	}
-	before := s.handlers[h.name]
 	s.handlers[h.name] = h
 	return func() {
 		s.mu.Lock()
@@ -149,6 +157,13 @@ func (s *Stages) register(h *handler) (forget func(), err error) {
 	}, nil
 }
 
-func (h *handler) has(topic string) bool {
-	return slices.ContainsFunc(h.waits, func(w *stageTopic) bool { return w.topic == topic })
+// snapshot returns the handlers that Stages knows.
+func (s *Stages) snapshot() []*handler {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	handlers := make([]*handler, 0, len(s.handlers))
+	for _, h := range s.handlers {
+		handlers = append(handlers, h)
+	}
+	return handlers
 }

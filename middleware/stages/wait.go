@@ -16,17 +16,17 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// waiter is the subscriber of a stage: it holds each message until it is due, before the router sees it. So a wait is in
-// nobody's transaction, counts nothing, and ends at once.
+// waiter is the subscriber of a stage. It holds each message until the message is due, before the router gets it. So a wait is in no
+// handler's transaction, counts as no attempt, and ends at once when the router closes.
 type waiter struct {
 	*sharedSubscriber
 	*stageTopic
-	room    chan struct{} // a place for each message that is being handled; nil is room for all
+	room    chan struct{} // a place for each message that is handled; nil has room for all
 	closing chan struct{}
 	end     sync.Once
 }
 
-func (t *stageTopic) around(sub *sharedSubscriber) *waiter {
+func newWaiter(t *stageTopic, sub *sharedSubscriber) *waiter {
 	w := &waiter{sharedSubscriber: sub, stageTopic: t, closing: make(chan struct{})}
 	if t.concurrency > 0 {
 		w.room = make(chan struct{}, t.concurrency)
@@ -34,15 +34,13 @@ func (t *stageTopic) around(sub *sharedSubscriber) *waiter {
 	return w
 }
 
-// String is what the router's context and logs call the subscriber.
+// String is the subscriber's name in the router's contexts and logs.
 func (w *waiter) String() string { return nameOf(w.Subscriber) }
 
-// Subscribe subscribes to the stage's topic, whatever the router calls it: there a stage is subscribed to the topic of its
-// handler, whose message it is.
+// Subscribe subscribes to the stage topic. The router passes the handler's live topic, which the messages' contexts then have.
 func (w *waiter) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
-		return nil, fmt.Errorf("stages: stages of handler %q: there is a Store, and the router has no plugin that moves what is due: "+
-			"Attach the channel, or add Stages.Plugin", w.of.name)
+		return nil, fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the channel, or add Stages.Plugin to the router", w.of.name)
 	}
 	if err := w.initialize(); err != nil {
 		return nil, err
@@ -57,18 +55,18 @@ func (w *waiter) Subscribe(ctx context.Context, _ string) (<-chan *message.Messa
 	return out, nil
 }
 
-// Close ends all waits, so that the subscriber gets its messages back, and closes it.
+// Close ends all waits, so that the subscriber gets its messages back, and closes the subscriber.
 func (w *waiter) Close() error {
 	w.end.Do(func() { close(w.closing) })
 	return w.sharedSubscriber.Close()
 }
 
-// deliver waits with all messages at once that the subscriber delivers at once.
+// deliver holds all messages at the same time that the subscriber delivers at the same time.
 func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message) {
 	defer close(out)
 	defer func() { // before the router takes the handler for stopped
 		if err := w.of.stages.closeUnused(w.sharedSubscriber); err != nil {
-			w.of.stages.config.Logger.Error("The subscriber of a stage topic cannot be closed", err, watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
+			w.log().Error("The subscriber of a stage topic cannot be closed", err, watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
 		}
 	}()
 	ctx, cancel := context.WithCancel(ctx)
@@ -88,11 +86,13 @@ func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out ch
 	cancel()
 }
 
-// hold hands msg on when it is due, or gives it back when ctx, or its own context, ends before that.
+func (w *waiter) log() watermill.LoggerAdapter { return w.of.stages.config.Logger }
+
+// hold passes msg on when it is due. It nacks msg if ctx, or the message's own context, ends before.
 func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *message.Message) {
 	handed := false
 	defer func() {
-		if !handed { // one that is acked stays so
+		if !handed { // no effect on an acked message
 			msg.Nack()
 		}
 	}()
@@ -121,7 +121,7 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 		}
 	}
 	msg.SetContext(chain.WithReentry(msg.Context(), &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign}))
-	w.tell(msg, stage)
+	w.onReentry(msg, stage)
 	select {
 	case out <- msg:
 		handed = true
@@ -137,14 +137,14 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 	}
 }
 
-// both ends with either.
+// both ends with either context.
 func both(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(other, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// foreign tells whether msg waits for another handler.
+// foreign reports whether msg waits for another handler.
 func (t *stageTopic) foreign(msg *message.Message) bool {
 	if !t.shared {
 		return false
@@ -153,23 +153,35 @@ func (t *stageTopic) foreign(msg *message.Message) bool {
 	return origin.Handler != "" && origin.Handler != t.of.name || origin.Topic != "" && origin.Topic != t.of.topic
 }
 
-// stageOf is where msg waits, as far as it can be true. A number that this topic does not serve, after a change of the
-// configuration, is that of the nearest stage that there is. Where nothing is told the message has waited in no stage yet:
-// a dead letter that enters here has all of them before it.
+func (w *waiter) onReentry(msg *message.Message, stage poison.Stage) {
+	hook := w.of.stages.config.OnReentry
+	if hook == nil {
+		return
+	}
+	event := Reentry{ID: msg.UUID, Handler: w.of.name, Topic: w.of.topic, StageTopic: w.topic, Stage: stage.Number}
+	if w.delay > 0 && !stage.DueAt.IsZero() {
+		event.Late = time.Since(stage.DueAt)
+	}
+	safecall.Hook(w.log(), "stages.OnReentry", func() { hook(msg.Context(), event) })
+}
+
+// stageOf reads the stage that msg waits in from its metadata, and corrects what cannot be true. After a change of the
+// configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not waited
+// yet: it is a dead letter that re-enters, with all stages before it.
 func (w *waiter) stageOf(msg *message.Message) poison.Stage {
 	stage := poison.StageOf(msg)
 	number := 0
 	_, waited := msg.Metadata[poison.KeyRetryDueAt]
-	if _, told := msg.Metadata[poison.KeyRetryStage]; told || waited {
+	if _, named := msg.Metadata[poison.KeyRetryStage]; named || waited {
 		number = w.nearest(stage.Number)
 	}
 	if stage.Number != number && stage.Number != 0 {
-		w.of.stages.config.Logger.Info("A message waits in a stage that there is no more; it goes on in the nearest", watermill.LogFields{
+		w.log().Info("A message waits in a stage that was removed; it goes on in the nearest stage", watermill.LogFields{
 			"handler": w.of.name, "stage_topic": w.topic, "stage": stage.Number, "nearest": number,
 		})
 	}
 	stage.Number = number
-	if waited && stage.DueAt.IsZero() { // and cannot be a time: never early
+	if waited && stage.DueAt.IsZero() { // the value is no time: never early
 		stage.DueAt = time.Now().Add(w.delay)
 	}
 	return stage
@@ -182,8 +194,8 @@ func (w *waiter) nearest(number int) int {
 	return min(max(number, w.numbers[0]), w.numbers[len(w.numbers)-1])
 }
 
-// until is the time to wait for, and whether the message then goes round instead of on. No wait is longer than a message
-// is held here: a time that is garbage, or of a clock that is wrong, holds it up for that long at the most.
+// until returns the time to hold a message until, and whether it is published to its topic again then. No message is held for longer
+// than w.holds, so a due time that is garbage, or from a wrong clock, delays the message by that much at most.
 func (w *waiter) until(ctx context.Context, stage poison.Stage) (until time.Time, again bool) {
 	now := time.Now()
 	if w.delay == 0 || !stage.DueAt.After(now) {
@@ -195,7 +207,7 @@ func (w *waiter) until(ctx context.Context, stage poison.Stage) (until time.Time
 		again = stage.DueAt.After(longest) && hold < w.of.stages.longest(w.delay)
 		return earlier(stage.DueAt, longest), again
 	}
-	again = stage.DueAt.Sub(now)/2 < w.of.stages.config.MaxDelay // and not twice of that: it may be as long as can be
+	again = stage.DueAt.Sub(now)/2 < w.of.stages.config.MaxDelay // halved, since twice the longest MaxDelay overflows
 	return earlier(stage.HoldUntil, longest), again
 }
 
@@ -206,29 +218,28 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// minHold keeps messages from going round ever faster where hardly anything is left of their ack deadline. They are given
-// back when it passes.
+// minHold keeps messages from going round ever faster as their ack deadline comes near. They are given back when it passes.
 const minHold = time.Second
 
-// fits is how long a message is held that has this context: half of what is left of its ack deadline, where the stage
-// outlasts it.
+// fits returns how long a message with ctx is held. It is w.holds, or half of the time that is left before an ack deadline, or
+// minHold in a transaction.
 func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
 	hold := w.holds
 	if hold > minHold && chain.TransactionOf(ctx) != nil {
 		hold = minHold
-		w.warn("The subscriber of a stage topic consumes in a transaction, which waiting messages hold open: they go round every second, and come late", hold)
+		w.warn("The subscriber of a stage topic holds a transaction open for each waiting message; messages go round every second and come late", hold)
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now)/2 < hold {
 		hold = max(deadline.Sub(now)/2, min(minHold, w.holds))
-		w.warn("The subscriber of a stage topic has an ack deadline that the stage outlasts: its messages go round, late, and hold a transaction while they wait", hold)
+		w.warn("A stage is longer than its subscriber's ack deadline; messages go round, come late, and hold a transaction while they wait", hold)
 	}
 	return hold
 }
 
-// warn says once that the stage is not for its subscriber.
+// warn logs once that the stage does not suit its subscriber.
 func (w *waiter) warn(text string, hold time.Duration) {
-	w.outlasts.Do(func() {
-		w.of.stages.config.Logger.Error(text, errors.New("set Config.Store"),
+	w.warned.Do(func() {
+		w.log().Error(text, errors.New("set stages.Config.Store"),
 			watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic, "delay": w.delay, "held": hold})
 	})
 }
@@ -236,7 +247,7 @@ func (w *waiter) warn(text string, hold time.Duration) {
 // again publishes msg to the end of its topic.
 func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.Stage) {
 	taken := false
-	defer func() { // whatever the publisher does
+	defer func() { // even if the publisher ends the goroutine
 		if taken {
 			msg.Ack()
 			return
@@ -247,27 +258,14 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.S
 	round := msg.Copy()
 	round.SetContext(chain.Returning(context.WithoutCancel(msg.Context())))
 	hold := time.Now().Add(w.holds)
-	round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano)) // what was no time would be put off each time
+	round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano)) // a value that is no time would be put off each time
 	delete(round.Metadata, poison.KeyRetryHoldUntil)
 	if hold.Before(stage.DueAt) {
 		round.Metadata.Set(poison.KeyRetryHoldUntil, hold.UTC().Format(time.RFC3339Nano))
 	}
-	config := &w.of.stages.config
-	err := safecall.Call("publisher", func() error { return config.Publisher.Publish(w.topic, round) })
+	err := safecall.Call("publisher", func() error { return w.of.stages.config.Publisher.Publish(w.topic, round) })
 	if taken = err == nil; !taken {
-		config.Logger.Error("A message that waits longer than it can be held was not taken by its stage again; it is given back", err,
+		w.log().Error("A message that waits longer than MaxHold was not taken by its stage topic again; it is given back", err,
 			watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
 	}
-}
-
-func (w *waiter) tell(msg *message.Message, stage poison.Stage) {
-	hook := w.of.stages.config.OnReentry
-	if hook == nil {
-		return
-	}
-	event := Reentry{ID: msg.UUID, Handler: w.of.name, Topic: w.of.topic, StageTopic: w.topic, Stage: stage.Number}
-	if w.delay > 0 && !stage.DueAt.IsZero() {
-		event.Late = time.Since(stage.DueAt)
-	}
-	safecall.Hook(w.of.stages.config.Logger, "stages.OnReentry", func() { hook(msg.Context(), event) })
 }

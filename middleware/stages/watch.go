@@ -12,8 +12,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
-// watched logs once when a message comes to a handler past the stages: nothing would be staged, and a stage's failures would
-// be nacked without end. Of a stage each message tells, of the live topic what these Stages have met.
+// watched logs once if messages reach a handler without Stages.Middleware. Failures of the live handler would not be staged, and
+// those of its stages would be nacked without end. For a stage the message itself shows it; for the live topic, whether any
+// message has met the middleware.
 func (s *Stages) watched(h message.HandlerFunc, live bool) message.HandlerFunc {
 	met := func(msg *message.Message) bool {
 		r := chain.ReentryOf(msg.Context())
@@ -26,8 +27,8 @@ func (s *Stages) watched(h message.HandlerFunc, live bool) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		if !met(msg) {
 			once.Do(func() {
-				s.config.Logger.Error("A handler with stages is reached without Stages.Middleware, and nothing of it is tried again later: Attach the channel to its "+
-					"router, or add the middleware to the handler and, with AddMiddleware of what was returned, to its stages", errPassedBy,
+				s.config.Logger.Error("A handler with stages runs without Stages.Middleware, so its messages do not wait in stages: Attach the channel to its "+
+					"router, or add the middleware with AddMiddleware of what AddHandler returned", errUnprotected,
 					watermill.LogFields{"handler": message.HandlerNameFromCtx(msg.Context()), "topic": message.SubscribeTopicFromCtx(msg.Context())})
 			})
 		}
@@ -35,18 +36,22 @@ func (s *Stages) watched(h message.HandlerFunc, live bool) message.HandlerFunc {
 	}
 }
 
-var errPassedBy = errors.New("handler with stages, and without their middleware")
+var errUnprotected = errors.New("handler with stages, but without their middleware")
 
-// same reports whether two subscribers are one. Those that cannot be compared are not.
-func same(a, b message.Subscriber) bool {
-	if a == nil || b == nil || !reflect.ValueOf(a).Comparable() || !reflect.ValueOf(b).Comparable() {
-		return false
+// lacksMiddlewares returns an error if a handler that was extended has middlewares that its stages lack.
+func (h *handler) lacksMiddlewares() error {
+	if h.extends == nil || len(h.topics) == 0 {
+		return nil
 	}
-	return a == b
+	if own := middlewaresOf(h.extends, h.name) - middlewaresOf(h.extends, h.name+h.topics[0].suffix); own > 0 {
+		return cannotExtend(h.name, fmt.Errorf("it has %d middleware(s) of its own that its stages lack: "+
+			"add them after Extend, with AddMiddleware of what Extend returns", own))
+	}
+	return nil
 }
 
-// middlewaresOf counts the middlewares that a handler of the router has for itself. Watermill has no door to them: of a router
-// that is built otherwise none are seen.
+// middlewaresOf counts the middlewares that a handler of the router has for itself. Watermill does not export them. If its router
+// is built otherwise, middlewaresOf returns 0.
 func middlewaresOf(router *message.Router, handler string) (n int) {
 	list := reflect.ValueOf(router).Elem().FieldByName("middlewares")
 	if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Struct {
@@ -61,8 +66,8 @@ func middlewaresOf(router *message.Router, handler string) (n int) {
 	return n
 }
 
-// hasSubscriber reports whether sub is, or can be, the subscriber of a handler that the router has already. Of a router that runs
-// it cannot be seen: handlers come and go there.
+// hasSubscriber reports whether sub is, or can be, the subscriber of a handler that the router has already. It reports true for a
+// router that runs, where handlers come and go.
 func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 	if router.IsRunning() {
 		return true
@@ -83,16 +88,4 @@ func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 		}
 	}
 	return false
-}
-
-// unlike returns an error if a handler that was extended has middlewares that its stages lack.
-func (h *handler) unlike() error {
-	if h.extends == nil || len(h.waits) == 0 {
-		return nil
-	}
-	if own := middlewaresOf(h.extends, h.name) - middlewaresOf(h.extends, h.name+h.waits[0].suffix); own > 0 {
-		return fmt.Errorf("stages: extend handler %q: it has %d middleware(s) of its own that its stages lack, so the next attempts would run without: "+
-			"add them after Extend, with AddMiddleware of what it returns", h.name, own)
-	}
-	return nil
 }

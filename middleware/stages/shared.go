@@ -3,19 +3,46 @@ package stages
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
+// sharedPublisher is the publisher of a handler and its stages. The router closes it with each of them; the last one counts.
+type sharedPublisher struct {
+	message.Publisher
+	users atomic.Int32
+}
+
+func (p *sharedPublisher) Close() error {
+	if p.users.Add(-1) > 0 {
+		return nil
+	}
+	return p.Publisher.Close()
+}
+
+// String is the publisher's name in the router's contexts and logs.
+func (p *sharedPublisher) String() string { return nameOf(p.Publisher) }
+
+// nameOf names a publisher or subscriber as the router does.
+func nameOf(v any) string {
+	if s, ok := v.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return strings.TrimLeft(fmt.Sprintf("%T", v), "*")
+}
+
 // sharedSubscriber is a subscriber that Config.Subscriber returned, once or for several stages.
 type sharedSubscriber struct {
 	message.Subscriber
 	users int  // stages that have it; guarded by Stages.mu
-	live  bool // a handler's own, which is not closed before its router is
+	live  bool // a handler has it too: only the router closes it
 	once  sync.Once
 	err   error
 }
@@ -26,25 +53,25 @@ func (l *sharedSubscriber) Close() error {
 	return l.err
 }
 
-// subscribers asks for the subscriber of each stage. After an error it closes those that no other handler has.
+// subscribers calls Config.Subscriber for each stage of h. After an error it closes the subscribers that it got for h alone.
 func (s *Stages) subscribers(router *message.Router, h *handler, live message.Subscriber) (waiters []*waiter, err error) {
-	for _, wait := range h.waits {
+	for _, t := range h.topics {
 		var sub message.Subscriber
 		err := safecall.Call("stages.Subscriber", func() (err error) {
-			sub, err = s.config.Subscriber(wait.topic, wait.group())
+			sub, err = s.config.Subscriber(t.topic, t.group())
 			return err
 		})
 		if err == nil && safecall.IsNil(sub) {
 			err = errors.New("it is nil")
 		}
 		if err != nil {
-			err = fmt.Errorf("Config.Subscriber for stage topic %q: %w", wait.topic, err)
+			err = fmt.Errorf("Config.Subscriber for stage topic %q: %w", t.topic, err)
 			for _, w := range waiters {
 				err = errors.Join(err, s.closeUnused(w.sharedSubscriber))
 			}
 			return nil, err
 		}
-		waiters = append(waiters, wait.around(s.share(sub, same(sub, live) || hasSubscriber(router, sub))))
+		waiters = append(waiters, newWaiter(t, s.share(sub, same(sub, live) || hasSubscriber(router, sub))))
 	}
 	return waiters, nil
 }
@@ -63,7 +90,15 @@ func (s *Stages) share(sub message.Subscriber, live bool) *sharedSubscriber {
 	return l
 }
 
-// release reports whether no stage has the subscriber any more.
+// same reports whether two subscribers are one. Those that cannot be compared are not.
+func same(a, b message.Subscriber) bool {
+	if a == nil || b == nil || !reflect.ValueOf(a).Comparable() || !reflect.ValueOf(b).Comparable() {
+		return false
+	}
+	return a == b
+}
+
+// release reports whether the stage that ends was the last one with the subscriber.
 func (s *Stages) release(l *sharedSubscriber) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +109,7 @@ func (s *Stages) release(l *sharedSubscriber) (last bool) {
 	return last
 }
 
-// closeUnused closes the subscriber of a stage that has ended, when no other stage has it. Watermill's router closes no
+// closeUnused closes the subscriber of a stage that has ended, if no other stage has it. Watermill's router does not close the
 // subscriber of a handler whose context ended before the router closed.
 func (s *Stages) closeUnused(l *sharedSubscriber) error {
 	if !s.release(l) || l.live {

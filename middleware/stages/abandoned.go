@@ -1,0 +1,85 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// lookTimeout bounds how long the search for abandoned messages delays the start.
+const lookTimeout = 10 * time.Second
+
+// warnOfAbandoned logs stage topics with messages that no handler of this process consumes.
+func (s *Stages) warnOfAbandoned() {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	sources, known := s.topics()
+	if s.config.Store != nil {
+		kept, err := s.config.Store.Waiting(ctx)
+		s.unseen(err, "the delay store")
+		for _, k := range kept {
+			if !known[k.Topic] {
+				s.abandoned(k.Topic, k.Messages)
+			}
+		}
+	}
+	lister, ok := decorated.As[poison.Lister](s.config.Publisher)
+	if !ok || !s.listed() {
+		return
+	}
+	for _, source := range sources {
+		var waiting map[string]int
+		err := safecall.Call("poison.Lister", func() (err error) {
+			waiting, err = lister.ListWaiting(ctx, source+".")
+			return err
+		})
+		s.unseen(err, source)
+		for _, topic := range slices.Sorted(maps.Keys(waiting)) {
+			if !known[topic] && waiting[topic] > 0 && strings.Contains(strings.TrimPrefix(topic, source), suffix(0)) {
+				s.abandoned(topic, waiting[topic])
+			}
+		}
+	}
+}
+
+// listed reports whether stage topics have the names of their groups. A Lister can then tell what was consumed.
+func (s *Stages) listed() bool {
+	source := Source{Topic: "orders", Handler: "billing", Delay: time.Second}
+	named, err := s.config.Naming.topic(source)
+	return err == nil && named == PerHandler(source)
+}
+
+// topics returns the live topics of all handlers, and all of their stage topics.
+func (s *Stages) topics() (sources []string, known map[string]bool) {
+	known = make(map[string]bool)
+	for _, h := range s.snapshot() {
+		sources = append(sources, h.topic)
+		for _, t := range h.topics {
+			known[t.topic] = true
+		}
+	}
+	slices.Sort(sources)
+	return slices.Compact(sources), known
+}
+
+func (s *Stages) abandoned(topic string, messages int) {
+	s.config.Logger.Error("Messages wait in a stage topic that no handler of this process consumes: add their handler, list a removed delay as Retired, "+
+		"or check that another service consumes it", errAbandoned, watermill.LogFields{"stage_topic": topic, "messages": messages})
+}
+
+var errAbandoned = errors.New("stage topic without a handler")
+
+func (s *Stages) unseen(err error, where string) {
+	if err != nil {
+		s.config.Logger.Error("The search for messages in removed stages failed", err, watermill.LogFields{"in": where})
+	}
+}

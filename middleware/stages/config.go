@@ -1,0 +1,184 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Config configures Stages. Publisher and Subscriber are required.
+type Config struct {
+	// Publisher publishes messages to stage topics. A message is acked after Publish returned, so Publish must return after the
+	// broker confirmed. It must not be a handler's publisher, which the router closes when that handler stops. If it is a
+	// poison.Initializer, it creates the stage topics. A wrapper that hides an Initializer is an error: see poison.WithInitializer.
+	Publisher message.Publisher
+	// Subscriber returns the subscriber for a stage topic. It is called once for each stage of a handler, when the handler is
+	// added.
+	//
+	//   - If the broker has consumer groups, subscribe in group. A waiting stage would hold up the rebalances of the live topic's group.
+	//   - A new group must begin with the oldest message, as wmkafka's does and that of watermill-kafka does not.
+	//   - The router closes the subscriber, or the last stage that uses it when it ends. If a handler uses it too, only the
+	//     router closes it.
+	Subscriber func(topic, group string) (message.Subscriber, error)
+	// Stages are the waits of a message that fails again and again, in this order. Default: Delays(5*time.Second, time.Minute,
+	// 10*time.Minute).
+	Stages []Stage
+	// Store keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on any pub/sub.
+	// While the router runs, a relay publishes due messages to one re-entry topic of each handler. Default: none, messages wait in
+	// stage topics.
+	//
+	//   - Services that share the table and publish to different brokers need different values of delay.StoreConfig.Service.
+	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
+	//   - To move back, wait until Store.Waiting reports no message and the re-entry topic is empty.
+	Store *delay.Store
+	// Naming names the stage topics. Default: PerHandler.
+	Naming Naming
+	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives every message of
+	// a topic, as in Kafka: a handler acks messages that wait for another handler. With any other broker these would be lost.
+	SharedTopics bool
+	// Jitter is the greatest random addition to a wait, as a share of the stage's delay. Default: 0.1. A negative value means none.
+	Jitter float64
+	// MaxDelay is the longest retry-after of an error that is honoured. A message whose error asks for more is dead-lettered at
+	// once. Default: 24 hours.
+	MaxDelay time.Duration
+	// MaxHold is how long a message of a stage topic is held at most without an ack. A message that is due later is published to
+	// the end of its topic again. It must be less than RabbitMQ's consumer_timeout. Default: 15 minutes.
+	MaxHold time.Duration
+	// Classifier judges errors that no Retry has judged. Default: marks and built-in knowledge.
+	Classifier *classify.Classifier
+	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that fails.
+	// Payloads are never logged. Default: none, or in a spillway.Channel the router's.
+	Logger watermill.LoggerAdapter
+	// OnStage is called after a message went to a stage. With a Store and a SQL source, it is called before the transaction
+	// commits: if the commit fails, the message comes again.
+	OnStage func(context.Context, Waiting)
+	// OnReentry is called before a message that waited is handled again.
+	OnReentry func(context.Context, Reentry)
+}
+
+// Stage is a wait, after which a message is handled again.
+type Stage struct {
+	// Delay is how long a message waits at least.
+	Delay time.Duration
+	// Concurrency is how many of the stage's messages are handled at the same time. 0 means as many as the subscriber
+	// delivers. 1 does not mean in order. It has no effect with a Store, whose re-entry topic serves all stages.
+	Concurrency int
+	// Retired means that no message enters the stage any more. Its topic is consumed until you remove the Stage.
+	Retired bool
+}
+
+// Delays returns stages with these delays.
+func Delays(delays ...time.Duration) []Stage {
+	stages := make([]Stage, len(delays))
+	for i, d := range delays {
+		stages[i].Delay = d
+	}
+	return stages
+}
+
+// Waiting is a message that waits for its next attempt.
+type Waiting struct {
+	// ID is the message's.
+	ID string
+	// Handler and Topic are the handler that failed and the live topic of the message.
+	Handler, Topic string
+	// StageTopic is the topic that the message waits in, or with a Store comes back from.
+	StageTopic string
+	// Stage is the number of the stage. The first is 1.
+	Stage int
+	// Wait is how long the message waits at least.
+	Wait    time.Duration
+	Verdict classify.Verdict
+	// Attempts counts the calls of the handler since the message was delivered last, without those before earlier stages.
+	Attempts int
+}
+
+// Reentry is a message that comes to its handler again.
+type Reentry struct {
+	// ID is the message's.
+	ID string
+	// Handler and Topic are the handler and the live topic of the message. StageTopic is the topic that it comes from.
+	Handler, Topic, StageTopic string
+	// Stage is the number of the stage that the message waited in. It is 0 for a message that did not wait, such as a redriven one.
+	Stage int
+	// Late is how long ago the message was due, by this process's clock. It is 0 with a Store.
+	Late time.Duration
+}
+
+func (c *Config) setDefaults() {
+	if c.Stages == nil {
+		c.Stages = Delays(5*time.Second, time.Minute, 10*time.Minute)
+	}
+	if c.Naming == nil {
+		c.Naming = PerHandler
+	}
+	if c.Jitter == 0 {
+		c.Jitter = 0.1
+	}
+	c.Jitter = max(c.Jitter, 0)
+	if c.MaxDelay == 0 {
+		c.MaxDelay = 24 * time.Hour
+	}
+	if c.MaxHold == 0 {
+		c.MaxHold = 15 * time.Minute
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+// minDelay catches a delay in a wrong unit, and keeps a stage from spinning.
+const minDelay = time.Millisecond
+
+func (c *Config) validate() error {
+	switch {
+	case safecall.IsNil(c.Publisher):
+		return errors.New("stages: Config.Publisher is nil: no message could go to a stage; give a publisher of its own")
+	case poison.CheckInitializer(c.Publisher) != nil:
+		return fmt.Errorf("stages: Config.Publisher: %w", poison.CheckInitializer(c.Publisher))
+	case c.Subscriber == nil:
+		return errors.New("stages: Config.Subscriber is nil: messages would wait in their stages for good; return a subscriber for each stage topic")
+	case c.Jitter > 1:
+		return fmt.Errorf("stages: Config.Jitter is %v: it is a share of the delay and must be at most 1", c.Jitter)
+	case c.MaxDelay < 0 || c.MaxHold < 0:
+		return fmt.Errorf("stages: Config.MaxDelay (%s) and MaxHold (%s) must not be negative", c.MaxDelay, c.MaxHold)
+	case c.MaxHold < minDelay:
+		return fmt.Errorf("stages: Config.MaxHold is %s: messages would be published again without end; it must be at least %s", c.MaxHold, minDelay)
+	case c.Store != nil && c.MaxDelay > delay.MaxDelay:
+		return fmt.Errorf("stages: Config.MaxDelay is %s: a Store keeps a message for at most %s", c.MaxDelay, delay.MaxDelay)
+	}
+	for i, stage := range c.Stages {
+		if stage.Delay < minDelay {
+			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at least %s; for shorter waits use middleware.RetryConfig", i, stage.Delay, minDelay)
+		}
+		if stage.Delay > c.MaxDelay {
+			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most MaxDelay (%s)", i, stage.Delay, c.MaxDelay)
+		}
+		if stage.Concurrency < 0 {
+			return fmt.Errorf("stages: Config.Stages[%d].Concurrency is %d: it must not be negative", i, stage.Concurrency)
+		}
+	}
+	if len(c.active()) == 0 {
+		return errors.New("stages: Config.Stages has no stage that is not Retired: a failing message could not wait anywhere; add one")
+	}
+	return c.Naming.check(c.active())
+}
+
+// active returns the stages that messages enter.
+func (c *Config) active() (active []Stage) {
+	for _, stage := range c.Stages {
+		if !stage.Retired {
+			active = append(active, stage)
+		}
+	}
+	return active
+}

@@ -1,0 +1,59 @@
+// Package stages handles a message that failed again later, while the messages behind it go on.
+//
+// A handler that waits before its next attempt holds up all messages behind the failed one. With stages, the failed message is
+// published to a topic of its own, with its history and the time when it is due. Then the live topic goes on. When the message is
+// due, the same handler gets it again.
+//
+//	later, err := stages.New(queue, stages.Config{
+//		Publisher:  waiting,
+//		Subscriber: func(topic, group string) (message.Subscriber, error) { ... },
+//		Stages:     stages.Delays(5*time.Second, time.Minute, 10*time.Minute),
+//	})
+//	router.AddMiddleware(queue.Middleware, later.Middleware, retry.Middleware, middleware.Recover{}.Middleware)
+//	router.AddPlugin(later.Plugin)
+//	later.AddHandler(router, "billing", "orders", sub, "invoices", pub, handle) // in place of router.AddHandler
+//
+// The front door, package spillway, does this with Config.Stages and Channel.Stages.
+//
+// # The way of a message
+//
+// The handler billing on the topic orders has the stage topics orders.billing.retry.5s, .1m and .10m. Each has a handler in the
+// router, which calls the same function with the same middlewares. Handlers, middlewares and dead letters see one handler,
+// billing on orders.
+//
+//		failed ──▶ waiting ──▶ due ──▶ handled again ──▶ done
+//		             │  ▲                   │
+//		             └──┘ goes round        ├──▶ waiting in the next stage
+//		                                    └──▶ dead-lettered: no stage is left, or the error is permanent
+//
+//	  - Waiting: the stage's subscriber holds the message without an ack, before the router gets it.
+//	  - Going round: a message that is due later than it can be held, because of MaxHold or an ack deadline, is published to the end
+//	    of its stage topic again.
+//	  - Refused: if a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five
+//	    minutes while the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in five
+//	    minutes is dead-lettered, and none while the broker or store is away. A message that the publisher can never accept is
+//	    dead-lettered at once.
+//
+// With a Store, messages wait in a table instead of topics. Each waits for exactly its time, on any pub/sub. On a SQL pub/sub, use a
+// Store: there a message that waits in a topic holds a transaction open.
+//
+// With stages in the same chain, Retry calls a handler once before its message waits, unless RetryConfig says otherwise. Middlewares
+// that are attached one by one do not know of each other: set RetryConfig.Attempts there.
+//
+// # What is promised
+//
+//   - A message is never handled early: not before the stage's delay has passed since its attempt failed, nor before the
+//     retry-after of its error. It is late by the jitter at most, and a little more, if the stage's consumer keeps up. A message
+//     whose error asked for more than the last stage's delay can be late by MaxHold too.
+//   - A due time that cannot be true delays a message by the stage's delay and jitter at most. If messages of its stage go round, by
+//     twice MaxDelay at most.
+//   - Closing a router does not wait for messages that wait. They are given back, uncounted.
+//   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. errors.Is and errors.As
+//     still find the handler's error in it.
+//
+// # What is not promised
+//
+//   - Order. A message that waits is overtaken by those behind it.
+//   - One clock. A message that goes from machine to machine can be early or late by the difference of their clocks.
+//   - Durability that the pub/sub lacks. gochannel keeps waiting messages in memory and loses them with the process.
+package stages

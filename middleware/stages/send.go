@@ -1,0 +1,114 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// send publishes the message to a stage. If the stage does not take it, send gives the message back, uncounted, for as long as
+// the refusal can be an outage.
+func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, number int, pause time.Duration) error {
+	to := h.byNumber[number-1]
+	err := s.guard.Do(c.WaitContext(), c, func() error {
+		return s.insist(c, func() error { return s.place(c, to, failure, number, pause) })
+	})
+	if chain.GaveBack(err) { // the guard held it while the broker or store was away, and logs the outage
+		return err
+	}
+	if err != nil {
+		return s.refused(c, to, failure, number, fmt.Errorf("stages: stage %d of handler %q, %q: %w", number, h.name, to.topic, err))
+	}
+	s.refusals.taken(to.topic)
+	if !logging.IsSilent(s.config.Logger) {
+		s.config.Logger.Info("The handler failed; the message waits for its next attempt", watermill.LogFields{
+			"handler": h.name, "topic": h.topic, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
+			"attempts": failure.Attempts, "message_uuid": boundedtext.Text(c.Msg.UUID, 200), "cause": s.queue.Cause(failure.Err).Error(),
+		})
+	}
+	if s.config.OnStage != nil {
+		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, failure.Verdict, failure.Attempts}
+		safecall.Hook(s.config.Logger, "stages.OnStage", func() { s.config.OnStage(c.Ctx, event) })
+	}
+	return nil
+}
+
+// stageAttempts is how often a message is offered to its stage.
+const stageAttempts = 3
+
+// insist calls try a few times, with waits between that end with the message. During an outage, the guard calls it again.
+func (s *Stages) insist(c *chain.Call, try func() error) error {
+	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
+	for attempt := 1; ; attempt++ {
+		err := try()
+		if err == nil || s.queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || outage.Away(err) || attempt == stageAttempts {
+			return err
+		}
+		if !wait.For(c.WaitContext(), waits.NextBackOff()) {
+			return err
+		}
+	}
+}
+
+// place publishes the message once. The due time counts from now, so that a message that comes late into its stage is never early.
+func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
+	if s.config.Store != nil {
+		msg := s.queue.ForStage(c.Original(), failure, poison.Stage{Number: number, DueAt: time.Now().Add(pause)})
+		return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
+	}
+	if !to.subscribed.await(c.WaitContext()) {
+		return errNotSubscribed
+	}
+	now := time.Now()
+	stage := poison.Stage{Number: number, DueAt: now.Add(pause)}
+	if pause > to.holds {
+		stage.HoldUntil = now.Add(to.holds)
+	}
+	msg := s.queue.ForStage(c.Original(), failure, stage)
+	if to.foreign(msg) {
+		return errMisnamed
+	}
+	return safecall.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
+}
+
+var (
+	// errNotSubscribed keeps a message from a topic without a subscriber: some pub/subs would lose it there.
+	errNotSubscribed = errors.New("the stage's own handler has not subscribed yet")
+	// errMisnamed keeps a message from a shared topic in which every handler would take it for another's.
+	errMisnamed = errors.New("QueueConfig.Origin returns another topic or handler than the router has: handlers that share the stage topic would ignore the message")
+)
+
+// refused handles a message that its stage did not take, although the stage is not away.
+func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, err error) error {
+	fields := watermill.LogFields{
+		"handler": message.HandlerNameFromCtx(c.Ctx), "topic": message.SubscribeTopicFromCtx(c.Ctx), "stage_topic": to.topic, "stage": number,
+		"message_uuid": boundedtext.Text(c.Msg.UUID, 200),
+	}
+	condemned := outage.Away(err) && c.WaitContext().Err() == nil // the guard saw others pass
+	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, recent.Of(c)) {
+		s.config.Logger.Error("A message cannot go into its stage; it is dead-lettered", err, fields)
+		return errors.Join(failure, err)
+	}
+	s.config.Logger.Error("The stage did not take the message; it is given back", err, fields)
+	return c.PutBack(errors.Join(err, failure))
+}
+
+// hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or the
+// publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
+func (s *Stages) hopeless(err error) bool {
+	return s.queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
+}
