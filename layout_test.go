@@ -61,6 +61,7 @@ var floors = map[string]int{
 	"internal/bench/stages":                   5,
 	"internal/database/mysql/mysqltest":       5,
 	"internal/database/postgres/postgrestest": 5,
+	"internal/faultproxy":                     5,
 	"internal/testkit":                        5,
 	"internal/testkit/databases":              5,
 	// programs
@@ -137,6 +138,20 @@ func TestNobodyElseCompilesClients(t *testing.T) {
 			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(imported, client) }) {
 				t.Errorf("%s compiles %s", module+name, strings.TrimSpace(imported))
 			}
+		}
+	}
+}
+
+// A user of the suite compiles neither a metrics library nor a proxy with a server of its own, and no client.
+func TestConformanceIsLight(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"/conformance").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heavy := append([]string{"github.com/Shopify/toxiproxy", "github.com/prometheus", "github.com/rs/zerolog"}, clients...)
+	for imported := range strings.Lines(string(out)) {
+		if slices.ContainsFunc(heavy, func(name string) bool { return strings.HasPrefix(imported, name) }) {
+			t.Errorf("conformance compiles %s", strings.TrimSpace(imported))
 		}
 	}
 }

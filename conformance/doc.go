@@ -19,7 +19,7 @@
 // them.
 //
 // Faults strike consumers in processes of their own, which are killed, cut off from the broker and joined by others, while
-// a proxy stands before the broker (toxiproxy, in the test's process). Such a process is the same test once more, up to
+// a proxy stands before the broker, in the test's process. Such a process is the same test once more, up to
 // Run, which consumes there until it is told to end. So what the test does before Run is done several times, the broker
 // must be a process of its own, and its address must come from outside, the environment for one. A test built with -race
 // starts one built without, for which it calls "go test -c": clients may have races of their own when they dial again.

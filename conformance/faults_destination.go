@@ -3,6 +3,8 @@ package conformance
 import (
 	"fmt"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 )
 
 // Promises P1, P4: the dead-letter topic is deleted under a running consumer. While it is not there nothing is acked
@@ -37,16 +39,16 @@ func (b *bench) destinationReadOnly() {
 func (b *bench) destinationUnreachable() {
 	b.need("Through and Address", b.target.Through != nil && b.target.Address != "")
 	b.together(map[string]func(*bench){
-		"cut":       func(b *bench) { b.unreachable((*proxy).cut, (*proxy).mend) },
-		"half-open": func(b *bench) { b.unreachable((*proxy).halfOpen, (*proxy).heal) },
+		"cut":       func(b *bench) { b.unreachable((*faultproxy.Proxy).Cut) },
+		"half-open": func(b *bench) { b.unreachable((*faultproxy.Proxy).HalfOpen) },
 		"latency":   (*bench).slowDestination,
 	})
 }
 
-func (b *bench) unreachable(fail, mend func(*proxy)) {
+func (b *bench) unreachable(fail func(*faultproxy.Proxy)) {
 	b.begin()
 	proxy := b.proxy()
-	p := b.consumer(func(s *setting) { s.DeadThrough = proxy.Listen })
+	p := b.consumer(func(s *setting) { s.DeadThrough = proxy.Addr() })
 	var ids []string // more of them than publishers have channels: all are in use when it happens
 	for i := range 6 {
 		ids = append(ids, fmt.Sprintf("bad-1%d", i))
@@ -56,7 +58,7 @@ func (b *bench) unreachable(fail, mend func(*proxy)) {
 	fail(proxy)
 	b.send("bad-2", "good-3")
 	b.wantKept(p, "bad-2")
-	mend(proxy)
+	proxy.Heal()
 	b.finish(append(ids, "bad-2", "good-3")...)
 }
 
@@ -64,8 +66,8 @@ func (b *bench) unreachable(fail, mend func(*proxy)) {
 func (b *bench) slowDestination() {
 	b.begin()
 	proxy := b.proxy()
-	p := b.consumer(func(s *setting) { s.DeadThrough = proxy.Listen })
-	proxy.slow()
+	p := b.consumer(func(s *setting) { s.DeadThrough = proxy.Addr() })
+	proxy.Slow(300*time.Millisecond, 100*time.Millisecond)
 	var ids []string
 	for i := range 3 {
 		ids = append(ids, fmt.Sprintf("bad-%d", i), fmt.Sprintf("good-%d", i))

@@ -61,13 +61,13 @@ func (b *bench) connectionLost() {
 func (b *bench) cutUnder(id, handling string) {
 	b.begin()
 	proxy := b.proxy()
-	p := b.consumer(func(s *setting) { s.SourceThrough, s.Halt = proxy.Listen, map[string]string{"good-2": stepHandling} })
+	p := b.consumer(func(s *setting) { s.SourceThrough, s.Halt = proxy.Addr(), map[string]string{"good-2": stepHandling} })
 	b.send("good-1", id, "good-3")
 	p.until(handling)
-	proxy.cut()
+	proxy.Cut()
 	p.until("gone", id)
 	time.Sleep(commitTime) // nobody waits so long for the handler
-	proxy.mend()
+	proxy.Heal()
 	p.proceed()
 	b.finish("good-1", id, "good-3")
 	b.wantNoLetters()

@@ -25,9 +25,7 @@ func TestMain(m *testing.M) {
 		// The circuit breaker of sarama's producer sleeps out its ten seconds.
 		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"),
 		// A connection whose query was cancelled waits for its server to hang up, for 15 seconds at the most.
-		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"),
-		// A proxy that cuts a connection may leave what it was piping behind.
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"))
 }
 
 // staysOpen is a gochannel that a router cannot close: its one instance is every publisher and every subscriber.

@@ -108,11 +108,11 @@ func (c *campaign) run(ctx context.Context) (r *report, err error) {
 // newSlot makes the place of a consumer, with proxies of its own.
 func (c *campaign) newSlot(number int, s setting, b base) (_ *slot, remove func(), err error) {
 	place := &slot{campaign: c, number: number, setting: s}
-	if place.database, err = newProxy(fmt.Sprintf("%s-database-%d", c.name, number), b.host); err != nil {
+	if place.database, err = newProxy(b.host); err != nil {
 		return nil, nil, err
 	}
-	place.broker, remove = place.database, place.database.Stop
-	if place.setting.DSN, err = b.at(place.database.Listen); err != nil {
+	place.broker, remove = place.database, place.database.Close
+	if place.setting.DSN, err = b.at(place.database.Addr()); err != nil {
 		return nil, nil, err
 	}
 	if len(c.servers) > 1 {
@@ -122,13 +122,13 @@ func (c *campaign) newSlot(number int, s setting, b base) (_ *slot, remove func(
 				return nil, nil, err
 			}
 		}
-		if place.broker, err = newProxy(fmt.Sprintf("%s-broker-%d", c.name, number), host); err != nil {
+		if place.broker, err = newProxy(host); err != nil {
 			return nil, nil, err
 		}
-		remove = func() { place.database.Stop(); place.broker.Stop() }
-		place.setting.Address = place.broker.Listen
+		remove = func() { place.database.Close(); place.broker.Close() }
+		place.setting.Address = place.broker.Addr()
 		if c.name == "rabbitmq" {
-			if place.setting.Address, err = viaAMQP(s.Address, place.broker.Listen); err != nil {
+			if place.setting.Address, err = viaAMQP(s.Address, place.broker.Addr()); err != nil {
 				return nil, nil, err
 			}
 		}

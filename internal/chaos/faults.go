@@ -54,9 +54,11 @@ func (c *campaign) inflict(ctx context.Context, f fault) error {
 		defer p.busy.Unlock()
 		c.begin(f)
 		if f.what == cut {
-			return p.cut(ctx, f.lasts)
+			p.during(ctx, f.lasts, p.Cut)
+		} else {
+			p.during(ctx, f.lasts, p.HalfOpen)
 		}
-		return p.silence(ctx, f.lasts)
+		return nil
 	}
 	s.busy.Lock()
 	defer s.busy.Unlock()

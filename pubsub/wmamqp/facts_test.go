@@ -206,7 +206,7 @@ func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
 	topic, p := b.queue(), b.proxy()
 	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"_watermill_message_uuid": "m"}})
 	held := b.next(b.subscribe(b.stockSubscriber(func(c *amqp.Config) { c.Connection.AmqpURI = p.uri }), topic))
-	p.cut()
+	p.Cut()
 	second := b.next(b.subscribe(b.stockSubscriber(), topic))
 	time.Sleep(time.Second) // the context has had time to end
 	if second.UUID != "m" || held.Context().Err() != nil {
@@ -214,6 +214,6 @@ func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
 	}
 	second.Ack()
 	held.Nack()
-	p.mend()
+	p.Heal()
 	eventually(t, "it subscribes again, or it leaks a goroutine when it is closed", func() bool { return b.consumers(topic) == 2 })
 }

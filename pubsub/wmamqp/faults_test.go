@@ -34,13 +34,13 @@ func TestConnectionLostInHandler(t *testing.T) {
 			b.run(topic, b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = p.uri }), dead, poison.QueueConfig{},
 				func(msg *message.Message) error {
 					if runs.Add(1) == 1 {
-						p.cut()
+						p.Cut()
 						select {
 						case <-msg.Context().Done(): // while nothing can be dialled yet
 						case <-time.After(patience):
 							t.Error("the context lives")
 						}
-						p.mend()
+						p.Heal()
 						return msg.Context().Err()
 					}
 					effects.Add(1)
@@ -89,9 +89,9 @@ func TestPublishThroughCuts(t *testing.T) {
 	for range 3 {
 		before, errorsBefore := confirmed.Load(), failed.Load()
 		eventually(t, "messages are confirmed", func() bool { return confirmed.Load() > before+50 })
-		proxy.cut()
+		proxy.Cut()
 		eventually(t, "Publish fails", func() bool { return failed.Load() > errorsBefore+8 })
-		proxy.mend()
+		proxy.Heal()
 	}
 	before := confirmed.Load()
 	eventually(t, "messages are confirmed again", func() bool { return confirmed.Load() > before+50 })
@@ -114,7 +114,7 @@ func TestPublishHalfOpen(t *testing.T) {
 		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout, c.Channels = proxy.uri, 300*time.Millisecond, 2
 	})
 	eventually(t, "it publishes", func() bool { return p.Publish(topic, message.NewMessage("1", nil)) == nil }) // a busy broker takes longer
-	proxy.halfOpen()
+	proxy.HalfOpen()
 	for i := range 6 {
 		soon(t, "Publish", func() {
 			if err := p.Publish(topic, message.NewMessage("2", nil)); err == nil {
@@ -123,7 +123,7 @@ func TestPublishHalfOpen(t *testing.T) {
 		})
 	}
 	soon(t, "Close", func() { b.closed("the publisher", p.Close()) })
-	proxy.heal()
+	proxy.Heal()
 }
 
 // Feature D4: a peer that stops reading, so that a write blocks, is an error after the time-out too, and Close returns.
@@ -136,14 +136,14 @@ func TestPublishToPeerThatStopsReading(t *testing.T) {
 	p := b.publisher(func(c *wmamqp.PublisherConfig) {
 		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout = proxy.uri, 300*time.Millisecond
 	})
-	proxy.toxic(`{"name":"slow","type":"bandwidth","stream":"upstream","attributes":{"rate":1}}`)
+	proxy.Stall()
 	soon(t, "Publish", func() {
 		if err := p.Publish(topic, message.NewMessage("big", make([]byte, 64<<20))); err == nil { // more than buffers take
 			t.Error("a peer that does not read confirmed")
 		}
 	})
 	soon(t, "Close", func() { b.closed("the publisher", p.Close()) })
-	proxy.heal()
+	proxy.Heal()
 }
 
 // A peer that does not answer does not hold up Close, nor the end of a handler's context there.
@@ -156,12 +156,12 @@ func TestSubscriberHalfOpen(t *testing.T) {
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = proxy.uri })
 	msg := b.next(b.subscribe(sub, topic))
-	proxy.halfOpen()
+	proxy.HalfOpen()
 	soon(t, "Close", func() { b.closed("the subscriber", sub.Close()) })
 	if !errors.Is(msg.Context().Err(), context.Canceled) {
 		t.Errorf("after Close the context has %v", msg.Context().Err())
 	}
-	proxy.heal()
+	proxy.Heal()
 }
 
 // Heartbeats find a peer that does not answer: the context ends, and the message comes again on a new connection.
@@ -174,14 +174,14 @@ func TestHeartbeatEndsContext(t *testing.T) {
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = proxy.uri + "?heartbeat=1" }), topic)
 	msg := b.next(messages)
-	proxy.halfOpen()
+	proxy.HalfOpen()
 	select {
 	case <-msg.Context().Done():
 	case <-time.After(patience):
 		t.Fatal("the context lives")
 	}
 	msg.Nack()
-	proxy.heal()
+	proxy.Heal()
 	acks(t, b.next(messages))
 }
 
@@ -189,7 +189,7 @@ func TestHeartbeatEndsContext(t *testing.T) {
 func TestLatency(t *testing.T) {
 	b := newBroker(t)
 	topic, proxy := b.queue(), b.proxy()
-	proxy.toxic(`{"name":"slow","type":"latency","stream":"downstream","attributes":{"latency":200,"jitter":100}}`)
+	proxy.Slow(200*time.Millisecond, 100*time.Millisecond)
 	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = proxy.uri })
 	var all sync.WaitGroup
 	for i := range 8 {

@@ -1,7 +1,6 @@
 package wmamqp_test
 
 import (
-	"context"
 	"net/url"
 	"os"
 	"os/exec"
@@ -10,8 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 )
 
 // raced is set where the tests are built with -race.
@@ -61,51 +59,21 @@ var childProgram = sync.OnceValues(func() (string, error) {
 
 // proxy stands between a test and the broker, in this process.
 type proxy struct {
-	*toxiproxy.Proxy
-	b   *broker
+	*faultproxy.Proxy
 	uri string
 }
 
-func (b *broker) proxy() *proxy {
+func (b *broker) proxy() proxy {
 	b.Helper()
 	at, err := url.Parse(b.uri)
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), b.Name(), "127.0.0.1:0", at.Host)
-	if err := p.Start(); err != nil {
+	p, err := faultproxy.New(at.Host)
+	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(p.Stop)
-	at.Host = p.Listen
-	return &proxy{p, b, at.String()}
-}
-
-// cut closes all connections and takes no new ones; mend takes them again.
-func (p *proxy) cut() { p.Stop() }
-
-func (p *proxy) mend() {
-	p.b.Helper()
-	if err := p.Start(); err != nil {
-		p.b.Fatal(err)
-	}
-}
-
-// halfOpen lets nothing through any more in either direction, without a word to anybody. heal closes what is stuck and
-// lets new connections through.
-func (p *proxy) halfOpen() {
-	p.toxic(`{"name":"up","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)
-	p.toxic(`{"name":"down","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
-}
-
-func (p *proxy) heal() {
-	p.b.Helper()
-	p.Toxics.ResetToxics(context.Background())
-}
-
-func (p *proxy) toxic(json string) {
-	p.b.Helper()
-	if _, err := p.Toxics.AddToxicJson(strings.NewReader(json)); err != nil {
-		p.b.Fatal(err)
-	}
+	b.Cleanup(p.Close)
+	at.Host = p.Addr()
+	return proxy{p, at.String()}
 }

@@ -111,7 +111,7 @@ func TestInFlightConnectionLost(t *testing.T) {
 	for range ids {
 		all = append(all, b.next(messages))
 	}
-	p.cut()
+	p.Cut()
 	for i, msg := range all {
 		select {
 		case <-msg.Context().Done():
@@ -119,7 +119,7 @@ func TestInFlightConnectionLost(t *testing.T) {
 			t.Fatalf("the context of message %d outlived its connection", i)
 		}
 	}
-	p.mend()
+	p.Heal()
 	if came := b.ack(messages, len(ids)); !slices.Equal(came, ids) {
 		t.Errorf("%q came again", came)
 	}

@@ -26,10 +26,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	_ = os.RemoveAll(childDir)
 	for begun := time.Now(); code == 0; { // what Close leaves behind ends by itself, after the wait before the next dial
-		left := goleak.Find(
-			// A proxy that cuts a connection may leave what it was piping behind; that is the test's own tool.
-			goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
-			goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"))
+		left := goleak.Find()
 		if left == nil {
 			break
 		}

@@ -48,7 +48,7 @@ func TestCommitAnswerLost(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		random, rounds := seeded(t), 20*chaos()
 		through, proxy := b.over(s)
-		proxy.watchCommits()
+		watchCommits(proxy)
 		var ids []string
 		for i := range 10 * rounds {
 			ids = append(ids, fmt.Sprintf("m-%d", i))
@@ -103,9 +103,9 @@ func TestHalfOpen(t *testing.T) {
 				})
 				<-busy
 				if where == "in a statement" {
-					proxy.halfOpen()
+					proxy.HalfOpen()
 				} else {
-					proxy.watchCommits()
+					watchCommits(proxy)
 					cutting.Store(holdAnswer)
 				}
 				close(stuck)
@@ -124,7 +124,7 @@ func TestHalfOpen(t *testing.T) {
 				case <-time.After(patience):
 					t.Error("Close waits for a server that does not answer")
 				}
-				proxy.heal()
+				proxy.Heal()
 				<-closed
 				stop()
 				b.run(b.subscriber(), b.whole)
@@ -141,7 +141,7 @@ func TestLatency(t *testing.T) {
 		ids := []string{"a", "b", "c", "d"}
 		b.publish(ids...)
 		through.run(through.subscriber(), through.whole)
-		proxy.toxic(`{"name":"slow","type":"latency","stream":"downstream","attributes":{"latency":20,"jitter":15}}`)
+		proxy.Slow(20*time.Millisecond, 15*time.Millisecond)
 		b.account(ids)
 	})
 }

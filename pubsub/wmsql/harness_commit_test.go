@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"sync/atomic"
 
-	"github.com/Shopify/toxiproxy/v2/toxics"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 )
 
-// cutting is how the toxics below treat the next COMMIT: it arrives, and its answer does not, or neither does.
+// cutting is what becomes of the next COMMIT: it arrives, and its answer does not, or neither does.
 var cutting atomic.Int32
 
 const (
@@ -19,62 +19,25 @@ const (
 	holdNow
 )
 
-func init() {
-	toxics.Register("commit", new(commitToxic))
-	toxics.Register("answer", new(answerToxic))
-}
-
-// watchCommits puts the toxics in place.
-func (p *proxy) watchCommits() {
-	p.toxic(`{"name":"commit","type":"commit","stream":"upstream","attributes":{}}`)
-	p.toxic(`{"name":"answer","type":"answer","stream":"downstream","attributes":{}}`)
-}
-
-type commitToxic struct{}
-
-func (*commitToxic) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil {
-				stub.Close()
-				return
-			}
-			if said := bytes.ToLower(chunk.Data); bytes.Contains(said, []byte("commit")) && !bytes.Contains(said, []byte("read committed")) {
-				if cutting.CompareAndSwap(cutRequest, notCutting) {
-					stub.Close()
-					return
-				}
-				cutting.CompareAndSwap(cutAnswer, cutNow)
-				cutting.CompareAndSwap(holdAnswer, holdNow)
-			}
-			stub.Output <- chunk
+// watchCommits lets cutting decide what becomes of a COMMIT and of its answer.
+func watchCommits(p *faultproxy.Proxy) {
+	p.Watch(func(said []byte) faultproxy.Verdict {
+		if said = bytes.ToLower(said); !bytes.Contains(said, []byte("commit")) || bytes.Contains(said, []byte("read committed")) {
+			return faultproxy.Pass
 		}
-	}
-}
-
-type answerToxic struct{}
-
-func (*answerToxic) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil || cutting.CompareAndSwap(cutNow, notCutting) {
-				stub.Close()
-				return
-			}
-			if cutting.CompareAndSwap(holdNow, notCutting) {
-				<-stub.Interrupt
-				return
-			}
-			stub.Output <- chunk
+		if cutting.CompareAndSwap(cutRequest, notCutting) {
+			return faultproxy.Close
 		}
-	}
+		cutting.CompareAndSwap(cutAnswer, cutNow)
+		cutting.CompareAndSwap(holdAnswer, holdNow)
+		return faultproxy.Pass
+	}, func([]byte) faultproxy.Verdict {
+		if cutting.CompareAndSwap(cutNow, notCutting) {
+			return faultproxy.Close
+		}
+		if cutting.CompareAndSwap(holdNow, notCutting) {
+			return faultproxy.Hold
+		}
+		return faultproxy.Pass
+	})
 }
-
-// Cleanup ends what is stuck when the proxy is healed.
-func (*answerToxic) Cleanup(stub *toxics.ToxicStub) { stub.Close() }

@@ -1,18 +1,15 @@
 package wmsql_test
 
 import (
-	"context"
 	"database/sql"
 	"net/url"
-	"strings"
 	"testing"
 
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/go-sql-driver/mysql"
-	"github.com/rs/zerolog"
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 )
 
 // server is the server of a bench, which a test may harm.
@@ -69,36 +66,15 @@ func openAt(t testing.TB, name, address string) *sql.DB {
 }
 
 // over is the bench for handlers whose pool goes through a proxy; b itself still sees the database directly.
-func (b *bench) over(s server) (*bench, *proxy) {
+func (b *bench) over(s server) (*bench, *faultproxy.Proxy) {
 	b.Helper()
-	p := &proxy{toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), b.Name(), "127.0.0.1:0", s.host), b}
-	if err := p.Start(); err != nil {
+	p, err := faultproxy.New(s.host)
+	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(p.Stop)
+	b.Cleanup(p.Close)
 	through := *b
-	through.db = openAt(b, s.name, s.to(p.Listen, ""))
+	through.db = openAt(b, s.name, s.to(p.Addr(), ""))
 	through.pub = through.publisher()
 	return &through, p
 }
-
-type proxy struct {
-	*toxiproxy.Proxy
-	b *bench
-}
-
-func (p *proxy) toxic(json string) {
-	p.b.Helper()
-	if _, err := p.Toxics.AddToxicJson(strings.NewReader(json)); err != nil {
-		p.b.Fatal(err)
-	}
-}
-
-// halfOpen lets nothing through any more in either direction, without a word to anybody. heal closes what is stuck and
-// lets new connections through.
-func (p *proxy) halfOpen() {
-	p.toxic(`{"name":"up","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)
-	p.toxic(`{"name":"down","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
-}
-
-func (p *proxy) heal() { p.Toxics.ResetToxics(context.Background()) }
