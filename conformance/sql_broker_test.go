@@ -119,7 +119,7 @@ func (s sqlServer) start(t *testing.T) *tables {
 		t.Fatal(err)
 	}
 	own.db = open(t, s.driver, own.dsn)
-	if own.schema, err = wmsql.Schema(own.db); err != nil {
+	if own.schema, err = wmsql.Schema(t.Context(), own.db); err != nil {
 		t.Fatal(err)
 	}
 	return own
@@ -157,7 +157,7 @@ func (s *tables) through(t testing.TB, address string) *sql.DB {
 func (s *tables) table(topic string) string { return s.quote + "watermill_" + topic + s.quote }
 
 func (s *tables) createTopic(t testing.TB, topic string) {
-	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: s.db})
+	sub, err := wmsql.NewSubscriber(t.Context(), s.db, wmsql.SubscriberConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ const oneAtATime = "one member of a group consumes at a time, and the others wai
 
 func (s *tables) target(name string) conformance.Target {
 	subscriber := func(t testing.TB, db *sql.DB, group string) *wmsql.Subscriber {
-		sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{
-			DB: db, ConsumerGroup: group, InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
+		sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
+			ConsumerGroup: group, InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func (s *tables) stock(name string) conformance.Target {
 }
 
 func (s *tables) publisher(t testing.TB, db *sql.DB, timeout time.Duration) message.Publisher {
-	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db, Timeout: timeout})
+	pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func (s *tables) publisher(t testing.TB, db *sql.DB, timeout time.Duration) mess
 }
 
 func (s *tables) backlog(t testing.TB, group string) func(context.Context, string) (int, error) {
-	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: s.db, ConsumerGroup: group})
+	sub, err := wmsql.NewSubscriber(t.Context(), s.db, wmsql.SubscriberConfig{ConsumerGroup: group})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,13 +47,13 @@ func (b *inbox) all() []string {
 // billing handles messages of the topic orders until the test ends.
 func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plugins ...message.RouterPlugin) (publish func(ids ...string), stop func()) {
 	t.Helper()
-	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{
-		DB: db, ConsumerGroup: "billing", InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond,
+	sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
+		ConsumerGroup: "billing", InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+	pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

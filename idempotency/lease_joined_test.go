@@ -20,11 +20,11 @@ func TestLeaseJoined(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			address := b.create(t)
 			db := b.open(t, address)
-			pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+			pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, PollInterval: 10 * time.Millisecond})
+			sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{PollInterval: 10 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,20 +18,20 @@ import (
 // handler writes, the key, the summary, a dead letter and the acknowledgement are in one transaction.
 func consume(ctx context.Context, c *crash.Consumer) (err error) {
 	// A handler that stops closes its publisher, so dead letters have one of their own.
-	outputs, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: c.DB})
+	outputs, err := wmsql.NewPublisher(ctx, c.DB, wmsql.PublisherConfig{})
 	if err != nil {
 		return err
 	}
-	deadLetters, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: c.DB})
+	deadLetters, err := wmsql.NewPublisher(ctx, c.DB, wmsql.PublisherConfig{})
 	if err != nil {
 		return err
 	}
-	deliveries, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: c.DB, ConsumerGroup: consumerGroup})
+	deliveries, err := wmsql.NewSubscriber(ctx, c.DB, wmsql.SubscriberConfig{ConsumerGroup: consumerGroup})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, deliveries.Close()) }()
-	letters, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: c.DB, ConsumerGroup: collectorGroup})
+	letters, err := wmsql.NewSubscriber(ctx, c.DB, wmsql.SubscriberConfig{ConsumerGroup: collectorGroup})
 	if err != nil {
 		return err
 	}

@@ -33,15 +33,15 @@ func run(ctx context.Context, plan *crash.Plan, database string) (result webhook
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }() // with the database go all topics
-	handled, err := subscriber(db, consumerGroup, plan.Topic)
+	handled, err := subscriber(ctx, db, consumerGroup, plan.Topic)
 	if err != nil {
 		return result, err
 	}
-	collected, err := subscriber(db, collectorGroup, plan.DeadLetters()...)
+	collected, err := subscriber(ctx, db, collectorGroup, plan.DeadLetters()...)
 	if err != nil {
 		return result, err
 	}
-	reader, err := subscriber(db, "demo", plan.Summaries())
+	reader, err := subscriber(ctx, db, "demo", plan.Summaries())
 	if err != nil {
 		return result, err
 	}
@@ -50,7 +50,7 @@ func run(ctx context.Context, plan *crash.Plan, database string) (result webhook
 	if err != nil {
 		return result, err
 	}
-	live, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+	live, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{})
 	if err != nil {
 		return result, err
 	}
@@ -71,8 +71,8 @@ func run(ctx context.Context, plan *crash.Plan, database string) (result webhook
 }
 
 // subscriber returns a subscriber, after it made the tables of its topics.
-func subscriber(db *sql.DB, group string, topics ...string) (*wmsql.Subscriber, error) {
-	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: group})
+func subscriber(ctx context.Context, db *sql.DB, group string, topics ...string) (*wmsql.Subscriber, error) {
+	sub, err := wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: group})
 	if err != nil {
 		return nil, err
 	}

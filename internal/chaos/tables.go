@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -17,10 +18,10 @@ const largestOutput = 64 << 10
 func onTables(s *site) {
 	s.origin = wmsql.Origin
 	s.publisher = func() (publisher, error) {
-		return wmsql.NewPublisher(wmsql.PublisherConfig{DB: s.db, Logger: s.logger})
+		return wmsql.NewPublisher(context.Background(), s.db, wmsql.PublisherConfig{Logger: s.logger})
 	}
 	s.subscriber = func(group string, _ int) (subscriber, error) {
-		return wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: s.db, ConsumerGroup: group, InitializeSchema: true, Logger: s.logger})
+		return wmsql.NewSubscriber(context.Background(), s.db, wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: s.logger})
 	}
 	s.keys = func(live subscriber) idempotency.Store { return wmsql.Join(live.(*wmsql.Subscriber)) }
 	s.later = delay.Postgres(s.db)

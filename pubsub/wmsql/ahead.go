@@ -46,16 +46,16 @@ func (s *Subscriber) verifyFirst(ctx context.Context, topic string) error {
 	if s.source == nil || s.config.RestartIfAhead {
 		return nil
 	}
-	at, trust, err := s.source.position(ctx, s.config.DB, topic, s.config.ConsumerGroup, "")
+	at, trust, err := s.source.position(ctx, s.db, topic, s.config.ConsumerGroup, "")
 	if err != nil {
 		return fmt.Errorf("wmsql: read the position: %w", err)
 	}
 	if trust == sure {
 		return nil
 	}
-	err = s.verify(ctx, s.config.DB, topic, at, trust)
+	err = s.verify(ctx, s.db, topic, at, trust)
 	if errors.Is(err, ErrPositionAhead) {
-		if _, failed := s.source.refuse(ctx, s.config.DB, topic, s.config.ConsumerGroup, at); failed != nil {
+		if _, failed := s.source.refuse(ctx, s.db, topic, s.config.ConsumerGroup, at); failed != nil {
 			err = fmt.Errorf("%w; the refusal could not be recorded: %w", err, failed)
 		}
 	}
@@ -75,7 +75,7 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 		return false, nil
 	}
 	s.verified = time.Now()
-	err := s.verify(ctx, s.config.DB, s.topic, at, trust)
+	err := s.verify(ctx, s.db, s.topic, at, trust)
 	if errors.Is(err, ErrPositionAhead) {
 		s.suspicious = true
 		return true, nil

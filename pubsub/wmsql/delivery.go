@@ -51,7 +51,7 @@ func deliveryOf(ctx context.Context) *delivery {
 
 // deliver gives a message to whoever consumes and waits until it is settled, or its time is up.
 func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) outcome {
-	d := &delivery{t: t, db: s.config.DB, topic: s.topic, group: s.config.ConsumerGroup, at: e.at}
+	d := &delivery{t: t, db: s.db, topic: s.topic, group: s.config.ConsumerGroup, at: e.at}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.whenOver(cancel)

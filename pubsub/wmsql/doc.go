@@ -2,8 +2,8 @@
 // publisher with which everything about a message is in one transaction. It stands on watermill-sql, on the same tables,
 // and can take the place of its subscriber and be taken back.
 //
-//	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "billing"})
-//	dead, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db}) // a handler's outputs need another one
+//	sub, err := wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: "billing"})
+//	dead, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{}) // a handler's outputs need another one
 //	dlc, err := spillway.New(spillway.Config{
 //		Publisher:   dead,
 //		Idempotency: wmsql.Join(sub),

@@ -61,7 +61,7 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 // nothing looks, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL use
 // up a transaction id and write, which a consumer with nothing to do should not, many times a second.
 func (s *subscription) nothing(ctx context.Context) (bool, error) {
-	from, trust, err := s.source.position(ctx, s.config.DB, s.topic, s.config.ConsumerGroup, "")
+	from, trust, err := s.source.position(ctx, s.db, s.topic, s.config.ConsumerGroup, "")
 	if err != nil {
 		return false, fmt.Errorf("wmsql: read the position: %w", err)
 	}
@@ -69,7 +69,7 @@ func (s *subscription) nothing(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	query := s.source.next(s.topic, from, 1)
-	rows, err := s.config.DB.QueryContext(ctx, query.Query, query.Args...)
+	rows, err := s.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
 		return false, fmt.Errorf("wmsql: look for messages: %w", err)
 	}

@@ -22,15 +22,15 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "billing", InitializeSchema: true})
+	sub, err := wmsql.NewSubscriber(context.Background(), db, wmsql.SubscriberConfig{ConsumerGroup: "billing", InitializeSchema: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	dead, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+	dead, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	invoices, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db, InitializeSchema: true})
+	invoices, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{InitializeSchema: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func ExamplePublisher_Publish() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db})
+	pub, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -80,11 +80,11 @@ func ExampleSubscriber_Backlog() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: db, InitializeSchema: true})
+	pub, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{InitializeSchema: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: db, ConsumerGroup: "redrive", InitializeSchema: true})
+	sub, err := wmsql.NewSubscriber(context.Background(), db, wmsql.SubscriberConfig{ConsumerGroup: "redrive", InitializeSchema: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func Join(sub *Subscriber) *JoinedStore {
 
 // Initialize creates the table spillway_keys, or verifies the one that exists. See idempotency.Store.
 func (s *JoinedStore) Initialize(ctx context.Context) error {
-	if err := s.sub.dialect.ensureKeys(ctx, s.sub.config.DB); err != nil {
+	if err := s.sub.dialect.ensureKeys(ctx, s.sub.db); err != nil {
 		return fmt.Errorf("wmsql: initialize the store of keys: %w", err)
 	}
 	return nil
@@ -60,7 +60,7 @@ func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 
 // deliveryOf returns the delivery whose transaction a claim can join, or nil.
 func (s *JoinedStore) deliveryOf(ctx context.Context) *delivery {
-	if d := deliveryOf(ctx); d != nil && d.db == s.sub.config.DB {
+	if d := deliveryOf(ctx); d != nil && d.db == s.sub.db {
 		return d
 	}
 	return nil

@@ -82,7 +82,7 @@ func TestOtherSource(t *testing.T) {
 // A store joined to a subscriber of another pool claims in its own database, not in the transaction.
 func TestJoinOfAnotherPool(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		other, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: b.open(t)})
+		other, err := wmsql.NewSubscriber(t.Context(), b.open(t), wmsql.SubscriberConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ var _ poison.Lister = (*Publisher)(nil)
 
 // ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same name
 // has not acknowledged, all that they hold where there is no such group: those of retry stages. Topics are the tables in
-// the database, or the schemas of the search path, that DB is connected to. It takes 10 s at the most and asks about the
+// the database, or the schemas of the search path, that the *sql.DB is connected to. It takes 10 s at the most and asks about the
 // first 1,000 topics; where that, or a table that cannot be read, leaves the answer incomplete, there is an error beside
 // what was found. It needs watermill-sql's own adapters, and names of tables that end with their topics.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
@@ -90,7 +90,7 @@ func (p *Publisher) topics(ctx context.Context, prefix string) (topics []string,
 	if p.dialect.name == postgresDialect.name {
 		query = tablesWithPayloadsPostgres
 	}
-	rows, err := p.config.DB.QueryContext(ctx, query, begins, maxListed+1)
+	rows, err := p.db.QueryContext(ctx, query, begins, maxListed+1)
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +114,10 @@ func (p *Publisher) waiting(ctx context.Context, source source, topic string) (n
 	if p.dialect.fit(topic, p.dialect.offsets) != nil { // another topic's table of positions would answer
 		query = source.all(topic)
 	}
-	err = p.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+	err = p.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
 	if err != nil && p.dialect.missing(err) { // nobody has consumed the topic yet, or it has just gone
 		query = source.all(topic)
-		err = p.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+		err = p.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
 	}
 	if err != nil && p.dialect.missing(err) {
 		return 0, nil

@@ -138,7 +138,7 @@ func TestListWaitingErrors(t *testing.T) {
 			t.Error(err)
 		}
 		for name, schema := range map[string]wsql.SchemaAdapter{"embedded": b.embedded(), "own names": b.ownNames()} {
-			pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: b.db, Schema: schema})
+			pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{Schema: schema})
 			if err != nil {
 				t.Fatal(err)
 			}

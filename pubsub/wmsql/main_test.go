@@ -70,7 +70,7 @@ func newBench(t *testing.T, open func(testing.TB) *sql.DB) *bench {
 
 func (b *bench) publisher() *wmsql.Publisher {
 	b.Helper()
-	pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: b.db})
+	pub, err := wmsql.NewPublisher(b.Context(), b.db, wmsql.PublisherConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -79,11 +79,11 @@ func (b *bench) publisher() *wmsql.Publisher {
 
 func (b *bench) subscriber(change ...func(*wmsql.SubscriberConfig)) *wmsql.Subscriber {
 	b.Helper()
-	config := wmsql.SubscriberConfig{DB: b.db, PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond}
+	config := wmsql.SubscriberConfig{PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond}
 	for _, f := range change {
 		f(&config)
 	}
-	sub, err := wmsql.NewSubscriber(config)
+	sub, err := wmsql.NewSubscriber(b.Context(), b.db, config)
 	if err != nil {
 		b.Fatal(err)
 	}

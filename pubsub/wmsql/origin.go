@@ -34,10 +34,10 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err erro
 		return 0, fmt.Errorf("wmsql: backlog of %q: the adapters %T and %T are not watermill-sql's own", topic, s.config.Schema, s.config.Offsets)
 	}
 	query := s.source.behind(topic, s.config.ConsumerGroup)
-	err = s.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+	err = s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
 	if err != nil && s.dialect.missing(err) { // nobody has consumed the topic yet: there are no positions
 		query = s.source.all(topic)
-		err = s.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+		err = s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("wmsql: backlog of %q for group %q: %w", topic, s.config.ConsumerGroup, err)

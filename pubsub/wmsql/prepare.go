@@ -25,13 +25,13 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 		return err
 	}
 	queries := append(s.config.Schema.SchemaInitializingQueries(topic), s.config.Offsets.SchemaInitializingQueries(topic)...)
-	if err := create(ctx, s.dialect, s.config.DB, queries); err != nil {
+	if err := create(ctx, s.dialect, s.db, queries); err != nil {
 		return fmt.Errorf("wmsql: create the tables of %q: %w", topic, err)
 	}
 	if s.source == nil {
 		return nil
 	}
-	if err := s.source.noteColumn(ctx, s.config.DB, topic); err != nil { // the role may not, or consumers are busy: the next start tries again
+	if err := s.source.noteColumn(ctx, s.db, topic); err != nil { // the role may not, or consumers are busy: the next start tries again
 		s.config.Logger.Info("The table of positions has no column for the server, so a move to another server is noticed only at first",
 			watermill.LogFields{"topic": topic, "error": err.Error()})
 	}
@@ -85,14 +85,14 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 func (s *Subscriber) register(ctx context.Context, topic string) error {
 	group := s.config.ConsumerGroup
 	if s.source == nil {
-		return execute(ctx, s.config.DB, s.config.Offsets.BeforeSubscribingQueries(topic, group))
+		return execute(ctx, s.db, s.config.Offsets.BeforeSubscribingQueries(topic, group))
 	}
 	if known, err := s.known(ctx, topic); known || err != nil {
 		return err
 	}
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err := execute(brief, s.config.DB, []wsql.Query{s.source.register(topic, group)})
+	err := execute(brief, s.db, []wsql.Query{s.source.register(topic, group)})
 	if err != nil { // somebody may have been faster
 		if known, _ := s.known(ctx, topic); known {
 			return nil
@@ -105,13 +105,13 @@ func (s *Subscriber) register(ctx context.Context, topic string) error {
 func (s *Subscriber) known(ctx context.Context, topic string) (bool, error) {
 	var n int
 	query := s.source.registered(topic, s.config.ConsumerGroup)
-	err := s.config.DB.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
+	err := s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
 	return n > 0, err
 }
 
 func (s *Subscriber) exists(ctx context.Context, topic string) error {
 	query := s.source.next(topic, position{}, 0)
-	rows, err := s.config.DB.QueryContext(ctx, query.Query, query.Args...)
+	rows, err := s.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func TestInitializeInsideHandler(t *testing.T) {
 				return nil, err
 			}
 			for range 2 { // the second finds a table in which the first has written and not committed
-				pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: b.db, InitializeSchema: true})
+				pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{InitializeSchema: true})
 				if err != nil {
 					return nil, err
 				}

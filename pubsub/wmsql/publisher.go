@@ -18,11 +18,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// PublisherConfig configures a Publisher. Only DB is required.
+// PublisherConfig configures a Publisher. The zero value is valid.
 type PublisherConfig struct {
-	// DB is a PostgreSQL, MySQL or MariaDB.
-	DB *sql.DB
-	// Schema knows the table of messages. Default: Schema for DB, whose payloads may be any bytes.
+	// Schema knows the table of messages. Default: Schema for the database, whose payloads may be any bytes.
 	Schema wsql.SchemaAdapter
 	// InitializeSchema creates the table of a topic, where there is none, before the first message is published there. On
 	// MySQL and MariaDB that is never done inside of a message's transaction, which it would commit.
@@ -34,10 +32,11 @@ type PublisherConfig struct {
 }
 
 // Publisher writes messages into tables, those of watermill-sql. A message whose context is that of one which a Subscriber
-// on the same DB delivered is written in that one's transaction: outputs and dead letters are visible when their source
+// on the same *sql.DB delivered is written in that one's transaction: outputs and dead letters are visible when their source
 // is acknowledged, and never otherwise; those of a source that its handler acked itself, and that has been committed by then,
 // are written by themselves. It is safe for concurrent use.
 type Publisher struct {
+	db      *sql.DB
 	config  PublisherConfig
 	dialect *dialect
 	closed  atomic.Bool
@@ -46,15 +45,15 @@ type Publisher struct {
 	inPieces bool
 }
 
-// NewPublisher asks the database what it is and returns a Publisher, or an error that names the field of config which is
-// wrong.
-func NewPublisher(config PublisherConfig) (*Publisher, error) {
+// NewPublisher returns a Publisher to the tables in db, a PostgreSQL, MySQL or MariaDB. It asks db which one it is. An error
+// names the field of config that is wrong.
+func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Publisher, error) {
 	set(&config.Timeout, 30*time.Second)
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
-	if config.DB == nil {
-		return nil, errors.New("wmsql: PublisherConfig.DB is nil: give the database to publish to")
+	if db == nil {
+		return nil, errors.New("wmsql: the db of NewPublisher is nil: give the database to publish to")
 	}
 	if config.Schema != nil && safecall.IsNil(config.Schema) {
 		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema is a nil %T: leave the field out, or give an adapter", config.Schema)
@@ -62,19 +61,19 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if config.Timeout < 0 {
 		return nil, fmt.Errorf("wmsql: PublisherConfig.Timeout (%s) must not be negative", config.Timeout)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	dialect, err := detect(ctx, config.DB)
+	dialect, err := detect(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	if dialect.stranger(config.Schema) {
-		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema (%T) is not for %s, which DB is", config.Schema, dialect.name)
+		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema (%T) is not for %s, which the database is", config.Schema, dialect.name)
 	}
 	if config.Schema == nil {
 		config.Schema = dialect.schema(dialect.binary, 0)
 	}
-	p := &Publisher{config: config, dialect: dialect}
+	p := &Publisher{db: db, config: config, dialect: dialect}
 	if _, own := dialect.source(config.Schema, dialect.offsets); own && dialect.inPieces != "" {
 		p.inPieces = payloadType(config.Schema) == dialect.inPieces
 	}
@@ -109,7 +108,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 }
 
 func (p *Publisher) deliveryOf(msg *message.Message) *delivery {
-	if d := deliveryOf(msg.Context()); d != nil && d.db == p.config.DB {
+	if d := deliveryOf(msg.Context()); d != nil && d.db == p.db {
 		return d
 	}
 	return nil
@@ -156,10 +155,10 @@ func (p *Publisher) write(d *delivery, queries []wsql.Query) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
 	defer cancel()
 	if len(queries) == 1 {
-		_, err := p.config.DB.ExecContext(ctx, queries[0].Query, queries[0].Args...)
+		_, err := p.db.ExecContext(ctx, queries[0].Query, queries[0].Args...)
 		return err
 	}
-	tx, err := p.config.DB.BeginTx(ctx, nil)
+	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -196,7 +195,7 @@ func (d *delivery) write(work func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// Close makes every later Publish return ErrClosed. It does not close DB.
+// Close makes every later Publish return ErrClosed. It does not close the database.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	return nil
@@ -222,7 +221,7 @@ func (p *Publisher) initializeOnce(topic string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
 	defer cancel()
-	if err := create(ctx, p.dialect, p.config.DB, p.config.Schema.SchemaInitializingQueries(topic)); err != nil {
+	if err := create(ctx, p.dialect, p.db, p.config.Schema.SchemaInitializingQueries(topic)); err != nil {
 		return err
 	}
 	p.ready.Store(topic, nil)

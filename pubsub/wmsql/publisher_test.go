@@ -17,14 +17,16 @@ import (
 func TestPublisherConfig(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		for field, config := range map[string]wmsql.PublisherConfig{
-			"DB":      {},
-			"Timeout": {DB: b.db, Timeout: -1},
-			"Schema":  {DB: b.db, Schema: (*wsql.DefaultPostgreSQLSchema)(nil)},
-			"Schema ": {DB: b.db, Schema: b.stranger()},
+			"Timeout": {Timeout: -1},
+			"Schema":  {Schema: (*wsql.DefaultPostgreSQLSchema)(nil)},
+			"Schema ": {Schema: b.stranger()},
 		} {
-			if _, err := wmsql.NewPublisher(config); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+strings.TrimSpace(field)) {
+			if _, err := wmsql.NewPublisher(t.Context(), b.db, config); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+strings.TrimSpace(field)) {
 				t.Errorf("%s: %v", field, err)
 			}
+		}
+		if _, err := wmsql.NewPublisher(t.Context(), nil, wmsql.PublisherConfig{}); err == nil {
+			t.Error("a publisher to no database")
 		}
 		if err := b.pub.Publish(b.topic, message.NewMessage("", nil), nil); err == nil || !strings.Contains(err.Error(), "message 2 of 2 is nil") {
 			t.Error(err)
@@ -86,7 +88,7 @@ func TestTopicsThatAreNoTables(t *testing.T) {
 func TestTopicsOfOwnSchema(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		schema := b.embedded()
-		pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: b.db, Schema: schema})
+		pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{Schema: schema})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +117,7 @@ func TestInitializeSchema(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		for range 8 {
-			pub, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: b.db, InitializeSchema: true})
+			pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{InitializeSchema: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,7 @@ import (
 // stockSchema is the schema with which watermill-sql's own parts use the tables of ours.
 func (b *bench) stockSchema() wsql.SchemaAdapter {
 	b.Helper()
-	schema, err := wmsql.Schema(b.db)
+	schema, err := wmsql.Schema(b.Context(), b.db)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,19 +18,15 @@ import (
 // ErrClosed is returned by a Subscriber or Publisher after Close.
 var ErrClosed = errors.New("wmsql: closed")
 
-// SubscriberConfig configures a Subscriber. Only DB is required.
+// SubscriberConfig configures a Subscriber. The zero value is valid.
 type SubscriberConfig struct {
-	// DB is a PostgreSQL, MySQL or MariaDB. Each subscription holds one of its connections most of the time, and one that
-	// waits for its turn in the group does too: where SetMaxOpenConns leaves no others, a handler that uses DB itself waits
-	// in vain.
-	DB *sql.DB
 	// ConsumerGroup is the group whose position is kept. Each group gets every message; the consumers of one group take
 	// turns. Default: the group without a name, as with watermill-sql.
 	ConsumerGroup string
-	// Schema knows the table of messages. Default: Schema for DB. One that is not watermill-sql's own keeps its own query
+	// Schema knows the table of messages. Default: Schema for the database. One that is not watermill-sql's own keeps its own query
 	// and isolation level, with what they cost.
 	Schema wsql.SchemaAdapter
-	// Offsets knows the table of positions. Default: watermill-sql's for DB.
+	// Offsets knows the table of positions. Default: watermill-sql's for the database.
 	Offsets wsql.OffsetsAdapter
 	// InitializeSchema creates the tables of a topic, where there are none, when it is subscribed to.
 	InitializeSchema bool
@@ -92,8 +88,6 @@ func set[T comparable](field *T, value T) {
 
 func (c *SubscriberConfig) validate() error {
 	switch {
-	case c.DB == nil:
-		return errors.New("wmsql: SubscriberConfig.DB is nil: give the database that the messages are in")
 	case c.Schema != nil && safecall.IsNil(c.Schema), c.Offsets != nil && safecall.IsNil(c.Offsets):
 		return fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is a nil pointer: leave the field out, or give an adapter", c.Schema, c.Offsets)
 	case len(c.ConsumerGroup) > 255:
@@ -110,6 +104,7 @@ func (c *SubscriberConfig) validate() error {
 // Subscriber consumes topics that are tables, those of watermill-sql. What a message brings about in the database, through
 // Join and a Publisher, commits with its acknowledgement or not at all. It is safe for concurrent use.
 type Subscriber struct {
+	db      *sql.DB
 	config  SubscriberConfig
 	dialect *dialect
 	source  source // nil for adapters that are not watermill-sql's own
@@ -129,21 +124,27 @@ var (
 // startTimeout bounds what constructors ask of the database.
 const startTimeout = 30 * time.Second
 
-// NewSubscriber asks the database what it is and returns a Subscriber, or an error that names the field of config which
-// is wrong.
-func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
+// NewSubscriber returns a Subscriber for the tables in db, a PostgreSQL, MySQL or MariaDB. It asks db which one it is. An
+// error names the field of config that is wrong.
+//
+// Each subscription holds one connection of db most of the time, also while it waits for its turn in the group. If
+// SetMaxOpenConns leaves no others, a handler that uses db itself waits for ever.
+func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*Subscriber, error) {
+	if db == nil {
+		return nil, errors.New("wmsql: the db of NewSubscriber is nil: give the database that the messages are in")
+	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	dialect, err := detect(ctx, config.DB)
+	dialect, err := detect(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	if dialect.stranger(config.Schema) || dialect.stranger(config.Offsets) {
-		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is not for %s, which DB is", config.Schema, config.Offsets, dialect.name)
+		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is not for %s, which the database is", config.Schema, config.Offsets, dialect.name)
 	}
 	if config.Schema == nil {
 		config.Schema = dialect.schema(dialect.binary, config.Batch)
@@ -151,10 +152,10 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 	if config.Offsets == nil {
 		config.Offsets = dialect.offsets
 	}
-	s := &Subscriber{config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
-	s.joined = &JoinedStore{sub: s, own: dialect.keys(config.DB)}
+	s := &Subscriber{db: db, config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
+	s.joined = &JoinedStore{sub: s, own: dialect.keys(db)}
 	if source, ok := dialect.source(config.Schema, config.Offsets); ok {
-		if s.source, err = source.introduce(ctx, config.DB); err != nil {
+		if s.source, err = source.introduce(ctx, db); err != nil {
 			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)
 		}
 	} else {
@@ -207,7 +208,7 @@ func (s *Subscriber) forget(sub *subscription) {
 // Close ends all subscriptions and returns when they have ended. A handler that is busy has SettleGrace to settle its
 // message; what it acks in that time is committed. After that the transaction is rolled back under it, with the messages
 // that were acked in it before, and its late statements are refused. A server that does not answer is not waited for
-// longer than that, three times over. Close does not close DB.
+// longer than that, three times over. Close does not close the database.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()
 	s.closed = true

@@ -16,7 +16,6 @@ import (
 func TestSubscriberConfig(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		for field, change := range map[string]func(*wmsql.SubscriberConfig){
-			"DB":            func(c *wmsql.SubscriberConfig) { c.DB = nil },
 			"Schema":        func(c *wmsql.SubscriberConfig) { c.Schema = (*wsql.DefaultMySQLSchema)(nil) },
 			"Schema ":       func(c *wmsql.SubscriberConfig) { c.Schema = b.stranger() },
 			"Offsets":       func(c *wmsql.SubscriberConfig) { c.Offsets = (*wsql.DefaultMySQLOffsetsAdapter)(nil) },
@@ -32,18 +31,21 @@ func TestSubscriberConfig(t *testing.T) {
 			"PollInterval": func(c *wmsql.SubscriberConfig) { c.PollInterval = -1 },
 			"GapWait":      func(c *wmsql.SubscriberConfig) { c.GapWait = -1 },
 		} {
-			config := wmsql.SubscriberConfig{DB: b.db}
+			var config wmsql.SubscriberConfig
 			change(&config)
-			if _, err := wmsql.NewSubscriber(config); err == nil || !strings.Contains(err.Error(), "SubscriberConfig.") || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
+			if _, err := wmsql.NewSubscriber(t.Context(), b.db, config); err == nil || !strings.Contains(err.Error(), "SubscriberConfig.") || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
 				t.Errorf("%s: %v", field, err)
 			}
 		}
+		if _, err := wmsql.NewSubscriber(t.Context(), nil, wmsql.SubscriberConfig{}); err == nil {
+			t.Error("a subscriber of no database")
+		}
 		closed := b.open(t)
 		_ = closed.Close()
-		if _, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{DB: closed}); err == nil {
+		if _, err := wmsql.NewSubscriber(t.Context(), closed, wmsql.SubscriberConfig{}); err == nil {
 			t.Error("the database cannot be asked")
 		}
-		if _, err := wmsql.Schema(nil); err == nil {
+		if _, err := wmsql.Schema(t.Context(), nil); err == nil {
 			t.Error("a schema for no database")
 		}
 	})

@@ -115,7 +115,7 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 	}
 	life, end := s.outlive(ctx)
 	defer end()
-	if err := s.session.take(ctx, s.config.DB); err != nil {
+	if err := s.session.take(ctx, s.db); err != nil {
 		return 0, err
 	}
 	t, err := begin(life, s.dialect, isolation, &s.session)

@@ -139,13 +139,13 @@ func (d *database) stock(topic string, n, batch int) (time.Duration, error) {
 
 // spillway is how long ours takes for n messages, each with its key and its acknowledgement in one transaction.
 func (d *database) spillway(topic string, n, batch int) (time.Duration, error) {
-	sub, err := wmsql.NewSubscriber(wmsql.SubscriberConfig{
-		DB: d.db, ConsumerGroup: watermill.NewShortUUID(), InitializeSchema: true, Batch: batch,
+	sub, err := wmsql.NewSubscriber(d.ctx, d.db, wmsql.SubscriberConfig{
+		ConsumerGroup: watermill.NewShortUUID(), InitializeSchema: true, Batch: batch,
 	})
 	if err != nil {
 		return 0, err
 	}
-	dead, err := wmsql.NewPublisher(wmsql.PublisherConfig{DB: d.db})
+	dead, err := wmsql.NewPublisher(d.ctx, d.db, wmsql.PublisherConfig{})
 	if err != nil {
 		return 0, err
 	}
