@@ -36,6 +36,7 @@ var packagesOfDocs = map[string]string{
 	"pgxstore":    module + "/idempotency/pgxstore",
 	"poison":      module + "/poison",
 	"redrive":     module + "/redrive",
+	"letters":     module + "/redrive/letters",
 	"wmamqp":      module + "/pubsub/wmamqp",
 	"wmkafka":     module + "/pubsub/wmkafka",
 	"wmsql":       module + "/pubsub/wmsql",
@@ -57,7 +58,7 @@ const whatYouHaveInDocs = `
 		uri string
 		dlc *spillway.Channel
 		queue *poison.Queue
-		store *redrive.Store // of letters
+		store *letters.Store // of letters
 		billing, audit *message.Handler
 	)
 `

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // The quick start of the README: a router, its handler, and the lines that protect it.
@@ -34,12 +35,12 @@ func Example() {
 	}
 
 	// begin quick start
-	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	dlc, err := spillway.New(ctx, spillway.Config{
-		Publisher:   letters,                // dead letters go here; any publisher of its own will do
+		Publisher:   store,                  // dead letters go here; any publisher of its own will do
 		Idempotency: idempotency.SQLite(db), // optional: each message takes effect once
 	})
 	if err != nil {
@@ -59,14 +60,14 @@ func Example() {
 		log.Fatal(err)
 	}
 	for waiting := 0; waiting == 0; {
-		if waiting, err = letters.Count(ctx, redrive.Filter{}); err != nil {
+		if waiting, err = store.Count(ctx, letters.Filter{}); err != nil {
 			log.Fatal(err)
 		}
 	}
 	customers["acme"] = true
 
 	// later, when the cause is mended
-	report, err := letters.Drain(ctx, live, redrive.DrainConfig{Rate: 100, Allow: []string{"orders"}})
+	report, err := redrive.Drain(ctx, store, live, redrive.DrainConfig{Rules: redrive.Rules{Rate: 100, Allow: []string{"orders"}}})
 	invoice := <-invoices
 	invoice.Ack()
 	fmt.Println(report.Redriven, err, string(invoice.Payload))
@@ -78,7 +79,7 @@ func Example() {
 func ExampleChannel_Middleware() {
 	_, db, router, sub, pub, _, cleanUp := whatYouHave()
 	defer cleanUp()
-	dead, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	dead, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		log.Fatal(err)
 	}

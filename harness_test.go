@@ -18,7 +18,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ type bench struct {
 	t       *testing.T
 	source  *gochannel.GoChannel
 	db      *sql.DB
-	letters *redrive.Store
+	letters *letters.Store
 	outs    *outputs
 }
 
@@ -44,11 +44,11 @@ func newBench(t *testing.T, persistent bool) *bench {
 	if _, err := db.Exec(`PRAGMA journal_mode=WAL; CREATE TABLE effects (id TEXT)`); err != nil {
 		t.Fatal(err)
 	}
-	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: persistent}, nil), db: db, letters: letters, outs: &outputs{}}
+	b := &bench{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: persistent}, nil), db: db, letters: store, outs: &outputs{}}
 	t.Cleanup(func() {
 		if err := b.source.Close(); err != nil {
 			t.Error(err)
@@ -132,9 +132,9 @@ func (b *bench) effects() []string {
 	return ids
 }
 
-func (b *bench) waiting() []redrive.Entry {
+func (b *bench) waiting() []letters.Letter {
 	b.t.Helper()
-	entries, err := b.letters.List(context.Background(), redrive.Filter{Limit: 1000})
+	entries, err := b.letters.List(context.Background(), letters.Filter{Limit: 1000})
 	if err != nil {
 		b.t.Fatal(err)
 	}

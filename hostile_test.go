@@ -95,7 +95,7 @@ func TestHostileMessagesSurviveDeadLetterAndRedrive(t *testing.T) {
 			mu.Lock()
 			ready = true
 			mu.Unlock()
-			if report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}}); err != nil || report.Redriven != 1 {
+			if report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil || report.Redriven != 1 {
 				t.Fatalf("%+v, %v", report, err)
 			}
 			b.eventually("it came back", func() bool { mu.Lock(); defer mu.Unlock(); return back != nil })
@@ -246,7 +246,7 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	mended.Store(true)
-	report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}})
+	report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	if err != nil || report.Redriven != 1 || report.Refused != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -285,10 +285,10 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	b.publish(order)
 	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
 	mended.Store(true)
-	if _, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders", "invoices"}}); err != nil {
+	if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders", "invoices"}}}); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("its output is set aside", func() bool { return len(b.waiting()) == 1 && b.waiting()[0].DeadLetterTopic == "invoices.dlq" })
+	b.eventually("its output is set aside", func() bool { return len(b.waiting()) == 1 && b.waiting()[0].Topic == "invoices.dlq" })
 	if origin := b.waiting()[0].Letter.Origin; origin.Topic != "invoices" || origin.Handler != "print" {
 		t.Errorf("the output's origin is %+v", origin)
 	}

@@ -17,6 +17,7 @@ var floors = map[string]int{
 	"internal/boundedtext":       0,
 	"internal/chain":             0,
 	"internal/database":          0,
+	"internal/consume":           0,
 	"internal/database/mysql":    0,
 	"internal/database/postgres": 0,
 	"internal/database/rerun":    0,
@@ -46,6 +47,8 @@ var floors = map[string]int{
 	// middlewares that use letters
 	"middleware":        2,
 	"middleware/stages": 2,
+	// the store of dead letters
+	"redrive/letters": 2,
 	// dead letters on their way back
 	"redrive": 3,
 	// the front door
@@ -60,6 +63,7 @@ var floors = map[string]int{
 	"internal/bench/sql":                      5,
 	"internal/bench/stages":                   5,
 	"internal/database/mysql/mysqltest":       5,
+	"redrive/internal/fixture":                5,
 	"internal/database/postgres/postgrestest": 5,
 	"internal/faultproxy":                     5,
 	"internal/testkit":                        5,
@@ -129,7 +133,7 @@ func TestLayout(t *testing.T) {
 
 // Who does not import a leaf does not compile its client.
 func TestNobodyElseCompilesClients(t *testing.T) {
-	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/idempotency", "/middleware/crashlimit", "/delay"} {
+	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/redrive/letters", "/idempotency", "/middleware/crashlimit", "/delay"} {
 		out, err := exec.Command("go", "list", "-deps", module+name).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // channel is the whole channel of a bench, with waits short enough for tests.
@@ -195,7 +196,7 @@ func TestUndeliverableOutput(t *testing.T) {
 	}
 	refused := b.outs.triedIDs()
 	b.outs.setRefuse(nil)
-	report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}})
+	report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	if err != nil || report.Redriven != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -256,7 +257,7 @@ func TestEffectsHappenOnce(t *testing.T) {
 		return len(b.effects()) == 49 && len(letters) == 1 && letters[0].Seen == 5 && absorbed.Load() == 4*49
 	})
 	mended.Store(true)
-	if _, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}}); err != nil {
+	if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the last took effect and all outputs are out", func() bool {
@@ -282,7 +283,7 @@ func TestSamePanicIsOneGroup(t *testing.T) {
 	defer stop()
 	b.publish(numbered(2)...)
 	b.eventually("both are set aside", func() bool { return len(b.waiting()) == 2 })
-	groups, err := b.letters.Groups(t.Context(), redrive.Filter{})
+	groups, err := b.letters.Groups(t.Context(), letters.Filter{})
 	if err != nil || len(groups) != 1 || groups[0].Count != 2 || groups[0].StackHash == "" {
 		t.Errorf("%+v, %v", groups, err)
 	}

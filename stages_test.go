@@ -90,12 +90,17 @@ func TestChannelWithStages(t *testing.T) {
 				t.Errorf("set aside with %+v", failure)
 			}
 			close(healed)
-			report, err := b.letters.Drain(context.Background(), b.source, redrive.DrainConfig{Allow: []string{"orders"}, Entry: ch.Stages().ReentryTopic,
-				Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, _ poison.Letter, topic string) {
-					if !strings.HasPrefix(topic, "orders.billing.retry") {
-						t.Errorf("redriven to %q", topic)
-					}
-				}}})
+			report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{
+				Rules: redrive.Rules{
+					Allow: []string{"orders"},
+					Entry: ch.Stages().ReentryTopic,
+					Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, _ poison.Letter, topic string) {
+						if !strings.HasPrefix(topic, "orders.billing.retry") {
+							t.Errorf("redriven to %q", topic)
+						}
+					}},
+				},
+			})
 			if err != nil || report.Redriven != 1 {
 				t.Fatalf("%+v, %v", report, err)
 			}

@@ -35,6 +35,12 @@ func (b *bench) setAside(n int) (mended *atomic.Bool, ids []string) {
 // in the transaction of its message is seen by others when that is acknowledged, after the hook that told of it.
 func (b *bench) drain(topic string, n int, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
 	b.Helper()
+	return b.drainThrough(b.live, topic, n, change...)
+}
+
+// drainThrough is drain with another publisher than that of the live topic.
+func (b *bench) drainThrough(live message.Publisher, topic string, n int, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
+	b.Helper()
 	group := "drain-" + topic
 	sub := b.target.Subscriber(b.T, group)
 	defer func() {
@@ -42,8 +48,8 @@ func (b *bench) drain(topic string, n int, change ...func(*redrive.DrainTopicCon
 			b.Error(err)
 		}
 	}()
-	config := redrive.DrainTopicConfig{Subscriber: sub, Topic: topic, IdleAfter: 3 * time.Second}
-	config.Publisher, config.Park, config.Allow, config.By = b.live, b.dead, []string{b.topic}, "conformance"
+	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, IdleAfter: 3 * time.Second}
+	config.Allow, config.By = []string{b.topic}, "conformance"
 	if b.target.Backlog != nil {
 		config.Backlog, config.IdleAfter = b.target.Backlog(b.T, group), patience/2 // a busy server may be slow to give what it has
 		b.until(fmt.Sprintf("%d letters wait in %q", n, topic), func() bool {
@@ -56,7 +62,7 @@ func (b *bench) drain(topic string, n int, change ...func(*redrive.DrainTopicCon
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	report, err := redrive.Drain(ctx, config)
+	report, err := redrive.DrainTopic(ctx, sub, live, config)
 	if err != nil {
 		b.Fatalf("drain %q: %v (%+v)", topic, err, report)
 	}
@@ -73,7 +79,7 @@ func (b *bench) redriven() {
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
 
-	h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: b.live, Park: b.dead, Allow: []string{b.topic}, MinWait: -1})
+	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}}, Park: b.dead, MinWait: -1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -118,7 +124,7 @@ func (b *bench) quarantine() {
 		}
 		b.untilPlaced(i + 2)
 	}
-	h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: b.live, Park: b.dead, Allow: []string{b.topic}, MaxRedrives: 2})
+	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2}, Park: b.dead})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -92,12 +92,9 @@ func (b *bench) redrivenIntoStage() {
 	b.ids(ids...)
 	b.untilPlaced(3)
 	var l ledger
-	report := b.drain(b.dlq(), 3, func(c *redrive.DrainTopicConfig) {
-		c.Entry = ch.Stages().ReentryTopic
-		entering := &spillway.Config{Stages: stages.Config{Publisher: c.Publisher}}
-		l.keep(entering)
-		c.Publisher = entering.Stages.Publisher
-	})
+	entering := &spillway.Config{Stages: stages.Config{Publisher: b.live}}
+	l.keep(entering)
+	report := b.drainThrough(entering.Stages.Publisher, b.dlq(), 3, func(c *redrive.DrainTopicConfig) { c.Entry = ch.Stages().ReentryTopic })
 	if report.Redriven != 3 {
 		b.Errorf("%+v", report)
 	}

@@ -43,7 +43,7 @@ func BenchmarkStore_Drain(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			report, err := store.Drain(context.Background(), nowhere, redrive.DrainConfig{Allow: []string{"orders"}, Concurrency: concurrency})
+			report, err := redrive.Drain(context.Background(), store, nowhere, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Concurrency: concurrency}})
 			if err != nil || report.Redriven != b.N {
 				b.Fatalf("%+v, %v", report, err)
 			}

@@ -32,22 +32,22 @@ var entryRows = map[string]struct {
 func TestEntry(t *testing.T) {
 	for name, row := range entryRows {
 		live, park := &outbox{}, &outbox{}
-		h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: live, Park: park, Allow: []string{"orders"}, Entry: row.entry})
+		h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Entry: row.entry}, Park: park})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Handle(letter("1", "{}", from(row.origin))); err != nil {
 			t.Fatal(err)
 		}
-		taken := live.all()
+		taken := live.All()
 		if row.refused {
-			taken = park.all()
+			taken = park.All()
 		}
-		if len(live.all())+len(park.all()) != 1 || len(taken) != 1 || taken[0].topic != row.want {
-			t.Errorf("%s: live %v, parked %v, want %s", name, live.all(), park.all(), row.want)
+		if len(live.All())+len(park.All()) != 1 || len(taken) != 1 || taken[0].Topic != row.want {
+			t.Errorf("%s: live %v, parked %v, want %s", name, live.All(), park.All(), row.want)
 		}
-		if !row.refused && (taken[0].msg.UUID != "1" || taken[0].msg.Metadata[poison.KeyOriginalTopic] != row.origin || poison.IsLetter(taken[0].msg)) {
-			t.Errorf("%s: enters as %v", name, taken[0].msg.Metadata)
+		if !row.refused && (taken[0].Msg.UUID != "1" || taken[0].Msg.Metadata[poison.KeyOriginalTopic] != row.origin || poison.IsLetter(taken[0].Msg)) {
+			t.Errorf("%s: enters as %v", name, taken[0].Msg.Metadata)
 		}
 	}
 }
@@ -57,10 +57,10 @@ func TestEntryOfDrain(t *testing.T) {
 	for name, row := range entryRows {
 		store, live := newStore(t), &outbox{}
 		publish(t, store, "orders.dlq", letter("1", "{}", from(row.origin)))
-		if _, err := store.Drain(context.Background(), live, redrive.DrainConfig{Allow: []string{"orders"}, Entry: row.entry}); err != nil {
+		if _, err := redrive.Drain(context.Background(), store, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Entry: row.entry}}); err != nil {
 			t.Fatal(err)
 		}
-		if taken := live.all(); row.refused != (len(taken) == 0) || !row.refused && (len(taken) != 1 || taken[0].topic != row.want) {
+		if taken := live.All(); row.refused != (len(taken) == 0) || !row.refused && (len(taken) != 1 || taken[0].Topic != row.want) {
 			t.Errorf("%s: %v, want %s", name, taken, row.want)
 		}
 	}
@@ -68,8 +68,13 @@ func TestEntryOfDrain(t *testing.T) {
 
 // Feature V1: Entry and To say two things.
 func TestEntryOrTo(t *testing.T) {
-	_, err := redrive.NewHandler(redrive.HandlerConfig{
-		Publisher: &outbox{}, Park: &outbox{}, Allow: []string{"orders"}, To: "orders", Entry: func(poison.Letter) string { return "" },
+	_, err := redrive.NewHandler(&outbox{}, redrive.HandlerConfig{
+		Rules: redrive.Rules{
+			Allow: []string{"orders"},
+			To:    "orders",
+			Entry: func(poison.Letter) string { return "" },
+		},
+		Park: &outbox{},
 	})
 	if err == nil {
 		t.Error("both are taken")

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func exampleDB() (db *sql.DB, remove func()) {
@@ -36,55 +37,11 @@ func failing(id, why string) *message.Message {
 	}.Encode()
 }
 
-// A store takes dead letters as a publisher does, here straight from a queue, and groups them by what went wrong.
-func ExampleStore() {
-	db, remove := exampleDB()
-	defer remove()
-	store, err := redrive.NewStore(redrive.StoreConfig{DB: db})
-	if err != nil {
-		panic(err)
-	}
-	queue, err := poison.NewQueue(store, poison.QueueConfig{})
-	if err != nil {
-		panic(err)
-	}
-	handler := queue.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		return nil, poison.Reject("no_such_customer", "customer 7 is unknown")
-	})
-	for _, id := range []string{"1", "2", "3"} {
-		if _, err := handler(message.NewMessage(id, []byte("{}"))); err != nil {
-			panic(err)
-		}
-	}
-
-	groups, err := store.Groups(context.Background(), redrive.Filter{})
-	if err != nil {
-		panic(err)
-	}
-	for _, g := range groups {
-		fmt.Println(g.Count, g.Class, g.Reason, "-", g.Description)
-	}
-	// Output: 3 permanent no_such_customer - customer 7 is unknown
-}
-
-// On PostgreSQL, MySQL and MariaDB the store is made in the same way: it asks the database what it is.
-func ExampleNewStore() {
-	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // the driver is the application's choice
-	if err != nil {
-		panic(err)
-	}
-	store, err := redrive.NewStore(redrive.StoreConfig{DB: db})
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = store.Close() }()
-}
-
 // A drain brings back what a filter chooses, to the topics that are allowed.
-func ExampleStore_Drain() {
+func ExampleDrain() {
 	db, remove := exampleDB()
 	defer remove()
-	store, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		panic(err)
 	}
@@ -99,11 +56,13 @@ func ExampleStore_Drain() {
 		}
 		return nil
 	})
-	report, err := store.Drain(context.Background(), live, redrive.DrainConfig{
-		Rate:   100,
-		Allow:  []string{"orders"},
-		Filter: redrive.Filter{Reasons: []string{"no_such_customer"}},
-		By:     "ann",
+	report, err := redrive.Drain(context.Background(), store, live, redrive.DrainConfig{
+		Rules: redrive.Rules{
+			Rate:   100,
+			Allow:  []string{"orders"},
+			Filter: letters.Filter{Reasons: []string{"no_such_customer"}},
+			By:     "ann",
+		},
 	})
 	fmt.Println(report.Redriven, "redriven,", report.Refused, "refused", err)
 	// Output:
@@ -118,11 +77,12 @@ func ExampleHandler() {
 		fmt.Println(messages[0].UUID, "to", topic)
 		return nil
 	})
-	handler, err := redrive.NewHandler(redrive.HandlerConfig{
-		Publisher: print,
-		Park:      print,
-		Allow:     []string{"orders"},
-		Filter:    redrive.Filter{Reasons: []string{"out_of_stock"}},
+	handler, err := redrive.NewHandler(print, redrive.HandlerConfig{
+		Rules: redrive.Rules{
+			Allow:  []string{"orders"},
+			Filter: letters.Filter{Reasons: []string{"out_of_stock"}},
+		},
+		Park: print,
 	})
 	if err != nil {
 		panic(err)

@@ -16,104 +16,68 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// HandlerConfig configures a Handler. Publisher, Park and Allow are required.
+// HandlerConfig configures a Handler. Rules.Allow and Park are required.
 type HandlerConfig struct {
-	// Publisher takes the letters back to their topics. It must confirm what it takes, and be no handler's: the router
-	// closes a handler's publisher when that handler stops.
-	Publisher message.Publisher
-	// Park takes what is not brought back, into <topic>.parked and <topic>.quarantine. A Store will do. Plugin, Initialize and
-	// Drain have a poison.SourceInitializer or poison.Initializer make sure that these topics exist, and fail if they cannot.
-	// For any other publisher, create both topics yourself: where one is missing, the first letter that belongs there is given
-	// back without end, and on Kafka stops its partition. A decorator that hides the initializer is refused: see
-	// poison.WithInitializer.
+	Rules
+	// Park takes the letters that are not redriven, into <topic>.parked and <topic>.quarantine. A letters.Store will do. These
+	// topics must exist before the first letter. If Park is a poison.SourceInitializer or poison.Initializer, it creates them
+	// or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it is nacked without
+	// end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
 	Park message.Publisher
-	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes anywhere else,
-	// whatever its metadata say.
-	Allow []string
-	// To is published to instead of each letter's origin topic. It must be in Allow.
-	To string
-	// Entry names the topic at which a letter enters instead of its origin topic, or "" for its origin topic. It is the origin
-	// topic that must be in Allow, in either case. The method ReentryTopic of stages.Stages lets letters enter at the first retry
-	// stage, apart from live traffic. The name must not come from the letter: nothing else judges it.
-	Entry func(poison.Letter) string
-	// Filter chooses the letters; all others are parked. Its fields for a Store must be empty.
-	Filter Filter
-	// Rate is how often Publisher is called per second at most, for letters that it refused and is offered again too. 0
-	// means as fast as possible.
-	Rate float64
-	// Concurrency is how many are published at the same time, of all topics together. Default: 1.
-	Concurrency int
-	// MaxRedrives is how often a letter comes back; one that failed again after that is quarantined. Default:
-	// DefaultMaxRedrives.
-	MaxRedrives int
-	// MinWait is how long a letter rests before it is brought back, counted from its last failure or its last redrive,
-	// whichever is later. So MaxRedrives rounds last at least as many times MinWait, and not a millisecond. Letters behind it
-	// wait too, and a subscriber that holds a transaction for its message holds it meanwhile. A negative value means no wait.
-	// Default: DefaultMinWait for a Handler, and no wait for Drain, which a person starts.
+	// MinWait is the shortest time between a letter's latest failure or redrive, whichever is later, and its next redrive. So
+	// MaxRedrives redrives take at least MaxRedrives times MinWait. Letters behind it wait too. A subscriber that holds a
+	// transaction for its message holds it during the wait. A negative value means no wait. Default: DefaultMinWait.
 	MinWait time.Duration
-	// By is who does it, for the record.
-	By string
-	// PublishAttempts is how often a letter is offered to a publisher. Default: 3.
-	PublishAttempts int
-	// Logger is told of refusals, never of a payload. Default: none.
-	Logger watermill.LoggerAdapter
-	// Hooks are called on what happens.
-	Hooks Hooks
 }
 
-// Handler brings the letters of dead-letter topics back as they arrive. It is safe for concurrent use.
+// Handler redrives the letters of dead-letter topics as they arrive. It is safe for concurrent use.
 type Handler struct {
 	rules
-	config HandlerConfig
-	busy   chan struct{} // a place for each that publishes
-	ready  sync.Map      // dead-letter topics whose parked and quarantine topics exist
+	parking message.Publisher
+	minWait time.Duration
+	busy    chan struct{} // a place for each letter that is being published
+	ready   sync.Map      // dead-letter topics whose parked and quarantine topics exist
 }
 
-// NewHandler returns a Handler, or an error that names the field of config that is wrong.
-func NewHandler(config HandlerConfig) (*Handler, error) { return newHandler(config, "HandlerConfig") }
-
-func newHandler(config HandlerConfig, owner string) (*Handler, error) {
-	if err := wayBack(owner+".Publisher", config.Publisher); err != nil {
-		return nil, err
-	}
-	if safecall.IsNil(config.Park) {
-		return nil, fmt.Errorf("redrive: %s.Park is nil: letters that are not brought back would be lost; give a publisher or a Store", owner)
-	}
-	if err := poison.CheckInitializer(config.Park); err != nil {
-		return nil, fmt.Errorf("redrive: %s.Park: %w", owner, err)
-	}
-	if err := config.Filter.onLetter(owner + ".Filter"); err != nil {
-		return nil, err
-	}
-	if config.MinWait == 0 && owner == "HandlerConfig" {
+// NewHandler returns a Handler that redrives letters through publisher, or an error that names the wrong field. The publisher
+// must confirm what it takes, and must belong to no other handler of the router: the router closes a handler's publisher
+// when that handler stops.
+func NewHandler(publisher message.Publisher, config HandlerConfig) (*Handler, error) {
+	if config.MinWait == 0 {
 		config.MinWait = DefaultMinWait
 	}
-	h := &Handler{config: config, rules: rules{
-		owner: owner, allow: config.Allow, to: config.To, entry: config.Entry, rate: config.Rate, concurrency: config.Concurrency,
-		maxRedrives: config.MaxRedrives, attempts: config.PublishAttempts, by: config.By, logger: config.Logger, hooks: config.Hooks,
-	}}
-	h.rules.setDefaults()
-	if err := h.rules.validate(); err != nil {
-		return nil, err
-	}
-	h.busy = make(chan struct{}, h.concurrency)
-	return h, nil
+	return newHandler("HandlerConfig", publisher, config.Rules, config.Park, config.MinWait)
 }
 
-// DefaultMinWait is how long a letter rests before a Handler brings it back, where nothing else is configured. It is shorter
-// than the ack deadlines of the pub/subs that have one.
+func newHandler(owner string, publisher message.Publisher, r Rules, park message.Publisher, minWait time.Duration) (*Handler, error) {
+	working, err := newRules(owner, publisher, r)
+	if err != nil {
+		return nil, err
+	}
+	if safecall.IsNil(park) {
+		return nil, fmt.Errorf("redrive: %s.Park is nil: letters that are not redriven would be lost; give a publisher or a Store", owner)
+	}
+	if err := poison.CheckInitializer(park); err != nil {
+		return nil, fmt.Errorf("redrive: %s.Park: %w", owner, err)
+	}
+	if err := r.ofTopic(owner); err != nil {
+		return nil, err
+	}
+	return &Handler{rules: working, parking: park, minWait: minWait, busy: make(chan struct{}, working.Concurrency)}, nil
+}
+
+// DefaultMinWait is the default of HandlerConfig.MinWait. It is shorter than the ack deadlines of the pub/subs that have one.
 const DefaultMinWait = 10 * time.Second
 
-// Initialize makes sure that what is not brought back from the dead-letter topics has a place: <topic>.parked and
-// <topic>.quarantine of each, if Park is a poison.SourceInitializer or poison.Initializer. An error names the topic. Plugin
-// calls it; call it yourself where Handle is added to a router by hand.
+// Initialize creates <topic>.parked and <topic>.quarantine of each dead-letter topic, if Park is a poison.SourceInitializer or
+// poison.Initializer. An error names the topic. Plugin calls Initialize. Call it yourself if you add Handle to a router.
 func (h *Handler) Initialize(topics ...string) error {
 	for _, topic := range topics {
 		err := safecall.Call("publisher", func() error {
-			return poison.InitializeFor(h.config.Park, topic, poison.ParkedTopic(topic), poison.QuarantineTopic(topic))
+			return poison.InitializeFor(h.parking, topic, poison.ParkedTopic(topic), poison.QuarantineTopic(topic))
 		})
 		if err != nil {
-			return fmt.Errorf("redrive: no place for letters of %q that are not brought back: %w", logged(topic), err)
+			return fmt.Errorf("redrive: create the topics for letters of %q that are not redriven: %w", logged(topic), err)
 		}
 		h.ready.Store(topic, nil)
 	}
@@ -127,19 +91,22 @@ func (h *Handler) makeReady(topic string) {
 		return
 	}
 	if err := h.Initialize(topic); err != nil {
-		h.logger.Error("The topics for letters that are not brought back may not exist; the letter is published all the same", err,
+		h.Logger.Error("The topics for letters that are not redriven may not exist; the letter is published there anyway", err,
 			watermill.LogFields{"dead_letter": logged(topic)})
 	}
 }
 
-// Handle brings one letter back. It returns nil when the letter was published to its topic, or else placed in
-// <topic>.parked (unchanged: not chosen, not allowed, not a letter, refused by Publisher) or <topic>.quarantine. It
-// returns an error, and the letter comes again, when the message's context ended first, or when Park refused too.
+// Handle redrives one letter, after it has rested for MinWait. It is for Router.AddConsumerHandler. Handle returns nil after
+// one of these:
+//   - the letter was published to its topic;
+//   - the message was published unchanged to <topic>.parked: it is no letter, was not chosen, is not allowed, or the
+//     publisher refused it;
+//   - the letter was published to <topic>.quarantine: it was redriven MaxRedrives times.
 //
-// It waits until the letter has rested for MinWait. It is for Router.AddConsumerHandler; with Plugin the router's own protection lets its messages pass.
+// Handle returns an error, so that the letter is redelivered, if the message's context ended first, or if Park refused too.
 func (h *Handler) Handle(msg *message.Message) error {
 	if msg == nil {
-		return errors.New("redrive: the message to bring back is nil")
+		return errors.New("redrive: the message is nil")
 	}
 	topic := message.SubscribeTopicFromCtx(msg.Context())
 	if topic == "" { // used outside of a router
@@ -175,7 +142,7 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 		return h.park(ctx, msg, original(msg), topic, parked, err)
 	}
 	l.Topic = topic
-	if !h.config.Filter.matches(l, topic) {
+	if !h.Filter.Matches(l) {
 		return h.park(ctx, msg, l, topic, parked, errNotChosen)
 	}
 	if h.spent(l) {
@@ -183,7 +150,7 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 	}
 	target, err := h.target(l)
 	if err != nil {
-		h.logger.Error("A letter is not redriven", err, fields(l, target))
+		h.Logger.Error("A letter is not redriven", err, fields(l, target))
 		out, parking := h.park(ctx, msg, l, topic, refused, err)
 		if parking == nil {
 			h.onRefused(ctx, l, target)
@@ -214,7 +181,7 @@ func (h *Handler) rested(ctx context.Context, l poison.Letter) bool {
 	if l.Redrive.At.After(since) {
 		since = l.Redrive.At
 	}
-	pause := min(h.config.MinWait-time.Since(since), h.config.MinWait)
+	pause := min(h.minWait-time.Since(since), h.minWait)
 	return pause <= 0 || wait.For(ctx, pause)
 }
 
@@ -234,14 +201,14 @@ func (h *Handler) turn(ctx context.Context) error {
 
 func (h *Handler) bring(ctx context.Context, l poison.Letter, target string) error {
 	defer func() { <-h.busy }()
-	return h.redrive(ctx, h.config.Publisher, l, target)
+	return h.redrive(ctx, l, target)
 }
 
 // park publishes the message unchanged to the parked topic.
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
 	l.Topic = topic
 	h.makeReady(topic)
-	if err := h.publish(ctx, h.config.Park, l, poison.ParkedTopic(topic), nil, func(error) *message.Message { return msg.Copy() }); err != nil {
+	if err := h.publish(ctx, h.parking, l, poison.ParkedTopic(topic), nil, func(error) *message.Message { return msg.Copy() }); err != nil {
 		return givenBack, errors.Join(why, err)
 	}
 	h.onParked(ctx, l, why)
@@ -258,7 +225,7 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		build = told.Encode
 	}
 	h.makeReady(topic)
-	err := h.publish(ctx, h.config.Park, l, poison.QuarantineTopic(topic), nil, func(refusal error) *message.Message {
+	err := h.publish(ctx, h.parking, l, poison.QuarantineTopic(topic), nil, func(refusal error) *message.Message {
 		if refusal != nil && poison.IsTooLarge(refusal) {
 			return msg.Copy()
 		}

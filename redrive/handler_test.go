@@ -16,33 +16,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-func runRouter(t testing.TB, add func(*message.Router)) *message.Router {
-	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: deadline}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	add(router)
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
-	t.Cleanup(func() {
-		if err := errors.Join(router.Close(), <-done); err != nil {
-			t.Error(err)
-		}
-	})
-	select {
-	case <-router.Running():
-	case <-time.After(deadline):
-		t.Fatal("the router does not run")
-	}
-	return router
-}
-
-func newHandler(t testing.TB, c redrive.HandlerConfig) *redrive.Handler {
+func newHandler(t testing.TB, live message.Publisher, c redrive.HandlerConfig) *redrive.Handler {
 	t.Helper()
 	if c.Allow == nil {
 		c.Allow = []string{"orders"}
@@ -50,7 +30,7 @@ func newHandler(t testing.TB, c redrive.HandlerConfig) *redrive.Handler {
 	if c.MinWait == 0 { // what just failed would rest
 		c.MinWait = -1
 	}
-	h, err := redrive.NewHandler(c)
+	h, err := redrive.NewHandler(live, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +42,14 @@ func newHandler(t testing.TB, c redrive.HandlerConfig) *redrive.Handler {
 func TestHandler_router(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	live, park := &outbox{}, &outbox{}
-	h := newHandler(t, redrive.HandlerConfig{
-		Publisher: live, Park: park, By: "night shift", Filter: redrive.Filter{Handlers: []string{"billing"}, DeadLetterTopics: []string{"orders.dlq"}},
+	h := newHandler(t, live, redrive.HandlerConfig{
+		Rules: redrive.Rules{
+			By:     "night shift",
+			Filter: letters.Filter{Handlers: []string{"billing"}, DeadLetterTopics: []string{"orders.dlq"}},
+		},
+		Park: park,
 	})
-	runRouter(t, func(r *message.Router) { r.AddPlugin(h.Plugin(pubsub, "orders.dlq")) })
+	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) { r.AddPlugin(h.Plugin(pubsub, "orders.dlq")) })
 
 	in := map[string]*message.Message{
 		"good":    letter("good", "a"),
@@ -79,30 +63,30 @@ func TestHandler_router(t *testing.T) {
 	for _, msg := range in {
 		publish(t, pubsub, "orders.dlq", msg)
 	}
-	eventually(t, "all six are placed", func() bool { return len(live.all())+len(park.all()) == 6 })
+	eventually(t, "all six are placed", func() bool { return len(live.All())+len(park.All()) == 6 })
 
-	for _, p := range live.all() {
-		m := p.msg.Metadata
-		if p.topic != "orders" || m[poison.KeyRedriveCount] != "1" || m[poison.KeyRedrivenBy] != "night shift" || poison.IsLetter(p.msg) ||
-			m[poison.KeyOriginalTopic] != "orders" || m["tenant"] != "blue" || string(p.msg.Payload) != string(in[p.msg.UUID].Payload) {
-			t.Errorf("%s to %s: %v", p.msg.UUID, p.topic, m)
+	for _, p := range live.All() {
+		m := p.Msg.Metadata
+		if p.Topic != "orders" || m[poison.KeyRedriveCount] != "1" || m[poison.KeyRedrivenBy] != "night shift" || poison.IsLetter(p.Msg) ||
+			m[poison.KeyOriginalTopic] != "orders" || m["tenant"] != "blue" || string(p.Msg.Payload) != string(in[p.Msg.UUID].Payload) {
+			t.Errorf("%s to %s: %v", p.Msg.UUID, p.Topic, m)
 		}
-		if p.msg.UUID != "good" && p.msg.UUID != "negated" {
-			t.Errorf("%s went to %s", p.msg.UUID, p.topic)
+		if p.Msg.UUID != "good" && p.Msg.UUID != "negated" {
+			t.Errorf("%s went to %s", p.Msg.UUID, p.Topic)
 		}
 	}
-	for _, p := range park.all() {
-		want := in[p.msg.UUID]
-		if p.msg.UUID == "thrice" {
+	for _, p := range park.All() {
+		want := in[p.Msg.UUID]
+		if p.Msg.UUID == "thrice" {
 			want = want.Copy()
 			want.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
-			if p.topic != "orders.dlq.quarantine" || p.topic != poison.QuarantineTopic("orders.dlq") || !p.msg.Equals(want) {
-				t.Errorf("quarantined in %s: %v", p.topic, p.msg.Metadata)
+			if p.Topic != "orders.dlq.quarantine" || p.Topic != poison.QuarantineTopic("orders.dlq") || !p.Msg.Equals(want) {
+				t.Errorf("quarantined in %s: %v", p.Topic, p.Msg.Metadata)
 			}
 			continue
 		}
-		if p.topic != "orders.dlq.parked" || !p.msg.Equals(want) {
-			t.Errorf("%s was parked in %s: %v", p.msg.UUID, p.topic, p.msg.Metadata)
+		if p.Topic != "orders.dlq.parked" || !p.Msg.Equals(want) {
+			t.Errorf("%s was parked in %s: %v", p.Msg.UUID, p.Topic, p.Msg.Metadata)
 		}
 	}
 }
@@ -113,26 +97,30 @@ func TestHandler_publisherDown(t *testing.T) {
 	var errs int
 	park := &outbox{}
 	c := redrive.HandlerConfig{
-		Publisher: &outbox{before: refuse}, Park: park, PublishAttempts: 2,
-		Hooks: redrive.Hooks{
-			OnParked:       func(_ context.Context, _ poison.Letter, why error) { parked = append(parked, why) },
-			OnPublishError: func(context.Context, poison.Letter, error) { errs++ },
+		Rules: redrive.Rules{
+			PublishAttempts: 2,
+			Hooks: redrive.Hooks{
+				OnParked:       func(_ context.Context, _ poison.Letter, why error) { parked = append(parked, why) },
+				OnPublishError: func(context.Context, poison.Letter, error) { errs++ },
+			},
 		},
+		Park: park,
 	}
-	if err := newHandler(t, c).Handle(letter("1", "a")); err != nil {
+	live := &outbox{Before: refuse}
+	if err := newHandler(t, live, c).Handle(letter("1", "a")); err != nil {
 		t.Fatal(err)
 	}
-	if p := park.all(); len(p) != 1 || p[0].topic != "unknown.parked" || len(parked) != 1 || !errors.Is(parked[0], errDown) || errs != 2 {
+	if p := park.All(); len(p) != 1 || p[0].Topic != "unknown.parked" || len(parked) != 1 || !errors.Is(parked[0], errDown) || errs != 2 {
 		t.Errorf("%v %v %d", p, parked, errs)
 	}
-	c.Park = &outbox{before: func(string, *message.Message) error { panic("park") }}
-	if err := newHandler(t, c).Handle(letter("1", "a")); !errors.Is(err, errDown) || !strings.Contains(err.Error(), "unknown.parked") {
+	c.Park = &outbox{Before: func(string, *message.Message) error { panic("park") }}
+	if err := newHandler(t, live, c).Handle(letter("1", "a")); !errors.Is(err, errDown) || !strings.Contains(err.Error(), "unknown.parked") {
 		t.Errorf("%v", err)
 	}
 	if len(parked) != 1 {
 		t.Error("a letter that was not parked is told as parked")
 	}
-	if err := newHandler(t, c).Handle(letter("1", "a", redrivenTimes(9))); err == nil {
+	if err := newHandler(t, live, c).Handle(letter("1", "a", redrivenTimes(9))); err == nil {
 		t.Error("a quarantine that fails is an error")
 	}
 }
@@ -140,7 +128,7 @@ func TestHandler_publisherDown(t *testing.T) {
 // Promise P3: a message whose context ends in the wait for its turn is given back, and nothing is published.
 func TestHandler_givesBack(t *testing.T) {
 	live, park := &outbox{}, &outbox{}
-	h := newHandler(t, redrive.HandlerConfig{Publisher: live, Park: park, Rate: 0.001})
+	h := newHandler(t, live, redrive.HandlerConfig{Rules: redrive.Rules{Rate: 0.001}, Park: park})
 	if err := h.Handle(letter("1", "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +145,8 @@ func TestHandler_givesBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(live.all()) != 1 || len(park.all()) != 0 {
-		t.Errorf("published %d, parked %d", len(live.all()), len(park.all()))
+	if len(live.All()) != 1 || len(park.All()) != 0 {
+		t.Errorf("published %d, parked %d", len(live.All()), len(park.All()))
 	}
 }
 
@@ -167,7 +155,7 @@ func TestHandler_underQueue(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	dead, park := &outbox{}, &outbox{}
 	var refusals atomic.Int64
-	park.before = func(string, *message.Message) error {
+	park.Before = func(string, *message.Message) error {
 		if refusals.Add(1) <= 4 {
 			return errDown
 		}
@@ -177,20 +165,20 @@ func TestHandler_underQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, redrive.HandlerConfig{Publisher: &outbox{before: refuse}, Park: park, PublishAttempts: 1})
-	runRouter(t, func(r *message.Router) {
+	h := newHandler(t, &outbox{Before: refuse}, redrive.HandlerConfig{Rules: redrive.Rules{PublishAttempts: 1}, Park: park})
+	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		r.AddMiddleware(queue.Middleware)
 		r.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
 		r.AddConsumerHandler("billing", "orders", pubsub, func(*message.Message) error { return errDown })
 	})
 	publish(t, pubsub, "orders.dlq", letter("1", "a"))
-	eventually(t, "the letter is parked after all", func() bool { return len(park.all()) == 1 })
-	if n := len(dead.all()); n != 0 || refusals.Load() != 5 {
+	eventually(t, "the letter is parked after all", func() bool { return len(park.All()) == 1 })
+	if n := len(dead.All()); n != 0 || refusals.Load() != 5 {
 		t.Errorf("%d letters of a letter, %d refusals", n, refusals.Load())
 	}
 	publish(t, pubsub, "orders", message.NewMessage("2", nil))
-	eventually(t, "the queue still protects the live handler", func() bool { return len(dead.all()) == 1 })
-	if topic := dead.all()[0].topic; topic != "orders.dlq" {
+	eventually(t, "the queue still protects the live handler", func() bool { return len(dead.All()) == 1 })
+	if topic := dead.All()[0].Topic; topic != "orders.dlq" {
 		t.Errorf("dead-lettered in %s", topic)
 	}
 }
@@ -206,8 +194,8 @@ func TestHandler_loopEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, redrive.HandlerConfig{Publisher: live, Park: park, MaxRedrives: 2})
-	runRouter(t, func(r *message.Router) {
+	h := newHandler(t, live, redrive.HandlerConfig{Rules: redrive.Rules{MaxRedrives: 2}, Park: park})
+	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		r.AddMiddleware(queue.Middleware)
 		r.AddPlugin(h.Plugin(dead, "orders.dlq"))
 		r.AddConsumerHandler("billing", "orders", live, func(msg *message.Message) error {
@@ -219,10 +207,10 @@ func TestHandler_loopEnds(t *testing.T) {
 		})
 	})
 	publish(t, live, "orders", message.NewMessage("1", []byte("a")))
-	eventually(t, "the letter is quarantined", func() bool { return len(park.all()) == 1 })
-	p := park.all()[0]
-	if p.topic != "orders.dlq.quarantine" || handled.Load() != 3 || p.msg.Metadata.Get(poison.KeyRedriveCount) != "2" {
-		t.Errorf("in %s after %d: %v", p.topic, handled.Load(), p.msg.Metadata)
+	eventually(t, "the letter is quarantined", func() bool { return len(park.All()) == 1 })
+	p := park.All()[0]
+	if p.Topic != "orders.dlq.quarantine" || handled.Load() != 3 || p.Msg.Metadata.Get(poison.KeyRedriveCount) != "2" {
+		t.Errorf("in %s after %d: %v", p.Topic, handled.Load(), p.Msg.Metadata)
 	}
 }
 
@@ -231,10 +219,10 @@ func TestHandler_quarantinesWatermillLetter(t *testing.T) {
 	park := &outbox{}
 	msg := message.NewMessage("1", []byte("a"))
 	maps.Copy(msg.Metadata, message.Metadata{"reason_poisoned": "boom", "topic_poisoned": "orders", poison.KeyRedriveCount: "3"})
-	if err := newHandler(t, redrive.HandlerConfig{Publisher: &outbox{}, Park: park}).Handle(msg); err != nil {
+	if err := newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park}).Handle(msg); err != nil {
 		t.Fatal(err)
 	}
-	l, err := poison.Decode(park.all()[0].msg)
+	l, err := poison.Decode(park.All()[0].Msg)
 	if err != nil || l.Failure.Reason != classify.ReasonMaxRedrives || l.Failure.Description != "boom" || l.Origin.Topic != "orders" {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -242,22 +230,24 @@ func TestHandler_quarantinesWatermillLetter(t *testing.T) {
 
 // Promises P1, P6: an unsafe configuration is an error that names the field.
 func TestHandler_construction(t *testing.T) {
-	good := redrive.HandlerConfig{Publisher: &outbox{}, Park: &outbox{}, Allow: []string{"orders"}}
+	good := redrive.HandlerConfig{Rules: allowOrders, Park: &outbox{}}
 	for field, change := range map[string]func(*redrive.HandlerConfig){
-		"HandlerConfig.Publisher":       func(c *redrive.HandlerConfig) { c.Publisher = nil },
-		"HandlerConfig.Park":            func(c *redrive.HandlerConfig) { c.Park = (*outbox)(nil) },
-		"HandlerConfig.Allow":           func(c *redrive.HandlerConfig) { c.Allow = nil },
-		"HandlerConfig.To":              func(c *redrive.HandlerConfig) { c.To = "admin" },
-		"HandlerConfig.Rate":            func(c *redrive.HandlerConfig) { c.Rate = -1 },
-		"HandlerConfig.Filter.Statuses": func(c *redrive.HandlerConfig) { c.Filter.MaxSeq = 1 },
+		"HandlerConfig.Park":             func(c *redrive.HandlerConfig) { c.Park = (*outbox)(nil) },
+		"HandlerConfig.Allow":            func(c *redrive.HandlerConfig) { c.Allow = nil },
+		"HandlerConfig.To":               func(c *redrive.HandlerConfig) { c.To = "admin" },
+		"HandlerConfig.Rate":             func(c *redrive.HandlerConfig) { c.Rate = -1 },
+		"HandlerConfig.Filter: Statuses": func(c *redrive.HandlerConfig) { c.Filter.MaxSeq = 1 },
 	} {
 		c := good
 		change(&c)
-		if _, err := redrive.NewHandler(c); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := redrive.NewHandler(&outbox{}, c); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if _, err := redrive.NewHandler(redrive.HandlerConfig{}); err == nil {
-		t.Error("the zero configuration is an error")
+	if _, err := redrive.NewHandler(nil, good); err == nil {
+		t.Error("no publisher is an error")
+	}
+	if err := newHandler(t, &outbox{}, good).Handle(nil); err == nil {
+		t.Error("a nil message is an error")
 	}
 }

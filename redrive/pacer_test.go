@@ -23,14 +23,14 @@ func TestHandler_rateOfSlowPublisher(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	synctest.Test(t, func(t *testing.T) {
-		out := &outbox{before: func(string, *message.Message) error {
+		out := &outbox{Before: func(string, *message.Message) error {
 			time.Sleep(time.Duration(random.IntN(1200)) * time.Microsecond) // 0.6 ms on average
 			if random.IntN(500) == 0 {
 				time.Sleep(15 * time.Millisecond)
 			}
 			return nil
 		}}
-		h := newHandler(t, redrive.HandlerConfig{Publisher: out, Park: &outbox{}, Rate: 1000})
+		h := newHandler(t, out, redrive.HandlerConfig{Rules: redrive.Rules{Rate: 1000}, Park: &outbox{}})
 		for range 2 {
 			start := time.Now()
 			for i := range 10_001 {
@@ -51,13 +51,13 @@ func TestHandler_rateOfSlowPublisher(t *testing.T) {
 func TestHandler_rateBoundsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		live := &outbox{before: func(string, *message.Message) error {
+		live := &outbox{Before: func(string, *message.Message) error {
 			if calls++; calls%3 != 0 {
 				return errDown
 			}
 			return nil
 		}}
-		h := newHandler(t, redrive.HandlerConfig{Publisher: live, Park: &outbox{}, Rate: 5})
+		h := newHandler(t, live, redrive.HandlerConfig{Rules: redrive.Rules{Rate: 5}, Park: &outbox{}})
 		start := time.Now()
 		for i := range 17 {
 			if err := h.Handle(letter(fmt.Sprint(i), "a")); err != nil {
@@ -112,7 +112,7 @@ func TestHandler_minWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				live := &outbox{}
-				h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: live, Park: &outbox{}, Allow: []string{"orders"}, MinWait: row.configured})
+				h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: &outbox{}, MinWait: row.configured})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -120,8 +120,8 @@ func TestHandler_minWait(t *testing.T) {
 				msg := letter("1", "a", func(l *poison.Letter) {
 					l.Failure.LastFailedAt, l.Redrive.At = start.Add(-row.failed), start.Add(-row.redriven)
 				})
-				if err := h.Handle(msg); err != nil || len(live.all()) != 1 {
-					t.Fatalf("%d published, %v", len(live.all()), err)
+				if err := h.Handle(msg); err != nil || len(live.All()) != 1 {
+					t.Fatalf("%d published, %v", len(live.All()), err)
 				}
 				if waited := time.Since(start); waited != row.want {
 					t.Errorf("waited %s, want %s", waited, row.want)
@@ -131,7 +131,7 @@ func TestHandler_minWait(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // going away ends the wait, and what is over its count does not wait
 		live, park := &outbox{}, &outbox{}
-		h, err := redrive.NewHandler(redrive.HandlerConfig{Publisher: live, Park: park, Allow: []string{"orders"}})
+		h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: park})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,11 +141,11 @@ func TestHandler_minWait(t *testing.T) {
 		msg := letter("1", "a", now)
 		msg.SetContext(ctx)
 		start := time.Now()
-		if err := h.Handle(msg); !errors.Is(err, context.Canceled) || len(live.all())+len(park.all()) != 0 || time.Since(start) != time.Second {
+		if err := h.Handle(msg); !errors.Is(err, context.Canceled) || len(live.All())+len(park.All()) != 0 || time.Since(start) != time.Second {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 		start = time.Now()
-		if err := h.Handle(letter("2", "a", now, redrivenTimes(3))); err != nil || len(park.all()) != 1 || time.Since(start) != 0 {
+		if err := h.Handle(letter("2", "a", now, redrivenTimes(3))); err != nil || len(park.All()) != 1 || time.Since(start) != 0 {
 			t.Errorf("quarantined after %s, %v", time.Since(start), err)
 		}
 	})

@@ -27,12 +27,12 @@ func (r *rules) wait(ctx context.Context) error {
 // redrive publishes the letter as the message that it was. Each attempt gets a message of its own, because a publisher
 // may change it. What was refused for its size goes without the history, which the message did not have when it fitted.
 // The first attempt's turn has been waited for; each further attempt takes a turn of its own.
-func (r *rules) redrive(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string) error {
-	return r.publish(ctx, publisher, l, topic, r.wait, func(refusal error) *message.Message {
+func (r *rules) redrive(ctx context.Context, l poison.Letter, topic string) error {
+	return r.publish(ctx, r.publisher, l, topic, r.wait, func(refusal error) *message.Message {
 		if refusal != nil && poison.IsTooLarge(refusal) {
 			l.Failure.History = nil
 		}
-		return l.Redriven(r.by, r.id, time.Now())
+		return l.Redriven(r.By, r.id, time.Now())
 	})
 }
 
@@ -57,8 +57,8 @@ func (r *rules) publish(ctx context.Context, publisher message.Publisher, l pois
 		}
 		err = fmt.Errorf("redrive: publish to %q: %w", logged(topic), err)
 		r.onPublishError(ctx, l, err)
-		r.logger.Error("A publisher refused a letter", err, fields(l, topic))
-		if attempt >= r.attempts || !wait.For(ctx, waits.NextBackOff()) {
+		r.Logger.Error("A publisher refused a letter", err, fields(l, topic))
+		if attempt >= r.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
 			return err
 		}
 	}

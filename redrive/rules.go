@@ -12,109 +12,151 @@ import (
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// DefaultMaxRedrives is how often a letter comes back, where nothing else is configured.
+// DefaultMaxRedrives is the default of Rules.MaxRedrives.
 const DefaultMaxRedrives = 3
 
-// ErrNotAllowed is why a letter was not redriven whose topic is not in the allow-list, or that tells no topic.
+// ErrNotAllowed is the error of a letter whose topic is not in Rules.Allow, or that has no origin topic.
 var ErrNotAllowed = errors.New("redrive: topic not in the allow-list")
 
-// rules are what every way of redriving has in common: where to, how fast, how often.
+// Rules are what a Handler, Drain and DrainTopic have in common: which letters are redriven, to which topic, and how fast.
+type Rules struct {
+	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes to any other topic,
+	// whatever its metadata say. Required. For Drain, at most letters.MaxListed topics.
+	Allow []string
+	// To is published to instead of each letter's origin topic. It must be in Allow. Default: the origin topic.
+	To string
+	// Entry returns the topic at which a letter enters instead of its origin topic, or "" for its origin topic. Allow must
+	// hold the origin topic in both cases. With the method ReentryTopic of stages.Stages, letters enter at the first retry stage,
+	// apart from live traffic. The name must not come from the letter: nothing else checks it. Default: the origin topic.
+	Entry func(poison.Letter) string
+	// Filter chooses the letters. Default: all letters; of a Store, all that wait. For a topic, the fields that choose rows of
+	// a Store must be empty. For Drain, Filter.Limit must be 0.
+	Filter letters.Filter
+	// Rate is the largest number of calls of the publisher per second, repeated calls included. Default: no limit.
+	Rate float64
+	// Concurrency is the largest number of letters that are published at the same time. Default: 1, which keeps their order.
+	Concurrency int
+	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
+	// DefaultMaxRedrives.
+	MaxRedrives int
+	// By names the operator. It is recorded as x-redriven-by. Default: none.
+	By string
+	// PublishAttempts is the number of times that a letter is offered to a publisher. Default: 3.
+	PublishAttempts int
+	// Logger receives refusals. Payloads are never logged. Default: none.
+	Logger watermill.LoggerAdapter
+	// Hooks are called on each event. Default: none.
+	Hooks Hooks
+}
+
+// rules are Rules at work.
 type rules struct {
-	owner       string // the name of the configuration they come from
-	allow       []string
-	to          string
-	entry       func(poison.Letter) string
-	rate        float64
-	concurrency int
-	maxRedrives int
-	attempts    int
-	by          string
-	logger      watermill.LoggerAdapter
-	hooks       Hooks
-
-	id    string // of this campaign
-	pacer *pacer
+	Rules
+	owner     string // the name of the configuration they come from
+	publisher message.Publisher
+	id        string // of this drain or handler
+	pacer     *pacer
 }
 
-func (r *rules) setDefaults() {
-	if r.concurrency == 0 {
-		r.concurrency = 1
+func newRules(owner string, publisher message.Publisher, r Rules) (rules, error) {
+	if err := wayBack(publisher); err != nil {
+		return rules{}, err
 	}
-	if r.maxRedrives == 0 {
-		r.maxRedrives = DefaultMaxRedrives
+	if r.Concurrency == 0 {
+		r.Concurrency = 1
 	}
-	if r.attempts == 0 {
-		r.attempts = 3
+	if r.MaxRedrives == 0 {
+		r.MaxRedrives = DefaultMaxRedrives
 	}
-	if r.logger == nil {
-		r.logger = watermill.NopLogger{}
+	if r.PublishAttempts == 0 {
+		r.PublishAttempts = 3
 	}
-	r.allow = slices.Clone(r.allow)
-	r.id = watermill.NewUUID()
+	if r.Logger == nil {
+		r.Logger = watermill.NopLogger{}
+	}
+	if err := r.validate(owner); err != nil {
+		return rules{}, err
+	}
+	r.Allow = slices.Clone(r.Allow)
+	working := rules{Rules: r, owner: owner, publisher: publisher, id: watermill.NewUUID()}
+	if r.Rate > 0 {
+		working.pacer = newPacer(r.Rate)
+	}
+	return working, nil
 }
 
-func (r *rules) validate() error {
-	if len(r.allow) == 0 {
-		return fmt.Errorf("redrive: %s.Allow is empty: name the topics that letters may go to; a letter's own metadata are not to be trusted", r.owner)
+func (r *Rules) validate(owner string) error {
+	if len(r.Allow) == 0 {
+		return fmt.Errorf("redrive: %s.Allow is empty: name the topics that letters may go to; a letter's own metadata cannot be trusted", owner)
 	}
-	if slices.Contains(r.allow, "") {
-		return fmt.Errorf("redrive: %s.Allow holds an empty topic", r.owner)
+	if slices.Contains(r.Allow, "") {
+		return fmt.Errorf("redrive: %s.Allow contains an empty topic: name each topic", owner)
 	}
-	if r.to != "" && !slices.Contains(r.allow, r.to) {
-		return fmt.Errorf("redrive: %s.To is %q, which is not in Allow", r.owner, r.to)
+	if r.To != "" && !slices.Contains(r.Allow, r.To) {
+		return fmt.Errorf("redrive: %s.To is %q, which is not in Allow: add it there", owner, r.To)
 	}
-	if r.to != "" && r.entry != nil {
-		return fmt.Errorf("redrive: %s.To and Entry are both set: give one", r.owner)
+	if r.To != "" && r.Entry != nil {
+		return fmt.Errorf("redrive: %s.To and Entry are both set: set one", owner)
 	}
-	if r.rate < 0 || math.IsNaN(r.rate) || math.IsInf(r.rate, 0) {
-		return fmt.Errorf("redrive: %s.Rate is %v letters per second: it must not be negative; 0 means no limit", r.owner, r.rate)
+	if r.Rate < 0 || math.IsNaN(r.Rate) || math.IsInf(r.Rate, 0) {
+		return fmt.Errorf("redrive: %s.Rate is %v letters per second: it must not be negative; 0 means no limit", owner, r.Rate)
 	}
-	if r.concurrency < 0 || r.maxRedrives < 0 || r.attempts < 0 {
+	if r.Concurrency < 0 || r.MaxRedrives < 0 || r.PublishAttempts < 0 {
 		return fmt.Errorf("redrive: %s.Concurrency (%d), MaxRedrives (%d) and PublishAttempts (%d) must not be negative",
-			r.owner, r.concurrency, r.maxRedrives, r.attempts)
+			owner, r.Concurrency, r.MaxRedrives, r.PublishAttempts)
 	}
-	if r.rate > 0 {
-		r.pacer = newPacer(r.rate)
+	if err := r.Filter.Validate(); err != nil {
+		return fmt.Errorf("redrive: %s.Filter: %w", owner, err)
+	}
+	return nil
+}
+
+// ofTopic returns an error if the filter chooses by what only a Store knows.
+func (r *Rules) ofTopic(owner string) error {
+	f := r.Filter
+	if len(f.Statuses) > 0 || f.After != 0 || f.MaxSeq != 0 || f.Limit != 0 {
+		return fmt.Errorf("redrive: %s.Filter: Statuses, After, MaxSeq and Limit choose rows of a Store: a topic has none, leave them empty", owner)
 	}
 	return nil
 }
 
 // wayBack returns an error for a publisher with which letters do not come back.
-func wayBack(name string, publisher message.Publisher) error {
+func wayBack(publisher message.Publisher) error {
 	if safecall.IsNil(publisher) {
-		return fmt.Errorf("redrive: %s is nil: letters have no way back", name)
+		return errors.New("redrive: the publisher is nil: give the one of the live topics")
 	}
-	if _, isStore := decorated.As[*Store](publisher); isStore || decorated.Hides[*Store](publisher) != nil {
-		return fmt.Errorf("redrive: %s is a dead-letter Store: letters would come to lie there again; give the publisher of the live topics", name)
+	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
+		return errors.New("redrive: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
 	}
 	return nil
 }
 
 // target is the topic that the letter goes to, and an error that is ErrNotAllowed if it may not.
 func (r *rules) target(l poison.Letter) (string, error) {
-	topic := r.to
+	topic := r.To
 	if topic == "" {
 		topic = l.Origin.Topic
 	}
 	if topic == "" {
-		return "", fmt.Errorf("%w: the letter tells no origin topic; use %s.To", ErrNotAllowed, r.owner)
+		return "", fmt.Errorf("%w: the letter has no origin topic; set %s.To", ErrNotAllowed, r.owner)
 	}
-	if !slices.Contains(r.allow, topic) {
+	if !slices.Contains(r.Allow, topic) {
 		return topic, fmt.Errorf("%w: %q", ErrNotAllowed, logged(topic))
 	}
-	return r.entryOf(l, topic), nil
+	return r.entry(l, topic), nil
 }
 
-// entryOf is where a letter enters that may go to topic.
-func (r *rules) entryOf(l poison.Letter, topic string) string {
-	if r.entry == nil || r.to != "" {
+// entry is where a letter enters that may go to topic.
+func (r *rules) entry(l poison.Letter, topic string) string {
+	if r.Entry == nil {
 		return topic
 	}
 	var entry string
-	if err := safecall.Call("redrive.Entry", func() error { entry = r.entry(l); return nil }); err != nil {
-		r.logger.Error("Entry panicked; the letter goes to its origin topic", err, fields(l, topic))
+	if err := safecall.Call("redrive.Entry", func() error { entry = r.Entry(l); return nil }); err != nil {
+		r.Logger.Error("Entry panicked; the letter goes to its origin topic", err, fields(l, topic))
 	}
 	if entry == "" {
 		return topic
@@ -122,5 +164,5 @@ func (r *rules) entryOf(l poison.Letter, topic string) string {
 	return entry
 }
 
-// spent tells whether the letter came back as often as is allowed.
-func (r *rules) spent(l poison.Letter) bool { return l.Redrive.Count >= r.maxRedrives }
+// spent reports whether the letter was redriven MaxRedrives times.
+func (r *rules) spent(l poison.Letter) bool { return l.Redrive.Count >= r.MaxRedrives }

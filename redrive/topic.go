@@ -12,27 +12,27 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// DrainTopicConfig configures Drain. Subscriber, Topic and what a Handler requires are required.
+// DrainTopicConfig configures DrainTopic. Rules.Allow, Topic and Park are required.
 type DrainTopicConfig struct {
-	HandlerConfig
-	// Subscriber reads the dead-letter topic. Drain ends its subscription and does not close it.
-	Subscriber message.Subscriber
-	// Topic is the dead-letter topic.
+	Rules
+	// Topic is the dead-letter topic. Required.
 	Topic string
-	// Max is how many messages are taken at the most. 0 means all.
+	// Park takes the letters that are not redriven, as HandlerConfig.Park does. Required.
+	Park message.Publisher
+	// Max is the largest number of messages that are taken. Default: all.
 	Max int
-	// IdleAfter is how long no message must come before the topic counts as empty. Default: 5 s.
+	// IdleAfter is the time without a message after which the topic counts as empty. It must be longer than a subscription
+	// takes. Default: 5 s.
 	IdleAfter time.Duration
-	// Backlog tells how many messages wait in the topic. It is asked once, before the subscription; Drain ends after so
-	// many. IdleAfter ends it all the same, without an error, where fewer come in time: let it be longer than a subscription
-	// takes, and compare Report.Taken.
+	// Backlog returns the number of messages that wait in the topic. It is called once, before the subscription. DrainTopic
+	// ends after that many messages, or after IdleAfter without an error if fewer come: compare Report.Taken. Default: none;
+	// then only IdleAfter ends the drain.
 	Backlog func(ctx context.Context, topic string) (int, error)
+	// Progress is called with the report so far, after each message. It must be quick. Default: none.
+	Progress func(Report)
 }
 
 func (c *DrainTopicConfig) validate() error {
-	if safecall.IsNil(c.Subscriber) {
-		return errors.New("redrive: DrainTopicConfig.Subscriber is nil")
-	}
 	if c.Topic == "" {
 		return errors.New("redrive: DrainTopicConfig.Topic is empty: name the dead-letter topic")
 	}
@@ -45,24 +45,31 @@ func (c *DrainTopicConfig) validate() error {
 	return nil
 }
 
-// Drain brings back what is in a dead-letter topic, once and without a router, as a Handler would, but for MinWait. It fails
-// before it takes anything where <topic>.parked or <topic>.quarantine can be neither found nor created. It ends after the
-// backlog that was there when it started, or when no message came for IdleAfter, or when a letter comes that it redrove
-// itself and that failed again meanwhile: that one is nacked and left for the next drain. When a message can neither be
-// brought back nor parked it is nacked and Drain ends with the error; when ctx ends, with the error of ctx and what is
-// in hand given back. On its return it waits up to 30 s for the subscriber to close its channel.
-func Drain(ctx context.Context, config DrainTopicConfig) (Report, error) {
+// DrainTopic redrives the letters of a dead-letter topic once, without a router, as a Handler without MinWait does. It fails
+// before it takes a message if <topic>.parked or <topic>.quarantine can be neither found nor created. It does not close the
+// subscriber. DrainTopic returns after one of these:
+//   - it took Max messages, or as many as Backlog returned;
+//   - no message came for IdleAfter;
+//   - a letter came that it redrove itself and that failed again: this letter is nacked and left for the next drain;
+//   - a message could be neither redriven nor parked: the message is nacked, and its error returned;
+//   - ctx ended: the messages in hand are nacked, and the error of ctx is returned.
+//
+// At its end DrainTopic waits up to 30 s for the subscriber to close its channel.
+func DrainTopic(ctx context.Context, subscriber message.Subscriber, publisher message.Publisher, config DrainTopicConfig) (Report, error) {
+	if safecall.IsNil(subscriber) {
+		return Report{}, errors.New("redrive: the subscriber is nil: give one that reads the dead-letter topic")
+	}
 	if err := config.validate(); err != nil {
 		return Report{}, err
 	}
-	h, err := newHandler(config.HandlerConfig, "DrainTopicConfig")
+	h, err := newHandler("DrainTopicConfig", publisher, config.Rules, config.Park, 0)
 	if err != nil {
 		return Report{}, err
 	}
+	d := &topicDrain{handler: h, subscriber: subscriber, config: config, most: config.Max, report: Report{ID: h.id}}
 	if err := h.Initialize(config.Topic); err != nil {
-		return Report{ID: h.id}, err
+		return d.report, err
 	}
-	d := &topicDrain{handler: h, config: config, most: config.Max, report: Report{ID: h.id}}
 	if config.Backlog != nil {
 		empty, err := d.snapshot(ctx)
 		if err != nil || empty {
@@ -77,13 +84,14 @@ func Drain(ctx context.Context, config DrainTopicConfig) (Report, error) {
 
 // topicDrain is one run over a topic. All of it belongs to the goroutine of run.
 type topicDrain struct {
-	handler *Handler
-	config  DrainTopicConfig
-	most    int // messages to take; 0 means no bound
-	report  Report
+	handler    *Handler
+	subscriber message.Subscriber
+	config     DrainTopicConfig
+	most       int // messages to take; 0 means no bound
+	report     Report
 }
 
-// snapshot bounds the drain by the backlog and tells whether there is none.
+// snapshot bounds the drain by the backlog and reports whether the backlog is empty.
 func (d *topicDrain) snapshot(ctx context.Context) (empty bool, err error) {
 	n := 0
 	err = safecall.Call("redrive.Backlog", func() (err error) { n, err = d.config.Backlog(ctx, d.config.Topic); return err })
@@ -103,7 +111,7 @@ type settled struct {
 
 func (d *topicDrain) run(parent context.Context) (err error) {
 	ctx, cancel := context.WithCancel(parent)
-	messages, err := d.config.Subscriber.Subscribe(ctx, d.config.Topic)
+	messages, err := d.subscriber.Subscribe(ctx, d.config.Topic)
 	if err != nil {
 		cancel()
 		return err
@@ -113,13 +121,13 @@ func (d *topicDrain) run(parent context.Context) (err error) {
 		giveBack(messages)
 	}()
 
-	done := make(chan settled, d.handler.concurrency)
+	done := make(chan settled, d.handler.Concurrency)
 	working, ending := 0, false
 	idle := time.NewTimer(d.config.IdleAfter)
 	defer idle.Stop()
 	for {
 		incoming, ended := messages, parent.Done()
-		if ending || working == d.handler.concurrency || d.most > 0 && d.report.Taken == d.most {
+		if ending || working == d.handler.Concurrency || d.most > 0 && d.report.Taken == d.most {
 			incoming = nil
 			if working == 0 {
 				return err
@@ -145,6 +153,7 @@ func (d *topicDrain) run(parent context.Context) (err error) {
 		case s := <-done:
 			working--
 			d.count(s.out)
+			d.handler.report(d.config.Progress, d.report)
 			if s.err != nil {
 				ending, err = true, errors.Join(err, s.err)
 				cancel()
@@ -159,7 +168,7 @@ func (d *topicDrain) run(parent context.Context) (err error) {
 
 var errUnsubscribed = errors.New("the subscription ended")
 
-// cameBack tells whether msg is a letter that this very drain redrove.
+// cameBack reports whether msg is a letter that this very drain redrove.
 func (d *topicDrain) cameBack(msg *message.Message) bool {
 	l, err := poison.Decode(msg)
 	return err == nil && l.Redrive.ID == d.handler.id

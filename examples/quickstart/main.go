@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func main() {
@@ -31,8 +32,8 @@ func main() {
 	printed := must(invoices.Subscribe(context.Background(), "invoices"))
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
-	letters := must(redrive.NewStore(redrive.StoreConfig{DB: db}))
-	dlc := must(spillway.New(context.Background(), spillway.Config{Publisher: letters, Idempotency: idempotency.SQLite(db)}))
+	store := must(letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"}))
+	dlc := must(spillway.New(context.Background(), spillway.Config{Publisher: store, Idempotency: idempotency.SQLite(db)}))
 	dlc.Attach(router)
 	known := make(chan struct{})
 	router.AddHandler("billing", "orders", orders, "invoices", invoices, func(msg *message.Message) ([]*message.Message, error) {
@@ -53,14 +54,14 @@ func main() {
 
 	must(0, orders.Publish("orders", message.NewMessage("order-1", nil), message.NewMessage("order-2", []byte("of a new customer"))))
 	show(<-printed)
-	for len(must(letters.List(context.Background(), redrive.Filter{}))) == 0 {
+	for len(must(store.List(context.Background(), letters.Filter{}))) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	for _, group := range must(letters.Groups(context.Background(), redrive.Filter{})) {
+	for _, group := range must(store.Groups(context.Background(), letters.Filter{})) {
 		fmt.Printf("%d dead letter(s) in %s: %s (%s)\n", group.Count, group.DeadLetterTopic, group.Description, group.Reason)
 	}
 	close(known) // the cause is mended
-	report := must(letters.Drain(context.Background(), orders, redrive.DrainConfig{Allow: []string{"orders"}}))
+	report := must(redrive.Drain(context.Background(), store, orders, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}))
 	fmt.Println("redriven:", report.Redriven)
 	show(<-printed)
 	must(0, router.Close())

@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends. What the
@@ -31,12 +31,12 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, deliveries.Close()) }()
-	letters, err := wmsql.NewSubscriber(ctx, c.DB, wmsql.SubscriberConfig{ConsumerGroup: collectorGroup})
+	collected, err := wmsql.NewSubscriber(ctx, c.DB, wmsql.SubscriberConfig{ConsumerGroup: collectorGroup})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, letters.Close()) }()
-	store, err := redrive.NewStore(redrive.StoreConfig{DB: c.DB})
+	defer func() { err = errors.Join(err, collected.Close()) }()
+	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	dlc.Attach(router)
-	router.AddPlugin(store.Collect(letters, c.DeadLetters()...))
+	router.AddPlugin(store.Collect(collected, c.DeadLetters()...))
 	router.AddHandler("store-events", c.Topic, deliveries, c.Summaries(), outputs, c.Faults.Handle)
 	return router.Run(ctx)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // chart shows a run while it goes on: in place on a terminal, a line for every second elsewhere. It shows counts and
@@ -69,7 +69,7 @@ func (c *chart) look(ctx context.Context, last bool) {
 	if err != nil {
 		return // the run finds out for itself
 	}
-	dead, err := c.consumer.letters.Count(ctx, redrive.Filter{})
+	dead, err := c.consumer.letters.Count(ctx, letters.Filter{})
 	if err != nil {
 		return
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // consumer is the service: a router with one handler.
 type consumer struct {
 	plan    *Plan
 	db      *sql.DB
-	letters *redrive.Store
+	letters *letters.Store
 	handle  message.HandlerFunc
 
 	entry    func(poison.Letter) string // where letters re-enter, with stages

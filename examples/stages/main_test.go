@@ -15,7 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func TestMain(m *testing.M) {
@@ -70,7 +70,7 @@ func waitFor(seen func(*consumer) (bool, error)) func(context.Context, *consumer
 func TestStages(t *testing.T) {
 	plan := short(t)
 	plan.downUntil = waitFor(func(c *consumer) (bool, error) {
-		dead, err := c.letters.Count(t.Context(), redrive.Filter{})
+		dead, err := c.letters.Count(t.Context(), letters.Filter{})
 		if err != nil || dead == 0 {
 			return false, err
 		}

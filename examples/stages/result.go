@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Result is the line that the example ends with.
@@ -66,10 +66,10 @@ func perSecond(n int, d time.Duration) float64 {
 
 // conclude fills in the rest, and compares, id by id, what is there with what was published. Nobody has promised anything
 // of the deliveries that are unhandled: in a topic of one partition those are the last.
-func (r *Result) conclude(ctx context.Context, c *consumer, d *downstream, tally *webhooks.Tally, letters *redrive.Store) error {
+func (r *Result) conclude(ctx context.Context, c *consumer, d *downstream, tally *webhooks.Tally, store *letters.Store) error {
 	tally.Absorbed.Store(c.absorbed.Load())
 	all := webhooks.Result{Applied: r.Applied}
-	if err := tally.After(ctx, &all, c.plan.deliveries[:len(c.plan.deliveries)-r.Unhandled], c.db, letters); err != nil {
+	if err := tally.After(ctx, &all, c.plan.deliveries[:len(c.plan.deliveries)-r.Unhandled], c.db, store); err != nil {
 		return err
 	}
 	r.Published = len(c.plan.deliveries)

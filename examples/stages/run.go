@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // run tells the story of a plan, and leaves nothing of it behind.
@@ -37,7 +37,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		return result, err
 	}
@@ -49,7 +49,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 
 	faults := &webhooks.Faults{Bind: plan.Bind}
 	faults.Fixed.Store(true) // the handler is sound: here the downstream alone is not
-	c := newConsumer(plan, db, letters, down.before(faults.Handle, plan.needs))
+	c := newConsumer(plan, db, store, down.before(faults.Handle, plan.needs))
 	remove, err := createTopics(c)
 	if err != nil {
 		return result, err

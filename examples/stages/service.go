@@ -9,11 +9,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-func newConsumer(plan *Plan, db *sql.DB, letters *redrive.Store, handle message.HandlerFunc) *consumer {
-	return &consumer{plan: plan, db: db, letters: letters, handle: handle, waiting: make([]atomic.Int64, len(plan.Stages))}
+func newConsumer(plan *Plan, db *sql.DB, store *letters.Store, handle message.HandlerFunc) *consumer {
+	return &consumer{plan: plan, db: db, letters: store, handle: handle, waiting: make([]atomic.Int64, len(plan.Stages))}
 }
 
 // begin starts the service, and returns when it has subscribed.

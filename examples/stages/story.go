@@ -101,8 +101,13 @@ func (s *story) before(ctx context.Context) error {
 
 // redrive brings the letters back at their first stage, now that the downstream is up.
 func (s *story) redrive(ctx context.Context) error {
-	report, err := s.consumer.letters.Drain(ctx, s.live, redrive.DrainConfig{
-		Allow: []string{s.plan.Topic}, Entry: s.consumer.entry, Rate: 200, By: "demo",
+	report, err := redrive.Drain(ctx, s.consumer.letters, s.live, redrive.DrainConfig{
+		Rules: redrive.Rules{
+			Allow: []string{s.plan.Topic},
+			Entry: s.consumer.entry,
+			Rate:  200,
+			By:    "demo",
+		},
 	})
 	if err != nil {
 		return err

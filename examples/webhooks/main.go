@@ -23,6 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func main() {
@@ -53,13 +54,13 @@ func run(input string, seed uint64) (result webhooks.Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		return result, err
 	}
 	tally := &webhooks.Tally{}
 	live := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	router, err := newRouter(db, letters, live, faults, tally)
+	router, err := newRouter(db, store, live, faults, tally)
 	if err != nil {
 		return result, err
 	}
@@ -80,17 +81,17 @@ func run(input string, seed uint64) (result webhooks.Result, err error) {
 	if err := webhooks.Progress(ctx, os.Stdout, "handled", len(deliveries), tally.Settled); err != nil {
 		return result, err
 	}
-	if err := tally.Before(ctx, &result, db, letters); err != nil {
+	if err := tally.Before(ctx, &result, db, store); err != nil {
 		return result, err
 	}
-	if err := webhooks.Table(ctx, os.Stdout, "Dead letters by cause", letters); err != nil {
+	if err := webhooks.Table(ctx, os.Stdout, "Dead letters by cause", store); err != nil {
 		return result, err
 	}
 
 	fmt.Println("The fix is deployed: events of organisations are known, releases need no assets, the downstream is up.")
 	faults.Fixed.Store(true)
 	settled := tally.Settled()
-	report, err := letters.Drain(ctx, live, redrive.DrainConfig{Allow: []string{"webhooks"}, Rate: 50, By: "demo"})
+	report, err := redrive.Drain(ctx, store, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"webhooks"}, Rate: 50, By: "demo"}})
 	if err != nil {
 		return result, err
 	}
@@ -102,20 +103,20 @@ func run(input string, seed uint64) (result webhooks.Result, err error) {
 	if err := webhooks.Progress(ctx, os.Stdout, "summaries", expected, tally.Outputs); err != nil {
 		return result, err
 	}
-	if err := webhooks.Table(ctx, os.Stdout, "Dead letters that remain", letters); err != nil {
+	if err := webhooks.Table(ctx, os.Stdout, "Dead letters that remain", store); err != nil {
 		return result, err
 	}
-	return result, tally.After(ctx, &result, deliveries, db, letters)
+	return result, tally.After(ctx, &result, deliveries, db, store)
 }
 
 // newRouter is what a service has anyway, a router with its handlers, and the few lines that protect it.
-func newRouter(db *sql.DB, letters *redrive.Store, live *gochannel.GoChannel, faults *webhooks.Faults, tally *webhooks.Tally) (*message.Router, error) {
+func newRouter(db *sql.DB, store *letters.Store, live *gochannel.GoChannel, faults *webhooks.Faults, tally *webhooks.Tally) (*message.Router, error) {
 	router, err := message.NewRouter(message.RouterConfig{}, nil)
 	if err != nil {
 		return nil, err
 	}
 	dlc, err := spillway.New(context.Background(), spillway.Config{
-		Publisher:   letters,
+		Publisher:   store,
 		Idempotency: idempotency.SQLite(db),
 		Retry: middleware.RetryConfig{
 			Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},

@@ -74,9 +74,11 @@ func ExampleSubscriber_Backlog() {
 		log.Fatal(err)
 	}
 	defer sub.Close()
-	report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
-		HandlerConfig: redrive.HandlerConfig{Publisher: pub, Park: pub, Allow: []string{"orders"}},
-		Subscriber:    sub, Topic: "orders.dlq", Backlog: sub.Backlog,
+	report, err := redrive.DrainTopic(context.Background(), sub, pub, redrive.DrainTopicConfig{
+		Rules:   redrive.Rules{Allow: []string{"orders"}},
+		Park:    pub,
+		Topic:   "orders.dlq",
+		Backlog: sub.Backlog,
 	})
 	fmt.Println(report.Redriven, err)
 }

@@ -58,9 +58,11 @@ func TestRedriveRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the letter", func() bool { return b.ready(topic+".dlq") == 1 })
-			report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
-				HandlerConfig: redrive.HandlerConfig{Publisher: dead, Park: dead, Allow: []string{topic}},
-				Subscriber:    sub, Topic: topic + ".dlq", Backlog: sub.Backlog,
+			report, err := redrive.DrainTopic(context.Background(), sub, dead, redrive.DrainTopicConfig{
+				Rules:   redrive.Rules{Allow: []string{topic}},
+				Park:    dead,
+				Topic:   topic + ".dlq",
+				Backlog: sub.Backlog,
 			})
 			if err != nil || report.Redriven != 1 {
 				t.Fatalf("%+v %v", report, err)

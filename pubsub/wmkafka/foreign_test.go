@@ -134,11 +134,12 @@ func TestForeignLettersDrained(t *testing.T) {
 	c.produce(produced(dead, forged, "fixture", "forged"))
 
 	sub := c.subscriber(SubscriberConfig{}, c.group+"-drain")
-	report, err := redrive.Drain(t.Context(), redrive.DrainTopicConfig{
-		HandlerConfig: redrive.HandlerConfig{
-			Publisher: c.publisher(PublisherConfig{}), Park: c.publisher(PublisherConfig{}), Allow: []string{c.topic}, By: "test",
-		},
-		Subscriber: sub, Topic: dead, Backlog: sub.Backlog, IdleAfter: patience,
+	report, err := redrive.DrainTopic(t.Context(), sub, c.publisher(PublisherConfig{}), redrive.DrainTopicConfig{
+		Rules:     redrive.Rules{Allow: []string{c.topic}, By: "test"},
+		Park:      c.publisher(PublisherConfig{}),
+		Topic:     dead,
+		Backlog:   sub.Backlog,
+		IdleAfter: patience,
 	})
 	if err != nil || report.Redriven != len(want) || report.Refused != 1 || report.Taken != len(want)+1 {
 		t.Fatalf("%+v, %v", report, err)

@@ -293,9 +293,11 @@ func TestRoundTrip(t *testing.T) {
 	c.eventually("all are set aside", func() bool { return c.size(dlq) == len(names) })
 
 	sub := c.subscriber(SubscriberConfig{}, c.group+"-redrive")
-	report, err := redrive.Drain(context.Background(), redrive.DrainTopicConfig{
-		HandlerConfig: redrive.HandlerConfig{Publisher: pub, Park: pub, Allow: []string{c.topic}},
-		Subscriber:    sub, Topic: dlq, Backlog: sub.Backlog,
+	report, err := redrive.DrainTopic(context.Background(), sub, pub, redrive.DrainTopicConfig{
+		Rules:   redrive.Rules{Allow: []string{c.topic}},
+		Park:    pub,
+		Topic:   dlq,
+		Backlog: sub.Backlog,
 	})
 	if err != nil {
 		t.Fatal(err)

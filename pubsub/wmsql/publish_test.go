@@ -160,9 +160,11 @@ func TestRedriveRoundTrip(t *testing.T) {
 		}
 		b.drained()
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.InitializeSchema = "redrive", true })
-		report, err := redrive.Drain(t.Context(), redrive.DrainTopicConfig{
-			HandlerConfig: redrive.HandlerConfig{Publisher: b.pub, Park: b.pub, Allow: []string{b.topic}},
-			Subscriber:    sub, Topic: b.topic + ".dlq", Backlog: sub.Backlog,
+		report, err := redrive.DrainTopic(t.Context(), sub, b.pub, redrive.DrainTopicConfig{
+			Rules:   redrive.Rules{Allow: []string{b.topic}},
+			Park:    b.pub,
+			Topic:   b.topic + ".dlq",
+			Backlog: sub.Backlog,
 		})
 		if err != nil || report.Redriven != 1 {
 			t.Fatalf("%+v, %v", report, err)

@@ -16,7 +16,7 @@ const (
 	statementOverhead = 4 << 10
 	// letterRoom is what a dead letter may add to its message: poison.DefaultMaxAdded in JSON, and then some.
 	letterRoom = 64 << 10
-	// sinkRoom is what other places for dead letters on the same server keep for themselves, such as redrive.Store.
+	// sinkRoom is what other places for dead letters on the same server keep for themselves, such as letters.Store.
 	sinkRoom = 64 << 10
 	// maxOurs bounds how much of the room may be taken up already by metadata that looks like ours: it may be forged.
 	maxOurs = letterRoom - 16<<10

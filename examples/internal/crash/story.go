@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Broker is what the story needs of a broker.
@@ -33,7 +33,7 @@ type story struct {
 	Plan
 	Broker
 	db         *sql.DB
-	letters    *redrive.Store
+	letters    *letters.Store
 	tally      *webhooks.Tally
 	consumer   *process // nil while there is none
 	quietSince time.Time
@@ -50,7 +50,7 @@ func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Resul
 		}
 		defer func() { err = errors.Join(err, cleanUp()) }()
 	}
-	if s.letters, err = redrive.NewStore(redrive.StoreConfig{DB: s.db}); err != nil {
+	if s.letters, err = letters.NewStore(context.Background(), s.db, letters.StoreConfig{Service: "shop"}); err != nil {
 		return result, err
 	}
 	go s.receive()

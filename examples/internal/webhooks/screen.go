@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Progress draws a bar until done reaches total or ctx ends: in place on a terminal, a line for every quarter elsewhere.
@@ -49,8 +49,8 @@ func Progress(ctx context.Context, out *os.File, what string, total int, done fu
 }
 
 // Table prints the dead letters that wait, by cause.
-func Table(ctx context.Context, out io.Writer, title string, letters *redrive.Store) error {
-	groups, err := letters.Groups(ctx, redrive.Filter{})
+func Table(ctx context.Context, out io.Writer, title string, store *letters.Store) error {
+	groups, err := store.Groups(ctx, letters.Filter{})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Result is the line that an example ends with.
@@ -91,24 +91,24 @@ func (t *Tally) Outputs() int {
 }
 
 // Before fills in what there is before the redrive.
-func (t *Tally) Before(ctx context.Context, r *Result, db *sql.DB, letters *redrive.Store) (err error) {
+func (t *Tally) Before(ctx context.Context, r *Result, db *sql.DB, store *letters.Store) (err error) {
 	counts, err := stored(db)
 	if err != nil {
 		return err
 	}
 	r.Applied = len(counts)
-	if r.DeadLettered, err = letters.Count(ctx, redrive.Filter{}); err != nil {
+	if r.DeadLettered, err = store.Count(ctx, letters.Filter{}); err != nil {
 		return err
 	}
-	r.Invalid, err = letters.Count(ctx, redrive.Filter{Classes: []classify.Class{classify.ClassInvalid}})
+	r.Invalid, err = store.Count(ctx, letters.Filter{Classes: []classify.Class{classify.ClassInvalid}})
 	return err
 }
 
 // remaining returns the ids of the letters that wait, page by page, and how many letters there are.
-func remaining(ctx context.Context, letters *redrive.Store) (ids map[string]bool, n int, err error) {
+func remaining(ctx context.Context, store *letters.Store) (ids map[string]bool, n int, err error) {
 	ids = map[string]bool{}
-	for page := (redrive.Filter{Limit: redrive.MaxLimit}); ; {
-		entries, err := letters.List(ctx, page)
+	for page := (letters.Filter{Limit: letters.MaxLimit}); ; {
+		entries, err := store.List(ctx, page)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -124,12 +124,12 @@ func remaining(ctx context.Context, letters *redrive.Store) (ids map[string]bool
 }
 
 // After fills in what there is in the end, and compares it, id by id, with what was published.
-func (t *Tally) After(ctx context.Context, r *Result, published []*message.Message, db *sql.DB, letters *redrive.Store) error {
+func (t *Tally) After(ctx context.Context, r *Result, published []*message.Message, db *sql.DB, store *letters.Store) error {
 	counts, err := stored(db)
 	if err != nil {
 		return err
 	}
-	waiting, remaining, err := remaining(ctx, letters)
+	waiting, remaining, err := remaining(ctx, store)
 	if err != nil {
 		return err
 	}

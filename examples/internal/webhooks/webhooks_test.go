@@ -15,7 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,11 +31,11 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 	if _, err := db.Exec(Schema + `; INSERT INTO events VALUES ('stored','e','o','a'), ('silent','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a')`); err != nil {
 		t.Fatal(err)
 	}
-	letters, err := redrive.NewStore(redrive.StoreConfig{DB: db})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue, err := poison.NewQueue(letters, poison.QueueConfig{})
+	queue, err := poison.NewQueue(store, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 		}
 	}
 	var r Result
-	if err := tally.After(context.Background(), &r, published, db, letters); err != nil {
+	if err := tally.After(context.Background(), &r, published, db, store); err != nil {
 		t.Fatal(err)
 	}
 	if r.Lost != 2 || r.DuplicateEffects != 2 || r.Remaining != 1 || r.Published != 6 || r.Outputs != 2 || r.Good() {

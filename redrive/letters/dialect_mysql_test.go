@@ -1,0 +1,125 @@
+package letters_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Promises P1, P2: the settings of the connections do not matter.
+func TestStore_mysqlSettings(t *testing.T) {
+	fixture.OnMySQLSettings(t, func(t *testing.T, on database) {
+		testStore_hostileText(t, on)
+		testStore_takeMarkRelease(t, on)
+		testStore_arrivesAgain(t, on)
+	})
+}
+
+// Feature D6: a letter that is larger than the server takes is refused as too large, not as a lost connection, and what is
+// just small enough comes back.
+func TestStore_mysqlTooLarge(t *testing.T) {
+	for _, settings := range []string{"parseTime=true", "interpolateParams=true", "maxAllowedPacket=0"} {
+		t.Run(settings, func(t *testing.T) {
+			db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
+			store := storeOn(t, db)
+			var packet int
+			if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
+				t.Fatal(err)
+			}
+			for _, size := range []int{packet - 4<<10, packet + 1, 3 * packet} {
+				for _, filling := range []byte{'x', 0} {
+					err := store.Publish("orders.dlq", message.NewMessage(fmt.Sprint(size, filling), bytes.Repeat([]byte{filling}, size)))
+					if !errors.Is(err, poison.ErrTooLarge) {
+						t.Errorf("%d: %v", size, err)
+					}
+				}
+			}
+			half := &message.Message{UUID: "half", Payload: bytes.Repeat([]byte{0}, packet/2+1<<20)} // twice that when escaped
+			publish(t, store, "orders.dlq", half)
+			whole := &message.Message{UUID: "whole", Payload: bytes.Repeat([]byte{'x'}, packet-12<<10)}
+			publish(t, store, "orders.dlq", whole)
+			if got := list(t, store, letters.Filter{IDs: []string{"whole"}}); len(got) != 1 || !bytes.Equal(got[0].Letter.Original.Payload, whole.Payload) {
+				t.Error("the largest letter is not the same")
+			}
+		})
+	}
+}
+
+// Decision 12: letters that somebody else is writing at this moment are passed over, not waited for.
+func TestStore_mysqlTakeDoesNotWait(t *testing.T) {
+	db := mysqlDatabase.Create(t)()
+	store := storeOn(t, db)
+	publish(t, store, "orders.dlq", several(3)...)
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec(`UPDATE spillway_dead_letters SET seen = 2 WHERE seq = 1`); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 2) // while the transaction is open: a wait ends in an error
+	if err != nil || len(taken) != 2 || taken[0].Seq != 2 || taken[1].Seq != 3 {
+		t.Errorf("%+v, %v", taken, err)
+	}
+}
+
+// Feature V9: causes that differ at the end of long names are different causes, although MySQL sorts by beginnings.
+func TestStore_mysqlGroupsOfLongNames(t *testing.T) {
+	store := mysqlDatabase.NewStore(t)
+	for i := range 200 {
+		end := string(rune('a' + i%2))
+		publish(t, store, "orders.dlq", letter(fmt.Sprint(i), "{}", func(l *poison.Letter) {
+			l.Origin.Handler = strings.Repeat("x", 3000) + end
+			l.Failure.Reason, l.Failure.Type = strings.Repeat("y", 2000)+end, strings.Repeat("z", 2000)+end
+		}))
+	}
+	groups, err := store.Groups(t.Context(), letters.Filter{})
+	if err != nil || len(groups) != 2 || groups[0].Count != 100 || groups[1].Count != 100 || groups[0].Handler == groups[1].Handler {
+		t.Errorf("%d groups, %v", len(groups), err)
+	}
+}
+
+// Feature V9: many processes may make the store at once; a read-only session, and a table of another shape, are refused.
+func TestStore_mysqlConstruction(t *testing.T) {
+	dsn := mysqltest.Database(t)
+	var makers sync.WaitGroup
+	for range 10 {
+		db := mysqltest.Open(t, dsn)
+		if err := db.Ping(); err != nil {
+			t.Fatal(err)
+		}
+		makers.Go(func() {
+			store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
+			if err == nil {
+				err = store.InitializeTopics("orders.dlq")
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	makers.Wait()
+	readOnly := mysqltest.Open(t, mysqltest.With(dsn, "tx_read_only=1"))
+	if err := storeOn(t, readOnly).InitializeTopics("orders.dlq"); err == nil {
+		t.Error("a read-only database is an error")
+	}
+	db := mysqlDatabase.Create(t)()
+	if _, err := db.Exec(`CREATE TABLE spillway_dead_letters (seq BIGINT PRIMARY KEY)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,133 @@
+package letters
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+const (
+	// DefaultLimit is the largest number of rows that List and Groups return if Filter.Limit is 0.
+	DefaultLimit = 100
+	// MaxLimit is the greatest Filter.Limit.
+	MaxLimit = 1000
+	// MaxListed is the largest number of values in one list of a Filter.
+	MaxListed = 500
+)
+
+// Filter chooses letters. The zero value chooses all letters that wait. A letter must satisfy every field that is set. It
+// satisfies a list if it has any one of the values. A Filter can be kept as JSON, as long as its texts are UTF-8.
+type Filter struct {
+	// Topics are origin topics.
+	Topics []string `json:"topics,omitempty"`
+	// NotTopics are origin topics that the letter must not have.
+	NotTopics []string `json:"not_topics,omitempty"`
+	// DeadLetterTopics are the topics that the letters were placed in.
+	DeadLetterTopics []string `json:"dead_letter_topics,omitempty"`
+	// Handlers are names of the handlers that failed.
+	Handlers []string `json:"handlers,omitempty"`
+	// Classes are classes of the latest failure.
+	Classes []classify.Class `json:"classes,omitempty"`
+	// Reasons are reasons of the latest failure.
+	Reasons []string `json:"reasons,omitempty"`
+	// Types are chains of error types, as Failure.Type has them.
+	Types []string `json:"types,omitempty"`
+	// Description is a text that the description of the latest failure contains, byte for byte.
+	Description string `json:"description,omitempty"`
+	// Causes are hashes of causes, as Group.Cause has them.
+	Causes []string `json:"causes,omitempty"`
+	// RedriveIDs are ids of drains. The letter failed again after such a drain brought it back, or such a drain was the last
+	// to change the letter's status in the Store. For letters that a drain brought back, set Statuses too.
+	RedriveIDs []string `json:"redrive_ids,omitempty"`
+	// StackHash is the hash of the latest failure's stack.
+	StackHash string `json:"stack_hash,omitempty"`
+	// IDs are message ids.
+	IDs []string `json:"ids,omitempty"`
+	// Since is the earliest time of the latest failure. A letter without a time of failure failed when it arrived in the Store.
+	Since time.Time `json:"since,omitzero"`
+	// Until is the end of that time: the latest failure was before it.
+	Until time.Time `json:"until,omitzero"`
+
+	// The following fields choose rows of a Store. Matches does not use them.
+
+	// Statuses are the states of letters. Default: StatusWaiting.
+	Statuses []Status `json:"statuses,omitempty"`
+	// After is the Seq of the last letter seen: only later letters are chosen. It pages through a List.
+	After int64 `json:"after,omitempty"`
+	// MaxSeq is the Seq of the last letter to choose, as LastSeq returns it. 0 means no bound.
+	MaxSeq int64 `json:"max_seq,omitempty"`
+	// Limit is the largest number of rows that List and Groups return. Default: DefaultLimit. At most MaxLimit.
+	Limit int `json:"limit,omitempty"`
+}
+
+// Validate returns an error that names the field with a value that no Store accepts.
+func (f *Filter) Validate() error {
+	lists := []struct {
+		field string
+		n     int
+	}{
+		{"Topics", len(f.Topics)}, {"NotTopics", len(f.NotTopics)}, {"DeadLetterTopics", len(f.DeadLetterTopics)},
+		{"Handlers", len(f.Handlers)}, {"Classes", len(f.Classes)}, {"Reasons", len(f.Reasons)}, {"IDs", len(f.IDs)},
+		{"Statuses", len(f.Statuses)}, {"Types", len(f.Types)}, {"Causes", len(f.Causes)}, {"RedriveIDs", len(f.RedriveIDs)},
+	}
+	for _, list := range lists {
+		if list.n > MaxListed {
+			return fmt.Errorf("letters: Filter.%s lists %d values, at most %d are possible: use several calls", list.field, list.n, MaxListed)
+		}
+	}
+	for _, status := range f.Statuses {
+		if err := status.validate(); err != nil {
+			return fmt.Errorf("letters: Filter.Statuses: %w", err)
+		}
+	}
+	if f.Limit < 0 || f.Limit > MaxLimit {
+		return fmt.Errorf("letters: Filter.Limit is %d: it must be 0 to %d; page with After", f.Limit, MaxLimit)
+	}
+	if f.After < 0 || f.MaxSeq < 0 {
+		return fmt.Errorf("letters: Filter.After (%d) and Filter.MaxSeq (%d) must not be negative", f.After, f.MaxSeq)
+	}
+	return nil
+}
+
+// Matches reports whether f chooses a letter that is not in a Store. Letter.Topic is its dead-letter topic. A letter without
+// a time of failure failed now.
+func (f *Filter) Matches(l poison.Letter) bool {
+	failed := lastFailed(l, time.Now())
+	return anyOf(f.Topics, l.Origin.Topic) &&
+		!slices.Contains(f.NotTopics, l.Origin.Topic) &&
+		anyOf(f.DeadLetterTopics, l.Topic) &&
+		anyOf(f.Handlers, l.Origin.Handler) &&
+		anyOf(f.Classes, l.Failure.Class) &&
+		anyOf(f.Reasons, l.Failure.Reason) &&
+		anyOf(f.Types, l.Failure.Type) &&
+		strings.Contains(l.Failure.Description, f.Description) &&
+		anyOf(f.RedriveIDs, l.Redrive.ID) &&
+		(len(f.Causes) == 0 || slices.Contains(f.Causes, causeOf(l.Topic, &l).hash())) &&
+		(f.StackHash == "" || f.StackHash == l.Failure.StackHash) &&
+		anyOf(f.IDs, l.Original.UUID) &&
+		(f.Since.IsZero() || !failed.Before(f.Since)) &&
+		(f.Until.IsZero() || failed.Before(f.Until))
+}
+
+func anyOf[T comparable](list []T, value T) bool {
+	return len(list) == 0 || slices.Contains(list, value)
+}
+
+func (f *Filter) limit() int {
+	if f.Limit == 0 {
+		return DefaultLimit
+	}
+	return f.Limit
+}
+
+// lastFailed returns when the letter failed, or when it arrived if it has no time of failure.
+func lastFailed(l poison.Letter, arrived time.Time) time.Time {
+	if l.Failure.LastFailedAt.IsZero() {
+		return arrived
+	}
+	return l.Failure.LastFailedAt
+}

@@ -1,0 +1,68 @@
+package letters
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Feature V9: what differs from message to message does not make a cause, and everything else does.
+func TestFolded(t *testing.T) {
+	for description, want := range map[string]string{
+		"disk full":        "disk full",
+		"status 500":       "status #",
+		"status -5, +7":    "status #, #",
+		"no such customer": "no such customer",
+		"order 5f1c7a9e-8a3b-4c1d-9e2f-001122334455 gone":     "order # gone",
+		"0xc000012ab8: at 10:22:33.5 of 2026-03-01T12:00:00Z": "#: at # of #",
+		"dial tcp 127.0.0.1:5432: connect: refused":           "dial tcp #: connect: refused",
+		"a-b order-17 x_9":                      "a-b # #",
+		`parse "a \"b\" 7": bad`:                `parse "": bad`,
+		`cut "without end 12 an`:                `cut ""`,
+		"column `k`":                            `column ""`,
+		"duplicate entry 'Ann' for key 'mail'":  `duplicate entry "" for key ""`,
+		"can't open the customer's 'file's' it": `can't open the customer's "" it`,
+		"  white \t\n space ":                   "white space",
+		"größe 12 übel":                         "größe # übel",
+		"a\xffb\x00":                            "a\xffb\x00",
+		"":                                      "",
+		"'":                                     "'",
+		"-":                                     "-",
+	} {
+		if got := folded(description); got != want {
+			t.Errorf("%q is folded to %q, want %q", description, got, want)
+		}
+	}
+	for _, long := range []string{strings.Repeat("word ", 1<<20), strings.Repeat("7 ", 1<<20), strings.Repeat(`"x"`, 1<<20), strings.Repeat("é", 1<<20), strings.Repeat("'a", 1<<20)} {
+		if got := folded(long); len(got) > maxFolded || utf8.ValidString(long) && len(got) < 1 {
+			t.Errorf("%.10q… is folded to %d bytes", long, len(got))
+		}
+	}
+}
+
+// Feature V5: the fields of a filter that know causes choose letters of a topic as they choose rows of a store.
+func TestFilter_matchesCauses(t *testing.T) {
+	l := poison.Letter{Original: message.NewMessage("1", nil), Topic: "orders.dlq", Redrive: poison.Redrive{ID: "drain-7"}}
+	l.Failure.Type, l.Failure.Description = "*mail.Error", "mailbox 7 is full"
+	same := l
+	same.Failure.Description = "mailbox 8 is full"
+	cause := causeOf("orders.dlq", &same).hash()
+	for _, f := range []Filter{{Types: []string{"*mail.Error"}}, {Description: "7 is"}, {RedriveIDs: []string{"drain-7"}}, {Causes: []string{cause}}} {
+		if !f.Matches(l) {
+			t.Errorf("%+v does not choose the letter", f)
+		}
+	}
+	for _, f := range []Filter{{Types: []string{"mail"}}, {Description: "8 is"}, {RedriveIDs: []string{"drain-8"}}, {Causes: []string{"x"}}} {
+		if f.Matches(l) {
+			t.Errorf("%+v chooses the letter", f)
+		}
+	}
+	l.Topic = "other.dlq"
+	if (&Filter{Causes: []string{cause}}).Matches(l) {
+		t.Error("the cause of another dead-letter topic is another one")
+	}
+}

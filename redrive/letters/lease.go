@@ -1,0 +1,150 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+)
+
+// Taken is a letter under a lease. Its holder calls Mark, Release or Postpone, or Renew as long as it works on the letter.
+type Taken struct {
+	Letter
+	// Token proves the lease.
+	Token string
+	// Until is when others may take the letter, by this process's clock and a little early. The lease itself goes by the
+	// database's clock. The letter stays with its holder until another takes it.
+	Until time.Time
+}
+
+// ErrLeaseLost is the error of changing a letter without holding its lease. One of these happened:
+//   - the lease expired, and another caller took the letter;
+//   - the letter was marked, released or postponed already;
+//   - the letter arrived again, and so waits for the next caller to take it.
+var ErrLeaseLost = errors.New("letters: the lease on the letter is lost: it was taken over, given back, or arrived again")
+
+// Mark gives a leased letter its new status, keeps m as the record of the change, and ends the lease. StatusWaiting puts the
+// letter back for the next drain. Without the lease Mark changes nothing and returns an error that is ErrLeaseLost. m.At is
+// not used. Of m.By, 1 KiB is kept; m.Why and m.RedriveID have at most 255 bytes.
+func (s *Store) Mark(ctx context.Context, t Taken, status Status, m Marked) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := status.validate(); err != nil {
+		return fmt.Errorf("letters: mark letter %d: %w", t.Seq, err)
+	}
+	for field, value := range map[string]string{"Why": m.Why, "RedriveID": m.RedriveID} {
+		if boundedtext.Text(value, maxID) != value {
+			return fmt.Errorf("letters: mark letter %d: Marked.%s %q must be text of at most %d bytes", t.Seq, field, logged(value), maxID)
+		}
+	}
+	return s.ifHeld(ctx, t, "mark", "", `UPDATE spillway_dead_letters
+SET status = ?, token = '', leased_until = 0, marked_at = now(), marked_by = ?, marked_why = ?, redrive_id = ?`,
+		string(status), s.dialect.text(m.By[:min(len(m.By), maxBy)]), m.Why, m.RedriveID)
+}
+
+const maxBy = 1 << 10 // bytes: a row must not grow larger than the database can send
+
+// Release ends the leases of letters and leaves the letters as they were. A letter whose lease is already lost is no error.
+func (s *Store) Release(ctx context.Context, letters ...Taken) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if len(letters) == 0 {
+		return nil
+	}
+	err := s.writeLetters(ctx, len(letters), func(tx *sql.Tx) error {
+		for _, t := range letters {
+			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`+held, t.Seq, s.dialect.text(t.Token))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("letters: release %d letter(s): %w", len(letters), err)
+	}
+	return nil
+}
+
+// Postpone ends the lease of a letter and puts the letter behind all others, with a new Seq. Without the lease it changes
+// nothing and returns an error that is ErrLeaseLost.
+func (s *Store) Postpone(ctx context.Context, t Taken) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.ifHeld(ctx, t, "postpone", s.dialect.toBack, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`)
+}
+
+// Renew lets the leases of letters last for the given time from now on. It returns the letters whose leases are still held,
+// with their new Until. It must not be called with letters of more than one Take or Lease.
+func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken) (still []Taken, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(letters) == 0 || letters[0].Token == "" {
+		return nil, nil
+	}
+	if lease <= 0 {
+		return nil, fmt.Errorf("letters: renew for %s: the time must be positive", lease)
+	}
+	seqs := make([]int64, len(letters))
+	for i, t := range letters {
+		if seqs[i] = t.Seq; t.Token != letters[0].Token {
+			return nil, errors.New("letters: renew leases of more than one Take: use a call for each")
+		}
+	}
+	keys, args := amongSeqs(seqs)
+	args = append(args, s.dialect.text(letters[0].Token))
+	until := time.Now().Add(lease)
+	var kept []int64
+	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx) error {
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.dialect.byKey+` SET leased_until = now() + ? WHERE `+keys+` AND token = ?`,
+			append([]any{ticks(lease)}, args...)...)
+		if err == nil {
+			kept, err = s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE `+keys+` AND token = ?`, args...)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("letters: renew the leases of %d letter(s): %w", len(seqs), err)
+	}
+	for _, t := range letters {
+		if slices.Contains(kept, t.Seq) {
+			t.Until = until
+			still = append(still, t)
+		}
+	}
+	return still, nil
+}
+
+// held is the condition that a letter's token is the one that was given out.
+const held = ` WHERE seq = ? AND token = ? AND token <> ''`
+
+// ifHeld runs an update of the one letter if its lease is held, and then another statement for its Seq unless that is empty.
+// The update must change something: MySQL counts no row that stays as it was.
+func (s *Store) ifHeld(ctx context.Context, t Taken, what, then, update string, args ...any) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		result, err := s.exec(ctx, tx, update+held, append(slices.Clip(args), t.Seq, s.dialect.text(t.Token))...)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err == nil && n == 0 {
+			return ErrLeaseLost
+		}
+		if err == nil && then != "" {
+			_, err = s.exec(ctx, tx, then, t.Seq)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("letters: %s letter %d: %w", what, t.Seq, err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Letter is a dead letter in a Store.
+type Letter struct {
+	// Letter is the letter as it arrived last. Letter.Topic is the dead-letter topic. Of a message that is no dead letter only
+	// Original and Topic are known.
+	poison.Letter
+	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after it was
+	// redriven or discarded, or Postpone was called. A List that pages by Seq may return such a letter twice.
+	Seq    int64
+	Status Status
+	// Seen counts how often the letter arrived.
+	Seen int
+	// StoredAt is when the letter arrived first.
+	StoredAt time.Time
+	// Marked is the record of the latest change of Status. It is zero if there was none.
+	Marked Marked
+}
+
+// Marked records who changed the Status of a letter, and why.
+type Marked struct {
+	// At is the time of the change, by the database's clock. Mark sets it.
+	At time.Time
+	// By names the operator or program.
+	By string
+	// Why is a reason for programs, such as max_redrives_exceeded.
+	Why string
+	// RedriveID is the id of the drain, if a drain changed the Status.
+	RedriveID string
+}
+
+const letterColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id`
+
+// List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them. StoreConfig.MaxRead may make a
+// page shorter. The next page is after the Seq of the last letter. Only an empty page means that there are no more letters.
+// On PostgreSQL and MySQL, a letter that is being stored at the same time may appear within a page that was already read.
+func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	for {
+		chosen, _, err := s.choose(ctx, s.where(f), f.limit(), s.maxRead, true)
+		if err == nil && len(chosen) == 0 {
+			return nil, nil
+		}
+		var found []Letter
+		if err == nil {
+			w := s.whereByKey(f, chosen)
+			found, err = s.letters(ctx, `SELECT `+letterColumns+` FROM spillway_dead_letters`+w.String()+` ORDER BY seq`, w.args...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("letters: list: %w", err)
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+		f.After = chosen[len(chosen)-1] // all of these changed their status just now
+	}
+}
+
+// LastSeq returns the greatest Seq in the table, or 0 if the table is empty. As Filter.MaxSeq it leaves out letters that
+// arrive later.
+func (s *Store) LastSeq(ctx context.Context) (last int64, err error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&last) },
+		`SELECT COALESCE(MAX(seq), 0) FROM spillway_dead_letters`)
+	if err != nil {
+		return 0, fmt.Errorf("letters: look for the last letter: %w", err)
+	}
+	return last, nil
+}
+
+func (s *Store) letters(ctx context.Context, query string, args ...any) ([]Letter, error) {
+	var found []Letter
+	err := s.read(ctx, func() { found = nil }, func(rows *sql.Rows) error {
+		l, err := scanLetter(rows)
+		found = append(found, l)
+		return err
+	}, query, args...)
+	return found, err
+}
+
+func scanLetter(rows *sql.Rows) (Letter, error) {
+	var l Letter
+	var topic, id, metadata, payload []byte
+	var status string
+	var hasPayload bool
+	var storedAt, markedAt int64
+	err := rows.Scan(&l.Seq, &topic, &id, &metadata, &payload, &hasPayload, &status, &l.Seen, &storedAt,
+		&markedAt, &l.Marked.By, &l.Marked.Why, &l.Marked.RedriveID)
+	if err != nil {
+		return Letter{}, err
+	}
+	if hasPayload && payload == nil { // an empty BLOB reads as nil in some drivers; brokers tell empty from none
+		payload = []byte{}
+	}
+	msg := message.NewMessage(string(id), payload)
+	var damage error
+	if msg.Metadata, damage = metadatacodec.Read(metadata); damage != nil { // shown, so that the letters behind it can be reached
+		msg.Metadata = message.Metadata{}
+	}
+	l.Status, l.StoredAt, l.Marked.At = Status(status), fromMicro(storedAt), fromMicro(markedAt)
+	l.Letter = poison.Read(msg)
+	l.Topic = string(topic)
+	if damage != nil {
+		l.Failure.Description = fmt.Sprintf("letter %d is damaged: %v", l.Seq, damage)
+	}
+	return l, nil
+}
+
+func fromMicro(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

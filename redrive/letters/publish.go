@@ -1,0 +1,113 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+var (
+	_ message.Publisher  = (*Store)(nil)
+	_ poison.Initializer = (*Store)(nil)
+)
+
+// Publish stores messages as dead letters of the dead-letter topic: all of them or none, durable when it returns nil. It ends
+// with the context of the first message, and after at most 30 seconds. A letter that is already in the table is not stored
+// twice. A message that is no dead letter is stored too, as a failure of unknown class. Publish refuses a letter that is
+// larger than the database takes, with an error that is poison.ErrTooLarge. A poison.Queue then cuts what it added to the
+// message, and at last tries its fallbacks.
+func (s *Store) Publish(topic string, messages ...*message.Message) error {
+	if s == nil {
+		return errNilStore
+	}
+	if s.closed.Load() {
+		return fmt.Errorf("%w: publish to %q", ErrClosed, logged(topic))
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	records, largest := make([]record, len(messages)), 0
+	for i, msg := range messages {
+		if msg == nil {
+			return fmt.Errorf("letters: publish to %q: message %d is nil", logged(topic), i)
+		}
+		records[i] = newRecord(s.service, topic, msg)
+		largest = max(largest, records[i].size())
+	}
+	if s.limit > 0 && largest > s.limit {
+		return fmt.Errorf("letters: publish to %q: %w: the letter has %d bytes, and the server takes %d: "+
+			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge, largest, s.limit)
+	}
+	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
+	defer cancel()
+	err := s.writeLetters(ctx, len(records), func(tx *sql.Tx) error {
+		now := time.Now()
+		for i := range records {
+			if err := s.insert(ctx, tx, &records[i], now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && s.dialect.tooLarge(err, largest, s.limit) {
+		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
+	}
+	if err != nil {
+		return fmt.Errorf("letters: store %d letter(s) of %q: %w", len(messages), logged(topic), err)
+	}
+	return nil
+}
+
+// insert stores one letter. A large one goes through a prepared statement: a driver that writes values into the text of a
+// statement may double them by escaping, and so make it too large.
+func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time) (err error) {
+	args := r.args(now, s.dialect.text)
+	if s.limit == 0 || 2*r.size() < s.limit {
+		_, err = s.exec(ctx, tx, s.dialect.insert, args...)
+		return err
+	}
+	prepared, err := tx.PrepareContext(ctx, s.dialect.say(s.dialect.insert))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, prepared.Close()) }()
+	_, err = prepared.ExecContext(ctx, args...)
+	return err
+}
+
+// Close ends publishing: a Publish that starts afterwards fails with ErrClosed. The database stays open, and all other
+// methods go on working.
+func (s *Store) Close() error {
+	if s == nil {
+		return errNilStore
+	}
+	s.closed.Store(true)
+	return nil
+}
+
+// InitializeTopics checks that letters can be written: the table exists, and the database is not read-only. Dead-letter
+// topics need nothing in the database.
+func (s *Store) InitializeTopics(topics ...string) error {
+	if s == nil {
+		return errNilStore
+	}
+	if s.closed.Load() {
+		return fmt.Errorf("%w: initialize %d topic(s)", ErrClosed, len(topics))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	defer cancel()
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET seen = seen WHERE seq = 0`)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("letters: the Store cannot be written: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package letters
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// record is a letter as it goes into a row.
+type record struct {
+	service  string
+	identity []byte
+	topic    string
+	msg      *message.Message
+	metadata []byte
+	letter   poison.Letter
+}
+
+func newRecord(service, topic string, msg *message.Message) record {
+	r := record{service: service, topic: topic, msg: msg, metadata: metadatacodec.Metadata(msg.Metadata), letter: poison.Read(msg)}
+	r.identity = identify(service, topic, r.letter)
+	return r
+}
+
+// args are what insertLetter binds, with text as the database keeps it.
+func (r *record) args(now time.Time, text func(string) any) []any {
+	l := &r.letter
+	last := lastFailed(*l, now)
+	first := l.Failure.FirstFailedAt
+	if first.IsZero() {
+		first = last
+	}
+	var payload any // a nil []byte is NULL to some drivers, and empty to others
+	if r.msg.Payload != nil {
+		payload = []byte(r.msg.Payload)
+	}
+	return []any{
+		r.identity, []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload,
+		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), l.Failure.Class.String(), text(l.Failure.Reason), text(l.Failure.Type),
+		text(l.Failure.StackHash), text(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
+		[]byte(r.service), causeOf(r.topic, l).hash(), len(r.metadata) + len(r.msg.Payload), text(redriveID(l)),
+	}
+}
+
+// redriveID is the id of the drain that brought the letter back. A longer one than ours is none.
+func redriveID(l *poison.Letter) string {
+	if len(l.Redrive.ID) > maxID {
+		return ""
+	}
+	return l.Redrive.ID
+}
+
+const maxID = 255 // bytes
+
+// size is about what the letter's row takes.
+func (r *record) size() int {
+	return len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload) + len(r.letter.Origin.Topic) + len(r.letter.Origin.Handler) +
+		len(r.letter.Failure.Reason) + len(r.letter.Failure.Type) + len(r.letter.Failure.StackHash) + len(r.letter.Failure.Description)
+}
+
+// identify is the same for the same letter arriving again and for no other: service, consumer, origin, id, redrive count,
+// and the payload and the producer's metadata, because an id that is used twice must not lose a message. Without an id no
+// letter is the same as another.
+func identify(service, topic string, l poison.Letter) []byte {
+	if l.Original.UUID == "" {
+		unique := make([]byte, sha256.Size)
+		_, _ = rand.Read(unique) // never fails
+		return unique
+	}
+	origin := "origin:" + l.Origin.Topic
+	if l.Origin.Topic == "" {
+		origin = "dead:" + topic
+	}
+	payload := sha256.Sum256(l.Original.Payload)
+	var parts []byte
+	if service != "" { // of a store without a service the identities are as they were before there were any
+		parts = metadatacodec.Append(parts, "service:"+service)
+	}
+	for _, part := range []string{
+		origin, l.Origin.ConsumerGroup, l.Origin.Handler, l.Original.UUID, strconv.Itoa(l.Redrive.Count), string(payload[:]),
+	} {
+		parts = metadatacodec.Append(parts, part)
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.Original.Metadata)) {
+		parts = metadatacodec.Append(metadatacodec.Append(parts, key), l.Original.Metadata[key])
+	}
+	sum := sha256.Sum256(parts)
+	return sum[:]
+}

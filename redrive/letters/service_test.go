@@ -1,0 +1,58 @@
+package letters_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Promise P6: services that have one table each see, lease and bring back their own letters only, also where topic,
+// handler, id and payload are the same.
+func TestStore_services(t *testing.T) { onEach(t, testStore_services) }
+
+func testStore_services(t *testing.T, on database) {
+	open := on.Create(t)
+	of := func(service string) *letters.Store {
+		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	services := map[string]*letters.Store{"shop": of("shop"), "kafka-eu": of("kafka-eu")}
+	if on.Name == sqliteFile.Name {
+		services[""] = of("")
+	}
+	for _, store := range services {
+		publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
+	}
+	for service, store := range services {
+		if groups, err := store.Groups(t.Context(), letters.Filter{}); err != nil || len(groups) != 1 || groups[0].Count != 2 {
+			t.Errorf("%q: %+v, %v", service, groups, err)
+		}
+		if found := list(t, store, letters.Filter{}); len(found) != 2 || found[0].Seen != 1 {
+			t.Errorf("%q: %+v", service, found)
+		}
+		taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 10)
+		if err != nil || len(taken) != 2 {
+			t.Errorf("%q: %d taken, %v", service, len(taken), err)
+		}
+		for _, l := range taken {
+			if err := store.Mark(t.Context(), l, letters.StatusRedriven, letters.Marked{}); err != nil {
+				t.Error(err)
+			}
+		}
+		wantCount(t, store, letters.Filter{}, 0)
+	}
+	for _, wrong := range []string{strings.Repeat("x", 101), "shop/eu", "a b", "é"} {
+		_, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: wrong})
+		if err == nil || !strings.Contains(err.Error(), "Service") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if _, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{}); (err == nil) != (on.Name == sqliteFile.Name) {
+		t.Errorf("no service: %v", err)
+	}
+}

@@ -1,0 +1,67 @@
+package letters_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature D6: on SQLite, too, a letter that is larger than the database takes is refused as too large.
+func TestStore_sqliteTooLarge(t *testing.T) {
+	db := sqliteFile.Create(t)()
+	db.SetMaxOpenConns(1)
+	store := storeOn(t, db)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limitLength = 0 // SQLITE_LIMIT_LENGTH
+	if _, err := sqlite.Limit(conn, limitLength, 100_000); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = store.Publish("orders.dlq", letter("1", strings.Repeat("x", 200_000)))
+	if !errors.Is(err, poison.ErrTooLarge) || !poison.IsTooLarge(err) {
+		t.Error(err)
+	}
+	publish(t, store, "orders.dlq", letter("1", "x"))
+}
+
+// Missing arguments are errors that say what is missing.
+func TestStore_nilArguments(t *testing.T) {
+	var none context.Context
+	var nowhere *letters.Store
+	for _, s := range []*letters.Store{newStore(t), nowhere} {
+		ctx := none
+		if s == nil {
+			ctx = t.Context()
+		}
+		for name, call := range map[string]func() error{
+			"List":    func() error { _, err := s.List(ctx, letters.Filter{}); return err },
+			"Count":   func() error { _, err := s.Count(ctx, letters.Filter{}); return err },
+			"Groups":  func() error { _, err := s.Groups(ctx, letters.Filter{}); return err },
+			"Take":    func() error { _, err := s.Take(ctx, letters.Filter{}, time.Hour, 1); return err },
+			"Mark":    func() error { return s.Mark(ctx, letters.Taken{}, letters.StatusWaiting, letters.Marked{}) },
+			"Release": func() error { return s.Release(ctx, letters.Taken{}) },
+			"Renew":   func() error { _, err := s.Renew(ctx, time.Hour, letters.Taken{}); return err },
+			"Free":    func() error { _, err := s.Free(ctx, letters.Filter{}, 1); return err },
+			"Lease":   func() error { _, err := s.Lease(ctx, letters.Filter{}, nil, time.Hour); return err },
+			"LastSeq": func() error { _, err := s.LastSeq(ctx); return err },
+			"Publish": func() error { return s.Publish("orders.dlq", nil) },
+			"Collect": func() error { return s.Collect(nil, "orders.dlq")(nil) },
+		} {
+			if err := call(); err == nil || !strings.Contains(err.Error(), "is nil") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

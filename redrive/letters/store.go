@@ -1,0 +1,167 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// maxWrite bounds every write and every read, the wait for others included.
+const maxWrite = 30 * time.Second
+
+// StoreConfig configures a Store.
+type StoreConfig struct {
+	// Service names the service whose letters these are: letters, digits and ". _ -", at most 100 bytes. Services may share a
+	// table. A Store shows, counts and takes only letters that a Store of the same Service stored. If one service reads two
+	// brokers, give each broker a Service: both may have a topic "orders", and a letter must return to its own broker.
+	// Required on a database server, where other services may use the table. On SQLite the default is no name.
+	Service string
+	// MaxRead is the largest number of bytes of metadata and payload that one List, Take or Free reads into memory. One letter
+	// is read even if it is larger. Default: DefaultMaxRead, 32 MiB.
+	MaxRead int
+}
+
+// DefaultMaxRead is the default of StoreConfig.MaxRead.
+const DefaultMaxRead = 32 << 20
+
+// Store keeps dead letters in the table spillway_dead_letters of a database, until they are redriven or discarded. It is a
+// message.Publisher and a poison.Initializer, so that a poison.Queue can publish into it. It is safe for concurrent use, also
+// by several processes. It starts no goroutines.
+type Store struct {
+	db      *sql.DB
+	dialect *dialect
+	service string
+	maxRead int // in bytes
+	limit   int // in bytes of a letter, or 0
+	closed  atomic.Bool
+}
+
+// ErrClosed is the error of Publish after Close.
+var ErrClosed = errors.New("letters: the Store is closed; a router closes the publisher of each of its handlers: " +
+	"give handlers a publisher of their own")
+
+// NewStore returns a Store. It asks db which database it is, and creates or upgrades the table, within 30 seconds. An upgrade
+// keeps the rows and is never undone. The causes of old letters are computed for at most 5 seconds; Groups computes the rest.
+//
+// db is a SQLite file, PostgreSQL, MySQL 8.0.13 or later, or MariaDB 10.6 or later, with any driver. NewStore fails for any
+// other database, for SQLite in memory, and for a table of that name with other columns.
+//   - On SQLite, WAL mode is advisable: without it readers and writers wait for each other.
+//   - On PostgreSQL the table is the first of its name on the search path.
+//   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
+//   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
+func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
+	if db == nil {
+		return nil, errors.New("letters: NewStore: the database is nil: give an open SQLite, PostgreSQL, MySQL or MariaDB database")
+	}
+	if config.MaxRead < 0 {
+		return nil, fmt.Errorf("letters: StoreConfig.MaxRead is %d bytes: it must not be negative; 0 means %d", config.MaxRead, DefaultMaxRead)
+	}
+	if config.MaxRead == 0 {
+		config.MaxRead = DefaultMaxRead
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	known, err := database.Detect(ctx, db)
+	if err == nil {
+		err = database.ValidateService(known.Kind(), config.Service)
+	}
+	if err == nil {
+		err = known.Upgrade(ctx, table)
+	}
+	var d *dialect
+	limit := 0
+	if err == nil {
+		d = dialects[known.Kind()]
+		if d.limit != nil {
+			limit, err = d.limit(ctx, db)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("letters: NewStore: %w", err)
+	}
+	s := &Store{db: db, dialect: d, service: config.Service, maxRead: config.MaxRead, limit: limit}
+	s.beginCauses(ctx)
+	return s, nil
+}
+
+// usable returns an error for arguments with which there is nothing to do.
+func (s *Store) usable(ctx context.Context) error {
+	if s == nil {
+		return errNilStore
+	}
+	if ctx == nil {
+		return errNilContext
+	}
+	return nil
+}
+
+var (
+	errNilStore   = errors.New("letters: the Store is nil: check the error of NewStore")
+	errNilContext = errors.New("letters: the context is nil: use context.Background() if there is no other")
+)
+
+// write runs work in a transaction. It may run work several times, when other writers are in the way; what a failed run
+// did is undone.
+func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
+	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) {
+		return errWithin
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWrite) // a handler that calls without its message's context waits for itself
+	defer cancel()
+	return s.dialect.write(ctx, s.db, work)
+}
+
+// writeLetters is write for n letters at once.
+func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx) error) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		if n > 1 && s.dialect.several != "" {
+			if _, err := tx.ExecContext(ctx, s.dialect.several); err != nil {
+				return err
+			}
+		}
+		return work(tx)
+	})
+}
+
+func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (sql.Result, error) {
+	return tx.ExecContext(ctx, s.dialect.say(statement), args...)
+}
+
+var errWithin = errors.New("the message's own transaction holds the database, so that the Store would wait forever: " +
+	"use the Store outside of handlers with an idempotent receiver on the same database; return an error from the handler instead")
+
+// read queries rows and scans each. A writer of another process may be in the way: then it starts again after reset.
+func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) && s.db.Stats().MaxOpenConnections == 1 {
+		return errWithin
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	return s.dialect.patience(ctx, func() error {
+		reset()
+		rows, err := s.db.QueryContext(ctx, s.dialect.say(query), args...)
+		if err != nil {
+			return err
+		}
+		return scanAll(rows, scan)
+	})
+}
+
+func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

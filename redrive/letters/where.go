@@ -1,0 +1,111 @@
+package letters
+
+import "strings"
+
+// where collects conditions of constant text and the values bound to them. No value ever becomes part of the text.
+type where struct {
+	conditions []string
+	args       []any
+}
+
+func (w *where) and(condition string, args ...any) {
+	w.conditions = append(w.conditions, condition)
+	w.args = append(w.args, args...)
+}
+
+func (w *where) String() string {
+	if len(w.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ")
+}
+
+// anyIn adds that the column is one of the values, as bind writes them. No values mean no condition.
+func anyIn[T any](w *where, column string, values []T, bind func(T) any) {
+	if len(values) == 0 {
+		return
+	}
+	args := make([]any, len(values))
+	for i, value := range values {
+		args[i] = bind(value)
+	}
+	w.and(column+" IN (?"+strings.Repeat(",?", len(values)-1)+")", args...)
+}
+
+// Names and ids are bytes in the database, so that any of them survives in a database of any encoding.
+func asBytes(s string) any  { return []byte(s) }
+func asText(s string) any   { return s }
+func asStatus(s Status) any { return string(s) }
+
+// where returns the conditions for what f chooses of the store's service. The fields have been validated.
+func (s *Store) where(f Filter) *where { return s.conditions(f, "service", "status") }
+
+// whereByKey returns the same conditions for letters that are named by their Seq. No index of services and states serves
+// them: PostgreSQL, as long as it has no statistics of the table, would read all letters that wait instead of those named.
+func (s *Store) whereByKey(f Filter, seqs []int64) *where {
+	w := s.conditions(f, "COALESCE(service, '')", "COALESCE(status, '')")
+	keys, args := amongSeqs(seqs)
+	w.and(keys, args...)
+	return w
+}
+
+// free are the conditions for letters that f chooses and that have no lease.
+func (s *Store) free(f Filter) *where {
+	w := s.where(f)
+	w.and("leased_until <= now()")
+	return w
+}
+
+func (s *Store) freeByKey(f Filter, seqs []int64) *where {
+	w := s.whereByKey(f, seqs)
+	w.and("leased_until <= now()")
+	return w
+}
+
+func (s *Store) conditions(f Filter, service, status string) *where {
+	w, text := new(where), s.dialect.text
+	w.and(service+" = ?", asBytes(s.service))
+	statuses := f.Statuses
+	if len(statuses) == 0 {
+		statuses = []Status{StatusWaiting}
+	}
+	anyIn(w, status, statuses, asStatus)
+	if f.After > 0 {
+		w.and("seq > ?", f.After)
+	}
+	if f.MaxSeq > 0 {
+		w.and("seq <= ?", f.MaxSeq)
+	}
+	anyIn(w, "origin_topic", f.Topics, asBytes)
+	anyIn(w, "origin_topic NOT", f.NotTopics, asBytes)
+	anyIn(w, "dead_letter_topic", f.DeadLetterTopics, asBytes)
+	anyIn(w, "handler", f.Handlers, asBytes)
+	classes := make([]string, len(f.Classes))
+	for i, class := range f.Classes {
+		classes[i] = class.String()
+	}
+	anyIn(w, "class", classes, asText)
+	anyIn(w, "reason", f.Reasons, text)
+	anyIn(w, "id", f.IDs, asBytes)
+	anyIn(w, "type", f.Types, text)
+	anyIn(w, "cause", f.Causes, asText)
+	if len(f.RedriveIDs) > 0 {
+		either := new(where)
+		anyIn(either, "redrive_id", f.RedriveIDs, asText)
+		anyIn(either, "arrived_redrive_id", f.RedriveIDs, text)
+		w.and("("+strings.Join(either.conditions, " OR ")+")", either.args...)
+	}
+	if f.Description != "" {
+		w.and(s.dialect.contains, text(f.Description))
+	}
+	if f.StackHash != "" {
+		w.and("stack_hash = ?", text(f.StackHash))
+	}
+	if !f.Since.IsZero() {
+		w.and("last_failed_at >= ?", f.Since.UnixMicro())
+	}
+	if !f.Until.IsZero() {
+		w.and("last_failed_at < ?", f.Until.UnixMicro())
+	}
+	return w
+}

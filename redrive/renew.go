@@ -1,0 +1,62 @@
+package redrive
+
+import (
+	"context"
+	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// renewing renews the leases of the batch three times a lease until the returned function is called. A publisher may take
+// longer than a lease: without the renewal another drain would publish the same letters.
+func (d *drain) renewing(b *batch) (end func()) {
+	ended, returned := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(returned)
+		tick := time.NewTicker(max(time.Millisecond, d.config.Lease/3))
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := d.renew(b); err != nil {
+					d.Logger.Error("The leases of letters were not renewed; the next try is in a third of a lease", err, nil)
+				}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() { close(ended); <-returned }
+}
+
+// renew lets the leases of the batch last from now on. It goes on after the drain's context ended, for letters that a
+// publisher still has.
+func (d *drain) renew(b *batch) error {
+	b.renewing.Lock()
+	defer b.renewing.Unlock()
+	leases := b.leases()
+	if len(leases) == 0 {
+		return nil
+	}
+	return d.underGrace(func(ctx context.Context) error {
+		still, err := d.store.Renew(ctx, d.config.Lease, leases...)
+		if err == nil {
+			b.renewed(leases, still)
+		}
+		return err
+	})
+}
+
+// keep returns an error that is letters.ErrLeaseLost unless the letter's lease lasts for at least half of its time. A process that
+// stood still renews its leases late, when others may have taken the letters.
+func (d *drain) keep(b *batch, t letters.Taken) error {
+	if time.Until(b.leasedUntil()) < d.config.Lease/2 {
+		if err := d.renew(b); err != nil {
+			return err
+		}
+	}
+	if b.isLost(t) {
+		return letters.ErrLeaseLost
+	}
+	return nil
+}

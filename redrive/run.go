@@ -1,0 +1,302 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const (
+	maxBatch = 50 // letters in hand at a time; letters.StoreConfig.MaxRead bounds their bytes
+	// maxWrite bounds what is still written after the drain's context ended.
+	maxWrite = 30 * time.Second
+	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
+	maxRefusals = 3
+	// firstPause is the wait before letters are looked for again that others have locked. It doubles up to a second.
+	firstPause = 5 * time.Millisecond
+)
+
+// drain is one run over a store.
+type drain struct {
+	rules
+	store  *letters.Store
+	config DrainConfig
+	cancel context.CancelFunc
+
+	reporting sync.Mutex // one call of Progress at a time
+
+	mu       sync.Mutex // guards what follows
+	report   Report
+	refusals int   // in a row
+	err      error // what ended the drain
+	// considered are the letters that this drain is through with and that its filter chooses still, or again: those whose
+	// lease was lost, and all of them where Filter.Statuses has the new status.
+	considered map[int64]struct{}
+}
+
+func (d *drain) run(parent context.Context) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	d.cancel = cancel
+	d.passes(ctx)
+	if err := parent.Err(); err != nil && !errors.Is(d.err, err) {
+		d.err = errors.Join(err, d.err)
+	}
+	if d.err != nil {
+		return fmt.Errorf("redrive: drain %s ended early: %w", d.id, d.err)
+	}
+	return nil
+}
+
+// passes goes over the letters until a pass finds none. One pass is not enough: letters that another transaction was
+// writing were passed over.
+func (d *drain) passes(ctx context.Context) {
+	pause, idleSince := firstPause, time.Now()
+	for ctx.Err() == nil {
+		before := d.report.Taken
+		found, err := d.pass(ctx)
+		switch {
+		case err != nil:
+			d.stop(err)
+			return
+		case found == 0:
+			return
+		case d.report.Taken > before:
+			pause, idleSince = firstPause, time.Now()
+		case time.Since(idleSince) > maxWrite:
+			d.stop(fmt.Errorf("%d letters have been locked by other transactions for %s: end those, and drain again", found, maxWrite))
+			return
+		default:
+			wait.For(ctx, pause)
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// pass goes over the letters once, in the order of Seq, and returns how many it found that were not considered before.
+func (d *drain) pass(ctx context.Context) (found int, err error) {
+	filter := d.Filter
+	for n := d.batch(); n > 0 && ctx.Err() == nil; n = d.batch() {
+		chosen, err := d.store.Free(ctx, filter, n)
+		if err != nil || len(chosen) == 0 {
+			return found, err
+		}
+		filter.After = chosen[len(chosen)-1]
+		chosen = slices.DeleteFunc(chosen, d.isConsidered)
+		if len(chosen) == 0 {
+			continue
+		}
+		found += len(chosen)
+		taken, err := d.store.Lease(ctx, filter, chosen, d.config.Lease)
+		if err != nil {
+			return found, err
+		}
+		if len(taken) > 0 {
+			d.work(ctx, newBatch(taken), len(taken))
+		}
+	}
+	return 0, nil // Max letters are taken, or the drain has ended
+}
+
+func (d *drain) isConsidered(seq int64) bool {
+	_, is := d.considered[seq]
+	return is
+}
+
+// batch is how many letters to take next. At a slow rate it is few, or their leases would end before their turn.
+func (d *drain) batch() int {
+	n := maxBatch
+	if d.Rate > 0 {
+		n = int(min(maxBatch, max(1, d.Rate*d.config.Lease.Seconds()/4)))
+	}
+	if d.config.Max > 0 {
+		n = min(n, d.config.Max-d.report.Taken)
+	}
+	return n
+}
+
+// work brings a batch of n letters back. Those that were not begun are released when ctx ends, also while a publisher is
+// stuck with others.
+func (d *drain) work(ctx context.Context, b *batch, n int) {
+	d.report.Taken += n
+	endRenewing := d.renewing(b)
+	defer endRenewing()
+	released := make(chan struct{})
+	running := context.AfterFunc(ctx, func() { defer close(released); d.giveBack(b) })
+	var workers sync.WaitGroup
+	for range min(d.Concurrency, n) {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				t, ok := b.begin()
+				if !ok {
+					return
+				}
+				d.one(ctx, b, t)
+				d.progress()
+			}
+		})
+	}
+	workers.Wait()
+	if !running() {
+		<-released
+	}
+	d.giveBack(b)
+}
+
+// giveBack releases the letters that were not begun.
+func (d *drain) giveBack(b *batch) {
+	rest := b.rest()
+	if len(rest) == 0 {
+		return
+	}
+	d.release(rest...)
+	d.mu.Lock()
+	d.report.Taken -= len(rest)
+	d.mu.Unlock()
+}
+
+func (d *drain) progress() {
+	d.reporting.Lock()
+	defer d.reporting.Unlock()
+	d.mu.Lock()
+	report := d.report
+	d.mu.Unlock()
+	d.rules.report(d.config.Progress, report)
+}
+
+var errInterrupted = errors.New("the publisher called runtime.Goexit")
+
+// one settles a letter: marked, or released.
+func (d *drain) one(ctx context.Context, b *batch, t letters.Taken) {
+	defer b.done(t)
+	returned := false
+	defer func() {
+		if !returned { // the goroutine is lost, the letter is not
+			d.failed(t, errInterrupted)
+			d.stop(errInterrupted) // the rest of the batch was not considered, and must not pass for done
+		}
+	}()
+	d.settle(ctx, b, t)
+	returned = true
+}
+
+func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
+	l := t.Letter.Letter
+	if d.spent(l) {
+		if d.mark(t, letters.StatusQuarantined, classify.ReasonMaxRedrives, &d.report.Quarantined) {
+			d.onQuarantine(ctx, l)
+		}
+		return
+	}
+	topic, err := d.target(l)
+	if err != nil {
+		d.Logger.Error("A letter is not redriven", err, fields(l, topic))
+		d.unreadable(t, topic)
+		return
+	}
+	if err := d.wait(ctx); err != nil {
+		d.release(t)
+		d.stop(err)
+		return
+	}
+	if err := d.keep(b, t); err != nil {
+		d.unmarked(t, err)
+		return
+	}
+	if err := d.redrive(ctx, l, topic); err != nil {
+		if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
+			d.release(t)
+			return
+		}
+		d.failed(t, err)
+		return
+	}
+	d.mu.Lock()
+	d.refusals = 0
+	d.mu.Unlock()
+	d.mark(t, letters.StatusRedriven, "", &d.report.Redriven)
+	d.onRedrive(ctx, l, topic)
+}
+
+// mark counts what happened to the letter and records it. It reports whether the record stands.
+func (d *drain) mark(t letters.Taken, status letters.Status, why string, count *int) bool {
+	err := d.underGrace(func(ctx context.Context) error {
+		return d.store.Mark(ctx, t, status, letters.Marked{By: d.By, Why: why, RedriveID: d.id})
+	})
+	if err == nil || status == letters.StatusRedriven { // published it is, marked or not
+		d.mu.Lock()
+		*count++
+		if slices.Contains(d.Filter.Statuses, status) {
+			d.considered[t.Seq] = struct{}{}
+		}
+		d.mu.Unlock()
+	}
+	if err != nil {
+		d.unmarked(t, err)
+	}
+	return err == nil
+}
+
+// unmarked handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other error
+// is of the database: a drain that went on without marking would publish every letter twice.
+func (d *drain) unmarked(t letters.Taken, err error) {
+	if errors.Is(err, letters.ErrLeaseLost) {
+		d.Logger.Info("A letter was taken over, or arrived again, while it was worked on", map[string]any{"error": err.Error()})
+		d.mu.Lock()
+		d.report.LeasesLost++
+		d.considered[t.Seq] = struct{}{}
+		d.mu.Unlock()
+		return
+	}
+	d.stop(err)
+}
+
+// failed puts the letter back behind all others, so that one that is refused for good does not stand in the way of the
+// next drain too. A refusal for size is the letter's own and says nothing of the publisher.
+func (d *drain) failed(t letters.Taken, err error) {
+	if postponed := d.underGrace(func(ctx context.Context) error { return d.store.Postpone(ctx, t) }); postponed != nil {
+		d.unmarked(t, postponed)
+	}
+	d.mu.Lock()
+	d.report.Failed++
+	if !poison.IsTooLarge(err) {
+		d.refusals++
+	}
+	over := d.refusals >= maxRefusals
+	d.mu.Unlock()
+	if over {
+		d.stop(fmt.Errorf("the publisher refused %d letters in a row: %w", maxRefusals, err))
+	}
+}
+
+func (d *drain) release(taken ...letters.Taken) {
+	err := d.underGrace(func(ctx context.Context) error { return d.store.Release(ctx, taken...) })
+	if err != nil {
+		d.Logger.Error("Letters were not released; they are free again when their lease is over", err, nil)
+	}
+}
+
+// underGrace runs what must still be written after the drain's context ended.
+func (d *drain) underGrace(work func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	defer cancel()
+	return work(ctx)
+}
+
+// stop ends the drain with the first error.
+func (d *drain) stop(err error) {
+	d.mu.Lock()
+	if d.err == nil {
+		d.err = err
+	}
+	d.mu.Unlock()
+	d.cancel()
+}
