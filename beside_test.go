@@ -40,7 +40,7 @@ func TestDeliveriesRegister(t *testing.T) {
 func TestPurgeRuns(t *testing.T) {
 	b := newBench(t, true)
 	purged := make(chan int, 10)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Idempotency: idempotency.SQLite(b.db), Purge: idempotency.PurgeConfig{
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Idempotency: keysOf(t, b.db), Purge: idempotency.PurgeConfig{
 		Retention: time.Millisecond, Horizon: time.Millisecond, Every: 20 * time.Millisecond,
 		OnPurged: func(_ context.Context, n int) { purged <- n },
 	}})

@@ -39,9 +39,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
 	dlc, err := spillway.New(ctx, spillway.Config{
-		Publisher:   store,                  // dead letters go here; any publisher of its own will do
-		Idempotency: idempotency.SQLite(db), // optional: each message takes effect once
+		Publisher:   store, // dead letters go here; any publisher of its own will do
+		Idempotency: keys,  // optional: each message takes effect once
 	})
 	if err != nil {
 		log.Fatal(err)

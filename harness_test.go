@@ -208,3 +208,13 @@ func numbered(n int) []*message.Message {
 	}
 	return messages
 }
+
+// keysOf is the store of keys in db.
+func keysOf(t testing.TB, db *sql.DB) idempotency.Store {
+	t.Helper()
+	keys, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}

@@ -299,23 +299,23 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	var typedNil *outputs
 	good := &outputs{}
+	keys := keysOf(t, newBench(t, true).db)
 	for field, config := range map[string]spillway.Config{
 		"the publisher":        {},
 		"publisher is nil":     {Publisher: typedNil},
 		"RetryConfig.Attempts": {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
 		"Rules[0]":             {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
 		"Default cannot be":    {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
-		"idempotency":          {Publisher: good, Idempotency: idempotency.SQLite(nil)},
 		"no keys to purge":     {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
-		"Deliveries.Delivered": {Publisher: good, Idempotency: idempotency.SQLite(nil), Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
+		"Deliveries.Delivered": {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
 			Deliveries: crashlimit.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
 		"without Config.Idempotency":      {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute}},
 		"without a Store":                 {Publisher: good, Deliveries: crashlimit.LimitConfig{Max: 3}},
 		"Config.Receiver is configured":   {Publisher: good, Receiver: idempotency.ReceiverConfig{MarkPublished: true}},
 		"Config.Deliveries is configured": {Publisher: good, Deliveries: crashlimit.LimitConfig{Consumer: "billing"}},
-		"without a Retention":             {Publisher: good, Idempotency: idempotency.SQLite(nil), Purge: idempotency.PurgeConfig{Every: time.Minute}},
-		"pgxstore.Postgres(db)":           {Publisher: good, Idempotency: idempotency.Postgres(nil), Receiver: idempotency.ReceiverConfig{Optimistic: true}},
-		"Key is not": {Publisher: good, Idempotency: idempotency.SQLite(nil),
+		"without a Retention":             {Publisher: good, Idempotency: keys, Purge: idempotency.PurgeConfig{Every: time.Minute}},
+		"pgxstore.New":                    {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Optimistic: true}},
+		"Key is not": {Publisher: good, Idempotency: keys,
 			Receiver: idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
 		"LimitConfig.Max": {Publisher: good, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(nil), Max: -1}},
 	} {

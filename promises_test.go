@@ -25,7 +25,7 @@ func (b *bench) channel(change ...func(*spillway.Config)) *spillway.Channel {
 	b.t.Helper()
 	config := spillway.Config{
 		Publisher:   b.letters,
-		Idempotency: idempotency.SQLite(b.db),
+		Idempotency: keysOf(b.t, b.db),
 		Retry:       middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 		Outputs:     middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 5 * time.Millisecond}},
 	}

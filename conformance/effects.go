@@ -18,7 +18,11 @@ func (b *bench) openEffects() {
 		b.db, b.keys = b.target.Database(b.T)
 	} else {
 		b.db = b.openFile(b.path)
-		b.keys = idempotency.SQLite(b.db)
+		keys, err := idempotency.NewStore(b.Context(), b.db, idempotency.StoreConfig{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.keys = keys
 	}
 	// Ids may hold any bytes, and are kept in a form that every database keeps, and that needs no quoting.
 	if _, err := b.db.Exec(`CREATE TABLE IF NOT EXISTS ` + b.table() + ` (id TEXT NOT NULL)`); err != nil {

@@ -48,7 +48,11 @@ func (s *tables) target(name string) conformance.Target {
 		Origin:     wmsql.Origin,
 		Backlog:    s.backlog,
 		Database: func(t testing.TB) (*sql.DB, idempotency.Store) {
-			return s.db, wmsql.Join(subscriber(t, s.db, ""))
+			keys, err := wmsql.Join(t.Context(), subscriber(t, s.db, ""), idempotency.StoreConfig{Service: "conformance"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.db, keys
 		},
 		Deliveries:  s.deliveries,
 		Delays:      func(testing.TB) *delay.Store { return s.delays(s.db) },

@@ -67,11 +67,11 @@ func (r *Receiver) inHandler(key Key, err error) error {
 
 func nameOf(store Store) string {
 	switch store.(type) {
-	case *PostgresStore:
+	case *postgresStore:
 		return "postgres"
-	case *MySQLStore:
+	case *mysqlStore:
 		return "mysql"
-	case *SQLiteStore:
+	case *sqliteStore:
 		return "sqlite"
 	}
 	return "" // of another package

@@ -14,17 +14,17 @@ import (
 func BenchmarkReceiver(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) {
 		benchmarkReceiver(b, openWithEffects, effect, `INSERT INTO effects VALUES ($1)`,
-			func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) })
+			storeOn)
 	})
 	b.Run("PostgreSQL", func(b *testing.B) {
 		benchmarkReceiver(b, openPostgres, effect, `INSERT INTO effects VALUES ($1)`,
-			func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) })
+			storeOn)
 	})
 	for name, settings := range map[string]string{"MySQL": "interpolateParams=false", "MySQL, interpolateParams": "interpolateParams=true"} {
 		b.Run(name, func(b *testing.B) {
 			open := func(t testing.TB) *sql.DB { return openMySQLWith(t, settings) }
 			benchmarkReceiver(b, open, effectMySQL, `INSERT INTO effects VALUES (?)`,
-				func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) })
+				storeOn)
 		})
 	}
 }

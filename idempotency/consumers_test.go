@@ -40,7 +40,7 @@ func (c *cell) eight(messages int) {
 		queue <- i
 	}
 	close(queue)
-	c.initialized(c.db)
+	c.store(c.db)
 	var applied, absorbed, called atomic.Int64
 	var all sync.WaitGroup
 	var share [consumers]int

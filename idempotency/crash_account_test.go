@@ -132,7 +132,7 @@ func (ch *lineage) published() map[string][]string {
 func (ch *lineage) keys() map[string]int {
 	keys := map[string]int{}
 	for _, id := range ch.ids() {
-		keys[id] = count(ch, ch.db, `spillway_keys WHERE consumer = 'billing' AND id = '`+id+`' AND expires_at IS NULL AND outputs IS NULL`)
+		keys[id] = count(ch, ch.db, `spillway_keys WHERE consumer = 'shop/billing' AND id = '`+id+`' AND expires_at IS NULL AND outputs IS NULL`)
 	}
 	return keys
 }

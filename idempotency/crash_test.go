@@ -83,7 +83,7 @@ var atOnceOf = map[bool]int{false: 2, true: 8}
 
 // crash has processes killed at every step, and returns what is wrong afterwards by step.
 func crash(c *cell, program string, leases bool) map[string][]string {
-	c.initialized(c.db)
+	c.store(c.db)
 	kills := number(c, killsVariable, 3)
 	seed := rand.Uint64()
 	c.Logf("seed %d", seed)

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"log"
@@ -40,7 +41,11 @@ func balance(db *sql.DB) (n int) {
 func ExampleReceiver() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{
+	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
 		Consumer: "billing", // in a router the handler's name serves
 	})
 	if err != nil {
@@ -65,14 +70,19 @@ func ExampleReceiver() {
 	// the same id: true
 }
 
-// On PostgreSQL a claim holds a connection of its own: the pool needs one for each message handled at the same time.
-func ExamplePostgres() {
+// On a database server a store needs a service. A claim holds a connection while its handler runs: the pool needs one for
+// each message that is handled at the same time. MySQL and MariaDB differ in the driver alone.
+func ExampleNewStore() {
 	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // or another driver
 	if err != nil {
 		log.Fatal(err)
 	}
 	db.SetMaxOpenConns(20)
-	receiver, err := idempotency.NewReceiver(idempotency.Postgres(db), idempotency.ReceiverConfig{Consumer: "billing"})
+	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -83,29 +93,15 @@ func ExamplePostgres() {
 	})
 }
 
-// On MySQL and MariaDB too. A handler returns the error of a statement that failed: a deadlock ended the transaction.
-func ExampleMySQL() {
-	db, err := sql.Open("mysql", "app:secret@tcp(localhost)/shop?interpolateParams=true") // fewer round trips
-	if err != nil {
-		log.Fatal(err)
-	}
-	db.SetMaxOpenConns(20)
-	receiver, err := idempotency.NewReceiver(idempotency.MySQL(db), idempotency.ReceiverConfig{Consumer: "billing"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_ = receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		tx := idempotency.Tx(msg.Context())
-		_, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30 WHERE id = ?`, msg.Metadata.Get("account"))
-		return nil, err
-	})
-}
-
 // What is written through Tx goes when the handler fails.
 func ExampleTx() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{Consumer: "billing"})
+	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{Consumer: "billing"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -61,17 +62,18 @@ func invalid(text string, opts ...classify.Option) error {
 
 // key returns the key of msg for the consumer that ctx names.
 func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
-	consumer := r.config.Consumer
-	if consumer == "" {
-		consumer = message.HandlerNameFromCtx(ctx)
+	handler := r.config.Consumer
+	if handler == "" {
+		handler = message.HandlerNameFromCtx(ctx)
 	}
-	if consumer == "" {
+	if handler == "" {
 		return Key{}, classify.Permanent(errors.New("idempotency: no consumer: outside a router, which names its " +
 			"handlers, ReceiverConfig.Consumer must be set"))
 	}
 	if r.config.Consumer != "" {
 		r.share(message.HandlerNameFromCtx(ctx))
 	}
+	consumer := r.known.of(handler, r.store)
 	id, err := r.callKey(msg)
 	if err == nil && id == "" {
 		err = invalid("ReceiverConfig.Key returned an empty key, which all such messages would share")
@@ -80,6 +82,29 @@ func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
 		return Key{}, fmt.Errorf("idempotency: key of message %s for consumer %s: %w", quote(msg.UUID), quote(consumer), err)
 	}
 	return Key{Consumer: consumer, ID: id}, nil
+}
+
+// identities are what a store calls handlers, kept so that a message costs no new string.
+type identities struct {
+	mu  sync.RWMutex
+	all map[string]string
+}
+
+func (i *identities) of(handler string, store Store) string {
+	i.mu.RLock()
+	consumer, ok := i.all[handler]
+	i.mu.RUnlock()
+	if ok {
+		return consumer
+	}
+	consumer = store.Consumer(handler)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.all == nil {
+		i.all = make(map[string]string)
+	}
+	i.all[handler] = consumer
+	return consumer
 }
 
 // share tells once of a second handler under one consumer name.

@@ -31,7 +31,7 @@ func TestKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openWithEffects(t)
 			var applied idempotency.Key
-			h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
+			h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
 				Key:       c.key,
 				OnApplied: func(_ context.Context, k idempotency.Key) { applied = k },
 			}).Middleware(effect)
@@ -61,7 +61,7 @@ func TestKeyFails(t *testing.T) {
 		{func(*message.Message) (string, error) { panic("boom") }, classify.ClassPermanent},
 	} {
 		db := openWithEffects(t)
-		h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{Key: c.key}).Middleware(effect)
+		h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Key: c.key}).Middleware(effect)
 		if _, err := h(newMessage("m1")); class(err) != c.want || !strings.Contains(err.Error(), `key of message "m1"`) {
 			t.Fatal(err)
 		}

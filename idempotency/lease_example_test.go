@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -41,7 +42,11 @@ func ExampleFence() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{
+	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
 		Consumer: "mailer",
 		Lease:    30 * time.Second, // renewed while the handler is at work
 	})

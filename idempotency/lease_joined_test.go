@@ -31,7 +31,11 @@ func TestLeaseJoined(t *testing.T) {
 			if err := sub.SubscribeInitialize("orders"); err != nil {
 				t.Fatal(err)
 			}
-			r := newReceiver(t, wmsql.Join(sub), idempotency.ReceiverConfig{Lease: time.Minute})
+			joined, err := wmsql.Join(t.Context(), sub, idempotency.StoreConfig{Service: "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newReceiver(t, joined, idempotency.ReceiverConfig{Lease: time.Minute})
 			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 			if err != nil {
 				t.Fatal(err)
@@ -39,7 +43,7 @@ func TestLeaseJoined(t *testing.T) {
 			other := b.store(b.open(t, address))
 			held := make(chan error, 10)
 			handle := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-				_, err := other.Lease(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: msg.UUID}}, time.Minute)
+				_, err := other.Lease(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: msg.UUID}}, time.Minute)
 				if _, ok := idempotency.Fence(msg.Context()); !ok || idempotency.Tx(msg.Context()) != nil {
 					t.Error("not under a lease")
 				}

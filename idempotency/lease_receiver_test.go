@@ -289,7 +289,7 @@ func TestLeaseAnswerLost(t *testing.T) {
 	var n atomic.Int32
 	f := &faulty{}
 	db, observer := openFaulty(t, f)
-	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{Lease: time.Hour})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Lease: time.Hour})
 	lose := func() error { // the answer to the first commit from here on
 		if n.Add(1) == 1 {
 			return cut

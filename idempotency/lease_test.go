@@ -30,7 +30,7 @@ type scripted struct {
 	began time.Time // when the lease was asked for
 }
 
-func (s *scripted) Initialize(context.Context) error { return nil }
+func (s *scripted) Consumer(handler string) string { return "shop/" + handler }
 
 func (s *scripted) call(ctx context.Context, name string, f func(context.Context, int) error) error {
 	s.mu.Lock()
@@ -283,7 +283,7 @@ func TestLeaseComplete(t *testing.T) {
 				if name == "away" && (time.Since(s.began) < leaseTime*9/10 || time.Since(s.began) > leaseTime+2*time.Second) {
 					t.Error("tried for ", time.Since(s.began))
 				}
-				if name == "refused" && (class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), `key "m1" of consumer "billing"`)) {
+				if name == "refused" && (class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), `key "m1" of consumer "shop/billing"`)) {
 					t.Error(err)
 				}
 			})
@@ -385,9 +385,9 @@ func TestLeaseOutputsContext(t *testing.T) {
 // Feature I3: a receiver or a retry inside of a lease is known as inside of a transaction; one of the other mode is refused.
 func TestLeaseNested(t *testing.T) {
 	db := openWithEffects(t)
-	store := idempotency.SQLite(db)
+	store := storeOn(db)
 	leases := newReceiver(t, store, idempotency.ReceiverConfig{Lease: time.Minute})
-	again := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{Lease: time.Minute})
+	again := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Lease: time.Minute})
 	transactions := newReceiver(t, store, idempotency.ReceiverConfig{})
 	retry, err := middleware.NewRetry(middleware.RetryConfig{})
 	if err != nil {

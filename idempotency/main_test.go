@@ -63,6 +63,15 @@ func openMySQLWith(t testing.TB, settings string) *sql.DB {
 	return db
 }
 
+// storeOn is the store in db of the service shop.
+func storeOn(db *sql.DB) idempotency.Store {
+	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	return store
+}
+
 func newReceiver(t testing.TB, store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	t.Helper()
 	if config.Consumer == "" {

@@ -24,7 +24,8 @@ type database struct {
 	says   string // what the store calls itself in errors
 	driver string
 	create func(testing.TB) (address string) // an empty one
-	store  func(*sql.DB) idempotency.Store
+	// newStore makes the store, as a service does.
+	newStore func(context.Context, *sql.DB, idempotency.StoreConfig) (idempotency.Store, error)
 	// optimistic says that the key is entered with the handler's first statement.
 	optimistic bool
 }
@@ -32,17 +33,41 @@ type database struct {
 var databases = []database{
 	{"sqlite", "sqlite", "sqlite", func(t testing.TB) string {
 		return "file:" + filepath.Join(t.TempDir(), "keys.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
-	}, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) }, false},
-	{"postgres", "postgres", "pgx", postgrestest.Schema, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }, false},
-	{"libpq", "postgres", "postgres", postgrestest.Schema, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }, false},
+	}, idempotency.NewStore, false},
+	{"postgres", "postgres", "pgx", postgrestest.Schema, idempotency.NewStore, false},
+	{"libpq", "postgres", "postgres", postgrestest.Schema, idempotency.NewStore, false},
 	{"pgxstore", "postgres", "pgx", postgrestest.Schema, pipelining, false},
 	{"optimistic", "postgres", "pgx", postgrestest.Schema, pipelining, true},
-	{"mariadb", "mysql", "mysql", mysqltest.Database, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) }, false},
+	{"mariadb", "mysql", "mysql", mysqltest.Database, idempotency.NewStore, false},
 }
 
-// pipelining is the store of package pgxstore, which also knows connections that a test stands in front of.
-func pipelining(db *sql.DB) idempotency.Store {
-	return idempotency.Unwrapping(pgxstore.Postgres(db))
+// pipelining makes the store of package pgxstore, which also knows connections that a test stands in front of.
+func pipelining(ctx context.Context, db *sql.DB, config idempotency.StoreConfig) (idempotency.Store, error) {
+	store, err := pgxstore.New(ctx, db, config)
+	if err != nil {
+		return nil, err
+	}
+	return idempotency.Unwrapping(store), nil
+}
+
+// store is the one in db of the service shop.
+func (d database) store(db *sql.DB) idempotency.Store {
+	store, err := d.newStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	return store
+}
+
+// onDatabases runs a test on each database, at the same time.
+func onDatabases(t *testing.T, test func(*cell)) {
+	t.Helper()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			test(newCell(t, d))
+		})
+	}
 }
 
 // open opens a database as a process of its own would.
@@ -93,16 +118,6 @@ func (c *cell) receiverOn(store idempotency.Store, config idempotency.ReceiverCo
 	c.Helper()
 	config.Optimistic = c.optimistic && config.Lease == 0
 	return newReceiver(c, store, config)
-}
-
-// initialized is the store on db, with its table.
-func (c *cell) initialized(db *sql.DB) idempotency.Store {
-	c.Helper()
-	store := c.store(db)
-	if err := store.Initialize(c.Context()); err != nil {
-		c.Fatal(err)
-	}
-	return store
 }
 
 // inEffects is the statement that writes the effect of an id, in a form that needs neither quotes nor placeholders.
@@ -168,7 +183,7 @@ func (c *cell) explains(err error, want ...string) {
 	if err == nil {
 		c.Fatal("no error")
 	}
-	for _, text := range append(want, c.says, `key "m1" of consumer "billing"`) {
+	for _, text := range append(want, c.says, `key "m1" of consumer "shop/billing"`) {
 		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(text)) {
 			c.Errorf("the error does not say %q: %v", text, err)
 		}

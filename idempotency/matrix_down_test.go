@@ -31,7 +31,7 @@ func (c *cell) broken() (*idempotency.Receiver, line, func(message.HandlerFunc, 
 
 func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Receiver, line, func(message.HandlerFunc, ...string)) {
 	c.Helper()
-	c.initialized(c.db)
+	c.store(c.db)
 	db, l := c.over()
 	r := c.receiverOn(c.store(db), config)
 	return r, l, func(h message.HandlerFunc, want ...string) {
@@ -164,7 +164,7 @@ func (c *cell) newIDs() {
 
 // Promises P1, P4, P7: on a router. The spool gives a message again and again, and the store comes back after a while.
 func (c *cell) comesBack() {
-	c.initialized(c.db)
+	c.store(c.db)
 	db, l := c.over()
 	dir := c.TempDir()
 	out := &paper{t: c, path: filepath.Join(dir, "out")}

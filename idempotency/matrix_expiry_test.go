@@ -75,7 +75,7 @@ func (c *cell) takenOver() {
 	}
 	_, err := first.Middleware(h.handle)(newMessage("m1"))
 	if !givenBack(err) || !errors.Is(err, idempotency.ErrLeaseLost) || lost != 1 ||
-		!strings.Contains(err.Error(), `keep the lease of key "m1" of consumer "billing"`) {
+		!strings.Contains(err.Error(), `keep the lease of key "m1" of consumer "shop/billing"`) {
 		c.Errorf("told %d times: %v", lost, err)
 	}
 	out, err := first.Middleware(h.handle)(newMessage("m1"))
@@ -90,7 +90,7 @@ func (c *cell) takenOver() {
 // leases returns a lease of m1 that was won, with a fence above another.
 func (c *cell) leases(store idempotency.Store, fenceAbove int64) idempotency.Lease {
 	c.Helper()
-	l, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "m1"}}, time.Hour)
+	l, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m1"}}, time.Hour)
 	if err != nil || l.Recorded() != nil || l.Fence() <= fenceAbove {
 		c.Fatalf("%+v, %v; want a lease with a fence above %d", l, err, fenceAbove)
 	}
@@ -99,7 +99,7 @@ func (c *cell) leases(store idempotency.Store, fenceAbove int64) idempotency.Lea
 
 // Feature I3, promise P7: the process that leased is gone, and the database's clock was set right since.
 func (c *cell) leaseClock() {
-	store := c.initialized(c.db)
+	store := c.store(c.db)
 	var fence int64
 	for _, by := range []string{"+ 7200000", "- 7200000"} { // more than the lease lasts: begun in the future, or long over
 		old := c.leases(store, fence)
@@ -121,7 +121,7 @@ func (c *cell) leaseClock() {
 	}
 	for _, by := range []string{"+ 7200000", "- 14400000"} { // an applied key has no time
 		c.jump(by)
-		again, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "m1"}}, time.Hour)
+		again, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m1"}}, time.Hour)
 		if err != nil || again.Recorded() == nil || string(again.Recorded().Outputs) != "x" {
 			c.Fatal(again, err)
 		}

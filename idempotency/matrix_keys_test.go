@@ -65,7 +65,7 @@ func (c *cell) emptyKeys() {
 		if class(err) != classify.ClassInvalid || v.reason != "" && reason(err) != v.reason {
 			c.Errorf("%s: judged %s, %q: %v", name, class(err), reason(err), err)
 		}
-		if err == nil || !strings.Contains(err.Error(), v.say) || !strings.Contains(err.Error(), `consumer "billing"`) {
+		if err == nil || !strings.Contains(err.Error(), v.say) || !strings.Contains(err.Error(), `consumer "shop/billing"`) {
 			c.Errorf("%s: the error does not say %q: %v", name, v.say, err)
 		}
 	}

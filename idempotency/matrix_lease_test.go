@@ -92,7 +92,7 @@ func (c *cell) leasedElsewhere() {
 	var back atomic.Int64
 	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Retry: middleware.RetryConfig{Attempts: 2}, Idempotency: c.store(c.db)}
 	config.Receiver = atWork(idempotency.ReceiverConfig{Consumer: "billing", OnPutBack: func(_ context.Context, key idempotency.Key) {
-		if key != (idempotency.Key{Consumer: "billing", ID: "m1"}) {
+		if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
 			c.Errorf("put back: %v", key)
 		}
 		if back.Add(1) == 20 {

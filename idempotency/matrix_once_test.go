@@ -37,7 +37,7 @@ func (c *cell) once() {
 	}).Middleware(c.write)
 	c.applies(h, newMessage("m1"), newMessage("m1"), newMessage("m2"), newMessage("m1"))
 	c.rows(2, 2)
-	m1, m2 := idempotency.Key{Consumer: "billing", ID: "m1"}, idempotency.Key{Consumer: "billing", ID: "m2"}
+	m1, m2 := idempotency.Key{Consumer: "shop/billing", ID: "m1"}, idempotency.Key{Consumer: "shop/billing", ID: "m2"}
 	if !slices.Equal(applied, []idempotency.Key{m1, m2}) || !slices.Equal(duplicate, []idempotency.Key{m1, m1}) {
 		c.Errorf("the hooks saw %v applied and %v absorbed", applied, duplicate)
 	}
@@ -194,7 +194,7 @@ func (c *cell) waitEnds() {
 		msg := newMessage("m1") // another delivery, from within the first
 		msg.SetContext(ctx)
 		_, err := r.Middleware(c.write)(msg)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), `key "m1" of consumer "billing"`) {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), `key "m1" of consumer "shop/billing"`) {
 			c.Error(err)
 		}
 		return nil, nil

@@ -61,7 +61,7 @@ func (c *cell) deadlocked() {
 		c.Errorf("want one transient error: %v", errs)
 	}
 	for i, err := range errs {
-		if err != nil && (!strings.Contains(err.Error(), fmt.Sprintf(`apply key "m%d" of consumer "billing": %s: `, i, c.says)) || !strings.Contains(err.Error(), "in one order")) {
+		if err != nil && (!strings.Contains(err.Error(), fmt.Sprintf(`apply key "m%d" of consumer "shop/billing": %s: `, i, c.says)) || !strings.Contains(err.Error(), "in one order")) {
 			c.Error(err)
 		}
 	}

@@ -51,7 +51,7 @@ func (c *cell) versions() {
 	var applied []string
 	h := c.versionReceiver(
 		func(_ context.Context, key idempotency.Key, version, applied int64) {
-			if key != (idempotency.Key{Consumer: "billing", ID: "m1"}) {
+			if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
 				c.Errorf("stale: %v", key)
 			}
 			stale = append(stale, [2]int64{version, applied})
@@ -139,7 +139,7 @@ func (c *cell) badVersions() {
 			c.Errorf("version %v: judged %s, %q: %v", bad, class(err), reason(err), err)
 			continue
 		}
-		for _, text := range []string{`"version"`, `key "m1" of consumer "billing"`} {
+		for _, text := range []string{`"version"`, `key "m1" of consumer "shop/billing"`} {
 			if !strings.Contains(err.Error(), text) {
 				c.Errorf("version %v: the error does not say %s: %v", bad, text, err)
 			}
@@ -162,7 +162,7 @@ func (c *cell) reused() {
 		if verdict := (*classify.Classifier)(nil).Classify(err); !strings.Contains(verdict.Description, "Give the message a key of its own") {
 			c.Errorf("described as %q", verdict.Description)
 		}
-		if !strings.Contains(err.Error(), `key "m1" of consumer "billing"`) {
+		if !strings.Contains(err.Error(), `key "m1" of consumer "shop/billing"`) {
 			c.Error(err)
 		}
 	}

@@ -245,7 +245,7 @@ func (k *modelKey) age(t *rapid.T) {
 
 func (k *modelKey) move(t *rapid.T, by time.Duration) {
 	ms := by.Milliseconds()
-	if _, err := k.c.db.Exec(fmt.Sprintf(`UPDATE spillway_keys SET applied_at = applied_at - %d, expires_at = expires_at - %d WHERE consumer = 'billing' AND id = '%s'`,
+	if _, err := k.c.db.Exec(fmt.Sprintf(`UPDATE spillway_keys SET applied_at = applied_at - %d, expires_at = expires_at - %d WHERE consumer = 'shop/billing' AND id = '%s'`,
 		ms, ms, k.key.ID)); err != nil {
 		t.Fatal(err)
 	}

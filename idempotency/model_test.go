@@ -72,7 +72,7 @@ type model struct {
 func newModel(c *cell) *model {
 	db, w := openWire(c, c.database, c.address)
 	m := &model{c: c, store: c.store(db).(modelStore), done: map[string]int{}}
-	c.initialized(c.db)
+	c.store(c.db)
 	cutAt := func(when int32) func(*wireConn, string) error {
 		return func(conn *wireConn, statement string) error {
 			if when == 1 && statement == cutNow || isCommit(statement) && m.cutNext.CompareAndSwap(when, 0) {
@@ -93,7 +93,7 @@ func (m *model) run(t *rapid.T) {
 	m.keys, m.claims = nil, nil
 	for i := range 3 {
 		m.keys = append(m.keys, &modelKey{
-			model: m, key: idempotency.Key{Consumer: "billing", ID: fmt.Sprintf("%d-%d", m.runs, i)}, versioned: i > 0,
+			model: m, key: idempotency.Key{Consumer: "shop/billing", ID: fmt.Sprintf("%d-%d", m.runs, i)}, versioned: i > 0,
 		})
 	}
 	defer func() {
@@ -166,7 +166,7 @@ func (m *model) check(t *rapid.T) {
 	for _, k := range m.keys {
 		var outputs []byte
 		var version, expires sql.NullInt64
-		err := m.c.db.QueryRow(fmt.Sprintf(`SELECT outputs, version, expires_at FROM spillway_keys WHERE consumer = 'billing' AND id = '%s'`, k.key.ID)).
+		err := m.c.db.QueryRow(fmt.Sprintf(`SELECT outputs, version, expires_at FROM spillway_keys WHERE consumer = 'shop/billing' AND id = '%s'`, k.key.ID)).
 			Scan(&outputs, &version, &expires)
 		if errors.Is(err, sql.ErrNoRows) != !(k.applied || k.leased) || err != nil && !errors.Is(err, sql.ErrNoRows) {
 			t.Fatalf("%s: %v, and the model has %s", k.key.ID, err, k)

@@ -18,7 +18,7 @@ import (
 type mysqlClaim struct {
 	key      Key
 	row      keytable.Row
-	store    *MySQLStore
+	store    *mysqlStore
 	conn     *sql.Conn
 	shadow   *sqlproxy.Transaction
 	recorded *keytable.Record // the key was there already

@@ -63,7 +63,7 @@ func TestMySQLHandlerEndsTransaction(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d outputs", c.name, len(outputs)), func(t *testing.T) {
 				db := openMySQL(t)
 				db.SetMaxOpenConns(1)
-				r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+				r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 				out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					if _, err := effectMySQL(msg); err != nil {
 						return nil, err
@@ -119,7 +119,7 @@ func TestMySQLDeadlock(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effectMySQL(msg); err != nil {
 					return nil, err
@@ -184,10 +184,7 @@ func deadlock(t *testing.T, db *sql.DB, tx *sql.Tx) error {
 // Promise P7: what a duplicate committed meanwhile is not mistaken for a commit by the handler that rolled back.
 func TestMySQLRollbackThenDuplicate(t *testing.T) {
 	db := openMySQL(t)
-	store, key := idempotency.MySQL(db), idempotency.Key{Consumer: "c", ID: "same"}
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store, key := storeOn(db), idempotency.Key{Consumer: "c", ID: "same"}
 	c, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +220,7 @@ func TestMySQLHandlerSpoilsTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openMySQL(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				return []*message.Message{newMessage("out")}, c.spoil(idempotency.Tx(msg.Context()))
 			})(newMessage("m1"))

@@ -35,9 +35,7 @@ func openFaultyMySQL(t *testing.T, f *faultyMySQL) (db, observer *sql.DB) {
 		t.Fatal(err)
 	}
 	observer = mysqltest.Open(t, dsn)
-	if err := idempotency.MySQL(observer).Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	storeOn(observer)
 	if _, err := observer.Exec(`CREATE TABLE effects (id VARBINARY(255) NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +100,7 @@ func TestMySQLCommitAnswerLost(t *testing.T) {
 	lost := errors.New("connection reset by peer")
 	f := &faultyMySQL{after: on("COMMIT", func() error { return lost })}
 	db, observer := openFaultyMySQL(t, f)
-	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
 		t.Fatal(err)
 	}
@@ -118,7 +116,7 @@ func TestMySQLCommitRefused(t *testing.T) {
 	refused := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"} // as a Galera cluster does
 	f := &faultyMySQL{before: on("COMMIT", func() error { return refused })}
 	db, observer := openFaultyMySQL(t, f)
-	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, refused) || strings.Contains(err.Error(), "perhaps") {
 		t.Fatal(err)
 	}
@@ -142,7 +140,7 @@ func TestMySQLDriverPanics(t *testing.T) {
 						t.Error("the panic was swallowed")
 					}
 				}()
-				c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
+				c, err := storeOn(db).Claim(context.Background(), idempotency.Entry{Key: same})
 				if err != nil {
 					t.Error(err)
 				}
@@ -155,7 +153,7 @@ func TestMySQLDriverPanics(t *testing.T) {
 				_ = c.Commit([]byte("x"))
 			}()
 			*f = faultyMySQL{Connector: f.Connector}
-			for _, store := range []idempotency.Store{idempotency.MySQL(observer), idempotency.MySQL(db)} {
+			for _, store := range []idempotency.Store{storeOn(observer), storeOn(db)} {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
 				c, err := store.Claim(ctx, idempotency.Entry{Key: same})
@@ -183,7 +181,7 @@ func TestMySQLDriverFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, observer := openFaultyMySQL(t, f)
-			c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
+			c, err := storeOn(db).Claim(context.Background(), idempotency.Entry{Key: same})
 			if err == nil {
 				_, err = c.Tx().Exec(`SET @any = 1`)
 				err = errors.Join(err, c.Commit([]byte("x")))
@@ -203,7 +201,7 @@ func TestMySQLDriverFails(t *testing.T) {
 func TestMySQLConnectionNotRestored(t *testing.T) {
 	f := &faultyMySQL{}
 	db, observer := openFaultyMySQL(t, f)
-	c, err := idempotency.MySQL(db).Claim(context.Background(), idempotency.Entry{Key: same})
+	c, err := storeOn(db).Claim(context.Background(), idempotency.Entry{Key: same})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestMySQLConcurrentDuplicates(t *testing.T) {
 		if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id VARBINARY(255) NOT NULL)`); err != nil {
 			t.Fatal(err)
 		}
-		handlers = append(handlers, newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{
+		handlers = append(handlers, newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
 			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 		}).Middleware(effectMySQL))
 	}
@@ -68,7 +68,7 @@ func TestMySQLFailuresAmongDuplicates(t *testing.T) {
 	db := openMySQL(t)
 	var runs, failed atomic.Int64
 	boom := errors.New("boom")
-	h := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{}).Middleware(
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) {
 			if _, err := effectMySQL(msg); err != nil {
 				return nil, err
@@ -100,10 +100,7 @@ func TestMySQLIsolation(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			dsn := mysqltest.Database(t)
 			db := mysqltest.Open(t, mysqltest.With(dsn, "innodb_lock_wait_timeout=1&tx_isolation=%27"+isolation+"%27"))
-			store := idempotency.MySQL(db)
-			if err := store.Initialize(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			store := storeOn(db)
 			first, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}})
 			if err != nil {
 				t.Fatal(err)
@@ -148,10 +145,7 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 // has ended.
 func TestMySQLWaitEndsWithContext(t *testing.T) {
 	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), "innodb_lock_wait_timeout=3"))
-	store := idempotency.MySQL(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	key := idempotency.Key{Consumer: "c", ID: "1"}
 	holder, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
 	if err != nil {
@@ -207,7 +201,7 @@ func TestMySQLConnectionLost(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db := openMySQL(t)
-			r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effectMySQL(msg); err != nil {
 					return nil, err
@@ -233,73 +227,16 @@ func TestMySQLConnectionLost(t *testing.T) {
 	}
 }
 
-// Feature I1: many processes may initialize at once.
-func TestMySQLInitializeAtOnce(t *testing.T) {
-	dsn := mysqltest.Database(t)
-	var stores []*idempotency.MySQLStore
-	for range 10 {
-		db := mysqltest.Open(t, dsn)
-		if err := db.Ping(); err != nil { // so that all start together
-			t.Fatal(err)
-		}
-		stores = append(stores, idempotency.MySQL(db))
-	}
-	atOnce(t, len(stores), func(i int) error { return stores[i].Initialize(context.Background()) })
-	var committed atomic.Int64
-	atOnce(t, len(stores), func(i int) error {
-		first, err := claimOnce(stores[i], same)
-		if first {
-			committed.Add(1)
-		}
-		return err
-	})
-	if n := committed.Load(); n != 1 {
-		t.Fatalf("%d claims committed the key, want 1", n)
-	}
-}
-
-// Feature I1: no database, a closed one, and tables that could not keep the promises.
-func TestMySQLRefuses(t *testing.T) {
-	if _, err := idempotency.MySQL(nil).Claim(t.Context(), idempotency.Entry{}); err == nil {
-		t.Error("a claim without a database")
-	}
-	var none *idempotency.MySQLStore
-	for name, store := range map[string]idempotency.Store{"nil db": idempotency.MySQL(nil), "nil store": none} {
-		if _, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for definition, want := range map[string]string{
-		`(consumer VARBINARY(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT)`:                                           "primary key",
-		`(consumer VARBINARY(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id)) ENGINE=MyISAM`: "MyISAM",
-		`(consumer VARCHAR(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id))`:                 "consumer",
-		`(consumer VARBINARY(255), id VARBINARY(64), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id))`:                "VARBINARY(255) or longer",
-	} {
-		db := openMySQL(t)
-		if _, err := db.Exec(`CREATE TABLE spillway_keys ` + definition); err != nil {
-			t.Fatal(err)
-		}
-		if err := idempotency.MySQL(db).Initialize(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", definition, err)
-		}
-	}
-	db := openMySQL(t)
-	_ = db.Close()
-	if _, err := idempotency.MySQL(db).Claim(t.Context(), idempotency.Entry{}); err == nil {
-		t.Error("a claim on a closed database")
-	}
-}
-
 // Feature I1: the same middleware attached twice passes through; another key on the same store is an error.
 func TestMySQLNested(t *testing.T) {
 	db := openMySQL(t)
-	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
-	twin := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
+	twin := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(twin.Middleware(effectMySQL))(newMessage("m1")); err != nil {
 		t.Fatal(err)
 	}
 	wantRows(t, db, 1, 1)
-	other := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{Consumer: "shipping"})
+	other := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Consumer: "shipping"})
 	if _, err := r.Middleware(other.Middleware(effectMySQL))(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
 		t.Fatal(err)
 	}
@@ -309,7 +246,7 @@ func TestMySQLNested(t *testing.T) {
 // Decision 8: a claim keeps other writers out of its database only where it holds the pool's one connection.
 func TestMySQLLocks(t *testing.T) {
 	db, another := openMySQL(t), openMySQL(t)
-	r := newReceiver(t, idempotency.MySQL(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	for most, want := range map[int]bool{0: false, 1: true, 2: false} {
 		db.SetMaxOpenConns(most)
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
@@ -329,10 +266,7 @@ func TestMySQLLocks(t *testing.T) {
 func TestMySQLPoolUsedUp(t *testing.T) {
 	db := openMySQL(t)
 	db.SetMaxOpenConns(1)
-	store := idempotency.MySQL(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)

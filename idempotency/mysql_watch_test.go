@@ -19,7 +19,7 @@ func TestMySQLWithoutCompounds(t *testing.T) {
 		return &driver.MySQLError{Number: 1064, Message: "You have an error in your SQL syntax"}
 	})}
 	db, observer := openFaultyMySQL(t, f)
-	store := idempotency.MySQL(db)
+	store := storeOn(db)
 	for _, want := range []bool{true, false} {
 		if first, err := claimOnce(store, same); err != nil || first != want {
 			t.Fatal(first, err)
@@ -49,7 +49,7 @@ func TestMySQLErrorInDoubt(t *testing.T) {
 			cause := &driver.MySQLError{Number: mysql.LockTimeout, Message: "Lock wait timeout exceeded"} // innodb_rollback_on_timeout decides
 			f := &faultyMySQL{}
 			db, observer := openFaultyMySQL(t, f)
-			c, err := idempotency.MySQL(db).Claim(t.Context(), idempotency.Entry{Key: same})
+			c, err := storeOn(db).Claim(t.Context(), idempotency.Entry{Key: same})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestMySQLErrorInDoubt(t *testing.T) {
 func TestMySQLTrips(t *testing.T) {
 	f := &faultyMySQL{}
 	db, _ := openFaultyMySQL(t, f)
-	store := idempotency.MySQL(db)
+	store := storeOn(db)
 	trips := func(id string, statements ...string) (said []string) {
 		f.said = nil
 		c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}})

@@ -54,7 +54,7 @@ func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entr
 	if r.late != nil {
 		return r.late.claimLate(ctx, entry, c.Msg.Acked())
 	}
-	if _, ok := r.store.(*SQLiteStore); ok { // its claims wait in a row, which may be long
+	if _, ok := r.store.(*sqliteStore); ok { // its claims wait in a row, which may be long
 		return r.store.Claim(ctx, entry)
 	}
 	within := patience

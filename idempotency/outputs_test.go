@@ -29,7 +29,7 @@ func hostile() []*message.Message {
 func TestDuplicateReturnsOutputs(t *testing.T) {
 	{
 		db := openWithEffects(t)
-		h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+		h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 			func(*message.Message) ([]*message.Message, error) { return hostile(), nil })
 		first, err := h(newMessage("m1"))
 		if err != nil || len(first) != 4 {
@@ -71,7 +71,7 @@ func TestDerivedIDs(t *testing.T) {
 	for _, key := range []idempotency.Key{{Consumer: "a", ID: "bc"}, {Consumer: "ab", ID: "c"}, {Consumer: "a", ID: "b"}} {
 		var attempts []string
 		fail := true
-		h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(
+		h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(
 			func(*message.Message) ([]*message.Message, error) {
 				if fail {
 					return nil, errors.New("boom")
@@ -108,7 +108,7 @@ func TestDerivedIDs(t *testing.T) {
 // Promise P2: a handler may return its source message; it is copied, and the source stays as it was.
 func TestSourceAsOutput(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) { return []*message.Message{msg, msg}, nil })
 	msg := newMessage("m1")
 	out, err := h(msg)
@@ -125,7 +125,7 @@ func TestSourceAsOutput(t *testing.T) {
 // output has is replaced: a consumer would take the two for one message.
 func TestOwnOutputIDs(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) {
 			return []*message.Message{newMessage("invoice-42"), newMessage("invoice-42"), msg, newMessage("")}, nil
 		})
@@ -151,7 +151,7 @@ func TestOwnOutputIDs(t *testing.T) {
 // Promise P7: an output made with the handler's context does not carry the ended transaction on to the next handler.
 func TestOutputsLeaveTransaction(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) {
 			ctx := context.WithValue(msg.Context(), ctxKey{}, "kept")
 			return []*message.Message{message.NewMessageWithContext(ctx, "out", nil)}, nil
@@ -165,7 +165,7 @@ func TestOutputsLeaveTransaction(t *testing.T) {
 // Promise P7: a nil output is an error before anything is committed.
 func TestNilOutput(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) {
 			_, err := effect(msg)
 			return []*message.Message{newMessage("out"), nil}, err
@@ -179,7 +179,7 @@ func TestNilOutput(t *testing.T) {
 // Feature I4: recorded outputs that cannot be read are an error, never a silent absorption.
 func TestDamagedRecord(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(*message.Message) ([]*message.Message, error) { return hostile(), nil })
 	if _, err := h(newMessage("m1")); err != nil {
 		t.Fatal(err)

@@ -115,7 +115,7 @@ func TestOneAttemptASecond(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			c := newCell(t, d)
-			c.initialized(c.db)
+			c.store(c.db)
 			db, l := c.over()
 			logger := &errorLog{}
 			r := c.receiverOn(c.store(db), idempotency.ReceiverConfig{Logger: logger})

@@ -19,7 +19,7 @@ import (
 type postgresClaim struct {
 	key      Key
 	row      keytable.Row
-	store    *PostgresStore
+	store    *postgresStore
 	conn     *sql.Conn
 	shadow   *sqlproxy.Transaction
 	recorded *keytable.Record   // the key was there already

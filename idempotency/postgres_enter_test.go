@@ -33,7 +33,7 @@ func openPQ(t testing.TB) *sql.DB {
 func TestPostgresStoreWithPQ(t *testing.T) {
 	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
 		db := openPQ(t)
-		return idempotency.Postgres(db), db
+		return storeOn(db), db
 	})
 }
 
@@ -49,7 +49,7 @@ func TestPostgresSpoiledWithPQ(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openPQ(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, wrote := effect(msg)
 				return nil, errors.Join(wrote, spoil(idempotency.Tx(msg.Context())))
@@ -79,10 +79,7 @@ func TestPostgresPrepared(t *testing.T) {
 			}
 			defer func() { _ = db.Close() }()
 			db.SetMaxOpenConns(1)
-			store := idempotency.Postgres(db)
-			if err := store.Initialize(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			store := storeOn(db)
 			n := 0
 			claims := func(what string) {
 				t.Helper()
@@ -121,10 +118,7 @@ func TestPostgresPrepared(t *testing.T) {
 // Feature I2: outputs are recorded whole, whether they go in the text of the commit or not, and whatever else ran.
 func TestPostgresOutputSizes(t *testing.T) {
 	db := openPostgres(t)
-	store := idempotency.Postgres(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	for _, size := range []int{0, 1, 16 << 10, 16<<10 + 1, 1 << 20} {
 		for _, suspect := range []bool{false, true} {
 			outputs := strings.Repeat("\x00'\\", size)[:size]
@@ -163,7 +157,7 @@ func TestPostgresSettings(t *testing.T) {
 		for _, outputs := range []int{0, 1} {
 			t.Run(fmt.Sprint(name, ", outputs ", outputs), func(t *testing.T) {
 				db := openPostgres(t)
-				h := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (out []*message.Message, err error) {
+				h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (out []*message.Message, err error) {
 					if _, err := effect(msg); err != nil {
 						return nil, err
 					}
@@ -188,7 +182,7 @@ func TestPostgresSettings(t *testing.T) {
 func TestPostgresRawBytes(t *testing.T) {
 	db := openPostgres(t)
 	var left *sql.Rows
-	h := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (_ []*message.Message, err error) {
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (_ []*message.Message, err error) {
 		if left, err = idempotency.Tx(msg.Context()).QueryContext(context.Background(), `SELECT 'abc' UNION SELECT 'def'`); err != nil {
 			return nil, err
 		}
@@ -200,14 +194,6 @@ func TestPostgresRawBytes(t *testing.T) {
 		t.Error(err)
 	}
 	if err := left.Close(); err != nil { // what waits for it may end
-		t.Error(err)
-	}
-}
-
-// Bad input, feature I1: connections that change the encoding of texts on the way are refused, since keys would not compare.
-func TestPostgresClientEncoding(t *testing.T) {
-	db := postgrestest.Open(t, postgrestest.Schema(t)+"&client_encoding=LATIN1")
-	if err := idempotency.Postgres(db).Initialize(t.Context()); err == nil || !strings.Contains(err.Error(), "client_encoding is LATIN1") {
 		t.Error(err)
 	}
 }

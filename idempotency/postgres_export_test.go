@@ -16,8 +16,9 @@ func ForgetPrepared() {
 }
 
 // Unwrapping is a store whose pipeline goes through connections that stand in front of a driver's.
-func Unwrapping(s *PostgresStore) *PostgresStore {
-	return s.Pipelined(func(ctx context.Context, conn driver.Conn, statements ...pipelined.Statement) (changed []int64, err error) {
+func Unwrapping(store Store) Store {
+	s := store.(*postgresStore)
+	return &postgresStore{base: s.base, send: func(ctx context.Context, conn driver.Conn, statements ...pipelined.Statement) (changed []int64, err error) {
 		front, ok := conn.(interface {
 			Sends(statements string, send func(driver.Conn) error) error
 		})
@@ -33,5 +34,5 @@ func Unwrapping(s *PostgresStore) *PostgresStore {
 			return err
 		})
 		return changed, err
-	})
+	}}
 }

@@ -33,9 +33,7 @@ func openFaulty(t *testing.T, f *faulty) (db, observer *sql.DB) {
 	}
 	f.Connector = connector
 	observer = postgrestest.Open(t, address)
-	if err := idempotency.Postgres(observer).Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	storeOn(observer)
 	if _, err := observer.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +113,7 @@ func TestPostgresCommitAnswerLost(t *testing.T) {
 	lost := errors.New("connection reset by peer")
 	f := &faulty{onCommitted: func() error { return lost }}
 	db, observer := openFaulty(t, f)
-	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(effect)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
 		t.Fatal(err)
 	}
@@ -142,7 +140,7 @@ func TestPostgresDriverPanics(t *testing.T) {
 						t.Error("the panic was swallowed")
 					}
 				}()
-				c, err := idempotency.Postgres(db).Claim(context.Background(), idempotency.Entry{Key: key})
+				c, err := storeOn(db).Claim(context.Background(), idempotency.Entry{Key: key})
 				if err != nil {
 					t.Error(err)
 				}
@@ -154,7 +152,7 @@ func TestPostgresDriverPanics(t *testing.T) {
 				_ = c.Commit([]byte("x"))
 			}()
 			*f = faulty{Connector: f.Connector}
-			for _, store := range []idempotency.Store{idempotency.Postgres(observer), idempotency.Postgres(db)} {
+			for _, store := range []idempotency.Store{storeOn(observer), storeOn(db)} {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
 				c, err := store.Claim(ctx, idempotency.Entry{Key: key})
@@ -179,7 +177,7 @@ func TestPostgresDriverFails(t *testing.T) {
 	for name, f := range map[string]*faulty{"begin": {onBegin: fail}, "insert": {onInsert: fail}, "update": {onUpdate: fail}} {
 		t.Run(name, func(t *testing.T) {
 			db, observer := openFaulty(t, f)
-			c, err := idempotency.Postgres(db).Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "same"}})
+			c, err := storeOn(db).Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "same"}})
 			if err == nil {
 				err = c.Commit([]byte("x"))
 			}
@@ -199,7 +197,7 @@ func TestPostgresTrips(t *testing.T) {
 	f := &faulty{}
 	db, observer := openFaulty(t, f)
 	db.SetMaxOpenConns(1)
-	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	for i, outputs := range [][]*message.Message{nil, {newMessage("out")}, nil} {
 		f.said = nil
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {

@@ -50,10 +50,7 @@ func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
 	connector.Dialer(slowDialer{by: 300 * time.Millisecond})
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
-	store := idempotency.Postgres(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	entry := idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}}
 	held, err := store.Claim(t.Context(), entry)
 	if err != nil {

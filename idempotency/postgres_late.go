@@ -26,9 +26,9 @@ type lateness struct {
 // that goes on with a context of its own is to end as it would with a key that was entered before it began.
 const parting = time.Second
 
-func (s *PostgresStore) pipelines() bool { return s != nil && s.send != nil }
+func (s *postgresStore) pipelines() bool { return s != nil && s.send != nil }
 
-func (s *PostgresStore) claimLate(ctx context.Context, entry Entry, acked <-chan struct{}) (lateClaim, error) {
+func (s *postgresStore) claimLate(ctx context.Context, entry Entry, acked <-chan struct{}) (lateClaim, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: take a connection: %w", err)

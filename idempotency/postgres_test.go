@@ -52,7 +52,7 @@ func TestPostgresConcurrentDuplicates(t *testing.T) {
 		if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id text NOT NULL)`); err != nil {
 			t.Fatal(err)
 		}
-		handlers = append(handlers, newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{
+		handlers = append(handlers, newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
 			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 		}).Middleware(effect))
 	}
@@ -69,10 +69,7 @@ func TestPostgresConcurrentDuplicates(t *testing.T) {
 // duplicate that waited there finds the key.
 func TestPostgresIsolation(t *testing.T) {
 	db := postgrestest.Open(t, postgrestest.Schema(t)+"&default_transaction_isolation=repeatable%20read")
-	store := idempotency.Postgres(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	first, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -106,10 +103,7 @@ func TestPostgresIsolation(t *testing.T) {
 // Promises P3, P4: the wait for another's key ends with the context, in the server too, and leaves nothing behind.
 func TestPostgresWaitEndsWithContext(t *testing.T) {
 	db := openPostgres(t)
-	store := idempotency.Postgres(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	key := idempotency.Key{Consumer: "c", ID: "1"}
 	holder, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
 	if err != nil {
@@ -151,7 +145,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 func TestPostgresAbortedTransaction(t *testing.T) {
 	for name, outputs := range map[string][]*message.Message{"without outputs": nil, "with outputs": {message.NewMessage("", nil)}} {
 		db := openPostgres(t)
-		receiver := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+		receiver := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 		out, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			if _, err := effect(msg); err != nil {
 				return nil, err
@@ -178,7 +172,7 @@ func TestPostgresCommitRefused(t *testing.T) {
 	if _, err := db.Exec(`ALTER TABLE effects ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED; INSERT INTO effects VALUES ('m1')`); err != nil {
 		t.Fatal(err)
 	}
-	h := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{}).Middleware(effect)
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(effect)
 	_, err := h(newMessage("m1"))
 	var state interface{ SQLState() string }
 	if !errors.As(err, &state) || state.SQLState() != "23505" || strings.Contains(err.Error(), "perhaps") {
@@ -203,7 +197,7 @@ func TestPostgresConnectionLost(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db := openPostgres(t)
-			r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effect(msg); err != nil {
 					return nil, err
@@ -275,7 +269,7 @@ func TestPostgresHandlerEndsTransaction(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d outputs", c.name, len(outputs)), func(t *testing.T) {
 				db := openPostgres(t)
 				db.SetMaxOpenConns(1)
-				r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+				r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 				out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					if _, err := effect(msg); err != nil {
 						return nil, err
@@ -303,10 +297,7 @@ func TestPostgresHandlerEndsTransaction(t *testing.T) {
 // Promise P7: what a duplicate committed meanwhile is not mistaken for a commit by the handler that rolled back.
 func TestPostgresRollbackThenDuplicate(t *testing.T) {
 	db := openPostgres(t)
-	store := idempotency.Postgres(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "same"}})
 	if err != nil {
 		t.Fatal(err)
@@ -331,7 +322,7 @@ func TestPostgresHandlerSpoilsTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openPostgres(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				return []*message.Message{newMessage("out")}, spoil(idempotency.Tx(msg.Context()))
 			})(newMessage("m1"))
@@ -346,65 +337,16 @@ func TestPostgresHandlerSpoilsTransaction(t *testing.T) {
 	}
 }
 
-// Feature I1: many processes may initialize at once.
-func TestPostgresInitializeAtOnce(t *testing.T) {
-	address := postgrestest.Schema(t)
-	var stores []*idempotency.PostgresStore
-	for range 10 {
-		db := postgrestest.Open(t, address)
-		if err := db.Ping(); err != nil { // so that all start together
-			t.Fatal(err)
-		}
-		stores = append(stores, idempotency.Postgres(db))
-	}
-	atOnce(t, len(stores), func(i int) error { return stores[i].Initialize(context.Background()) })
-	var committed atomic.Int64
-	atOnce(t, len(stores), func(i int) error {
-		first, err := claimOnce(stores[i], same)
-		if first {
-			committed.Add(1)
-		}
-		return err
-	})
-	if n := committed.Load(); n != 1 {
-		t.Fatalf("%d claims committed the key, want 1", n)
-	}
-}
-
-// Feature I1: no database, a closed one, and a table that is not ours.
-func TestPostgresRefuses(t *testing.T) {
-	if _, err := idempotency.Postgres(nil).Claim(t.Context(), idempotency.Entry{}); err == nil {
-		t.Error("a claim without a database")
-	}
-	var none *idempotency.PostgresStore
-	for name, store := range map[string]idempotency.Store{"nil db": idempotency.Postgres(nil), "nil store": none} {
-		if _, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	db := openPostgres(t)
-	if _, err := db.Exec(`CREATE TABLE spillway_keys (consumer text, id text, outputs bytea, applied_at bigint)`); err != nil {
-		t.Fatal(err)
-	}
-	if err := idempotency.Postgres(db).Initialize(t.Context()); err == nil || !strings.Contains(err.Error(), "primary key") {
-		t.Error(err)
-	}
-	_ = db.Close()
-	if _, err := idempotency.Postgres(db).Claim(t.Context(), idempotency.Entry{}); err == nil {
-		t.Error("a claim on a closed database")
-	}
-}
-
 // Feature I1: the same middleware attached twice passes through; another key on the same store is an error.
 func TestPostgresNested(t *testing.T) {
 	db := openPostgres(t)
-	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
-	twin := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
+	twin := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(twin.Middleware(effect))(newMessage("m1")); err != nil {
 		t.Fatal(err)
 	}
 	wantRows(t, db, 1, 1)
-	other := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{Consumer: "shipping"})
+	other := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Consumer: "shipping"})
 	if _, err := r.Middleware(other.Middleware(effect))(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
 		t.Fatal(err)
 	}
@@ -414,7 +356,7 @@ func TestPostgresNested(t *testing.T) {
 // Decision 8: a claim keeps other writers out of its database only where it holds the pool's one connection.
 func TestPostgresLocks(t *testing.T) {
 	db, another := openPostgres(t), openPostgres(t)
-	r := newReceiver(t, idempotency.Postgres(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	for most, want := range map[int]bool{0: false, 1: true, 2: false} {
 		db.SetMaxOpenConns(most)
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
@@ -434,10 +376,7 @@ func TestPostgresLocks(t *testing.T) {
 func TestPostgresPoolUsedUp(t *testing.T) {
 	db := openPostgres(t)
 	db.SetMaxOpenConns(1)
-	store := idempotency.Postgres(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(db)
 	c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func (c *PurgeConfig) setDefaults(store Store) {
 	}
 	if c.Batch == 0 {
 		c.Batch = 1000
-		if _, ok := store.(*SQLiteStore); ok {
+		if _, ok := store.(*sqliteStore); ok {
 			c.Batch = 200
 		}
 	}

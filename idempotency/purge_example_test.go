@@ -13,8 +13,8 @@ import (
 func ExamplePurge() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store := idempotency.SQLite(db)
-	if err := store.Initialize(context.Background()); err != nil {
+	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('billing', 'payment-1', ?), ('billing', 'payment-2', ?)`,

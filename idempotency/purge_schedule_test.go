@@ -209,7 +209,7 @@ func TestPurgeRetention(t *testing.T) {
 			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
 		}
 	}
-	var none *SQLiteStore
+	var none *sqliteStore
 	for _, store := range []Store{nil, none} {
 		if _, err := NewPurge(store, PurgeConfig{Retention: day}); err == nil || !strings.Contains(err.Error(), "store is nil") {
 			t.Error(err)
@@ -227,10 +227,10 @@ func TestPurgeRetention(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if p := newPurge(t, SQLite(nil), PurgeConfig{Retention: day}); p.config.Batch != 200 {
+	if p := newPurge(t, &sqliteStore{}, PurgeConfig{Retention: day}); p.config.Batch != 200 {
 		t.Error(p.config.Batch)
 	}
-	if p := newPurge(t, Postgres(nil), PurgeConfig{Retention: day}); p.config.Batch != 1000 {
+	if p := newPurge(t, &postgresStore{}, PurgeConfig{Retention: day}); p.config.Batch != 1000 {
 		t.Error(p.config.Batch)
 	}
 }

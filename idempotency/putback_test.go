@@ -15,7 +15,7 @@ import (
 // held is a store whose keys are all leased to somebody else.
 type held struct{ idempotency.Store }
 
-func (held) Initialize(context.Context) error { return nil }
+func (held) Consumer(handler string) string { return handler }
 func (held) Claim(context.Context, idempotency.Entry) (idempotency.Claim, error) {
 	return nil, idempotency.ErrHeld
 }
@@ -59,7 +59,7 @@ func TestSharedConsumer(t *testing.T) {
 	db := openWithEffects(t)
 	logger := watermill.NewCaptureLogger()
 	for name, consumer := range map[string]string{"shared": "billing", "own": ""} {
-		r, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{Consumer: consumer, Logger: logger})
+		r, err := idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{Consumer: consumer, Logger: logger})
 		if err != nil {
 			t.Fatal(err)
 		}

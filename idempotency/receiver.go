@@ -19,10 +19,12 @@ import (
 
 // ReceiverConfig configures a Receiver. The zero value is ready for use.
 type ReceiverConfig struct {
-	// Consumer is who applies the messages. By default it is the name of the router's handler, which so must not change
-	// while messages are on their way: under another name they are applied again. Everybody who applies messages for
-	// themselves needs a name of their own in the database: of two services, or two handlers, with one name each message is
-	// applied by whoever comes first, and absorbed by the other; two handlers of one Receiver are told of, once, in the log.
+	// Consumer replaces the handler's name in keys, for a handler that is renamed. Default: the name of the router's handler.
+	// With the service of the store it identifies who applies a message: under another name, messages that were applied
+	// before are applied again if they come again. To rename a handler, set Consumer to its old name. To rename a service,
+	// keep StoreConfig.Service as it was, or stop all processes of the service and update the column consumer of
+	// spillway_keys. Two handlers must not have the same Consumer: one would absorb the messages of the other. If two handlers
+	// of one Receiver do, the Receiver logs it once.
 	Consumer string
 	// Key tells messages apart, by default by their ids.
 	Key KeyFunc
@@ -105,7 +107,7 @@ func (c *ReceiverConfig) setDefaults() {
 
 func (c *ReceiverConfig) validate(store Store) error {
 	if safecall.IsNil(store) {
-		return errors.New("idempotency: NewReceiver: the store is nil: pass SQLite(db), Postgres(db) or MySQL(db), for instance")
+		return errors.New("idempotency: NewReceiver: the store is nil: pass one of NewStore")
 	}
 	if c.Lease != 0 && c.Lease < minLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be 1s or more, or else its renewal comes too late; 0 is for transactions", c.Lease)
@@ -115,7 +117,7 @@ func (c *ReceiverConfig) validate(store Store) error {
 	}
 	if late, ok := store.(lateStore); c.Optimistic && (!ok || !late.pipelines()) {
 		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the store %T sends no key along with a statement: "+
-			"pass pgxstore.Postgres(db), or leave Optimistic out", store)
+			"pass one of pgxstore.New, or leave Optimistic out", store)
 	}
 	if c.Optimistic && c.Lease != 0 {
 		return errors.New("idempotency: ReceiverConfig.Optimistic and Lease are set: a lease has no transaction whose first statement could take its key along")
@@ -139,26 +141,18 @@ type Receiver struct {
 	store   Store
 	guard   *outage.Guard
 	pool    pool
-	late    lateStore              // where it is optimistic
+	late    lateStore // where it is optimistic
+	known   identities
 	handler atomic.Pointer[string] // the first that came, where Consumer is set
 	shared  atomic.Bool            // a second one came, and was told of
 }
 
-// initializeTimeout bounds how long NewReceiver waits for the store.
-const initializeTimeout = 30 * time.Second
-
-// NewReceiver returns a Receiver that keeps its keys in store. It initializes the store first, which may take up to 30
-// seconds. A store that is not there or cannot keep its promises is an error.
+// NewReceiver returns a Receiver that keeps its keys in store, or an error that names the wrong field of config.
 func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	if err := config.validate(store); err != nil {
 		return nil, err
 	}
 	config.setDefaults()
-	ctx, cancel := context.WithTimeout(context.Background(), initializeTimeout)
-	defer cancel()
-	if err := store.Initialize(ctx); err != nil {
-		return nil, err
-	}
 	r := &Receiver{config: config, store: store, pool: pool{logger: config.Logger}}
 	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway, Logger: config.Logger})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {

@@ -23,7 +23,7 @@ import (
 func TestEffectAndKeyCommitTogether(t *testing.T) {
 	db := openWithEffects(t)
 	var applied, duplicate []idempotency.Key
-	r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
 		OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k) },
 		OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k) },
 	})
@@ -39,7 +39,7 @@ func TestEffectAndKeyCommitTogether(t *testing.T) {
 		}
 		wantRows(t, db, 1, 1)
 	}
-	want := idempotency.Key{Consumer: "billing", ID: "m1"}
+	want := idempotency.Key{Consumer: "shop/billing", ID: "m1"}
 	if len(applied) != 1 || applied[0] != want || len(duplicate) != 2 || duplicate[1] != want {
 		t.Fatalf("hooks: applied %v, duplicate %v", applied, duplicate)
 	}
@@ -57,7 +57,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openWithEffects(t)
 			db.SetMaxOpenConns(1) // a connection that is kept would be missed
-			r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			h := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if _, err := effect(msg); err != nil {
 					return nil, err
@@ -90,7 +90,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 func TestConcurrentDuplicates(t *testing.T) {
 	db := openWithEffects(t)
 	var duplicates atomic.Int64
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
 		OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 	}).Middleware(effect)
 	atOnce(t, 500, func(int) error { _, err := h(newMessage("same")); return err })
@@ -103,7 +103,7 @@ func TestConcurrentDuplicates(t *testing.T) {
 // Features I1, I2, decision 8: 500 keys at once make 500 effects; nobody is told busy, and one connection serves all.
 func TestConcurrentKeys(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(effect)
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(effect)
 	atOnce(t, 500, func(i int) error { _, err := h(newMessage(fmt.Sprint(i))); return err })
 	wantRows(t, db, 500, 500)
 	if n := db.Stats().MaxIdleClosed; n > 0 {
@@ -127,7 +127,7 @@ func atOnce(t *testing.T, n int, f func(int) error) {
 // Promises P3, P4: waiting for another handler ends with the message's context.
 func TestWaitEndsWithContext(t *testing.T) {
 	db := openWithEffects(t)
-	r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	holding, free := make(chan struct{}), make(chan struct{})
 	done := make(chan error)
 	go func() {
@@ -144,7 +144,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 	msg := newMessage("m2")
 	msg.SetContext(ctx)
 	_, err := r.Middleware(effect)(msg)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `claim key "m2" of consumer "billing"`) {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `claim key "m2" of consumer "shop/billing"`) {
 		t.Fatal(err)
 	}
 	close(free)
@@ -158,7 +158,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 // attempt acked it.
 func TestHandlerAcksItself(t *testing.T) {
 	db := openWithEffects(t)
-	r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
+	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	for i, failures := range []int{0, 1} {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -189,7 +189,7 @@ func TestHandlerAcksItself(t *testing.T) {
 // Decision 2: a handler that nacks its message and returns no error wants it again, so nothing is applied.
 func TestHandlerNacksItself(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(msg *message.Message) ([]*message.Message, error) {
 			msg.Nack()
 			_, err := effect(msg)
@@ -219,7 +219,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 		for _, outputs := range [][]*message.Message{nil, {newMessage("out")}} {
 			t.Run(fmt.Sprintf("%s, %d outputs", c.name, len(outputs)), func(t *testing.T) {
 				db := openWithEffects(t)
-				h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{}).Middleware(
+				h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 					func(msg *message.Message) ([]*message.Message, error) {
 						if _, err := effect(msg); err != nil {
 							return nil, err
@@ -260,7 +260,7 @@ func TestHandlerSpoilsTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openWithEffects(t)
 			db.SetMaxOpenConns(1)
-			r := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
+			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				if name == "open rows" {
 					rows, err := idempotency.Tx(msg.Context()).Query(c.statement)
@@ -286,15 +286,15 @@ func TestHandlerSpoilsTransaction(t *testing.T) {
 // without end; a claim of another store is independent.
 func TestNested(t *testing.T) {
 	db := openWithEffects(t)
-	store := idempotency.SQLite(db)
+	store := storeOn(db)
 	r := newReceiver(t, store, idempotency.ReceiverConfig{})
-	twin := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
+	twin := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(twin.Middleware(r.Middleware(effect)))(newMessage("m1")); err != nil {
 		t.Fatal(err)
 	}
 	wantRows(t, db, 1, 1)
 
-	other := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{Consumer: "shipping"})
+	other := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Consumer: "shipping"})
 	_, err := r.Middleware(other.Middleware(effect))(newMessage("m2"))
 	if class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestNested(t *testing.T) {
 	wantRows(t, db, 1, 1)
 
 	far := openWithEffects(t)
-	elsewhere := newReceiver(t, idempotency.SQLite(far), idempotency.ReceiverConfig{})
+	elsewhere := newReceiver(t, storeOn(far), idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(elsewhere.Middleware(effect))(newMessage("m3")); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestNested(t *testing.T) {
 // Promise P1: a store that is down is an error with its cause, and the handler does not run.
 func TestStoreDown(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{MaxHold: time.Millisecond}).Middleware(effect)
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{MaxHold: time.Millisecond}).Middleware(effect)
 	if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestStoreDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = db.Close()
-	if _, err := h(newMessage("m1")); err == nil || !strings.Contains(err.Error(), `key "m1" of consumer "billing"`) {
+	if _, err := h(newMessage("m1")); err == nil || !strings.Contains(err.Error(), `key "m1" of consumer "shop/billing"`) {
 		t.Fatal(err)
 	}
 }
@@ -333,7 +333,7 @@ func TestHookPanics(t *testing.T) {
 	db := openWithEffects(t)
 	logger := watermill.NewCaptureLogger()
 	boom := func(context.Context, idempotency.Key) { panic("boom") }
-	h := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{
+	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
 		Logger: logger, OnApplied: boom, OnDuplicate: boom,
 	}).Middleware(effect)
 	for range 2 {
@@ -347,22 +347,10 @@ func TestHookPanics(t *testing.T) {
 	}
 }
 
-// Conventions: a configuration that could not work is an error at construction.
-func TestNewReceiverRefuses(t *testing.T) {
-	var none *idempotency.SQLiteStore
-	for name, store := range map[string]idempotency.Store{
-		"no store": nil, "nil db": idempotency.SQLite(nil), "nil store": none,
-	} {
-		if _, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set.
 func TestConsumer(t *testing.T) {
 	db := openWithEffects(t)
-	r, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{})
+	r, err := idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +376,7 @@ func TestHandlerIgnoresEndedTransaction(t *testing.T) {
 			if _, err := db.Exec(`CREATE TABLE once (id TEXT PRIMARY KEY); INSERT INTO once VALUES ('taken')`); err != nil {
 				t.Fatal(err)
 			}
-			receiver := newReceiver(t, idempotency.SQLite(db), idempotency.ReceiverConfig{})
+			receiver := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 			_, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				tx := idempotency.Tx(msg.Context())
 				if _, err := tx.Exec(`INSERT OR ROLLBACK INTO once VALUES ('taken')`); err == nil {

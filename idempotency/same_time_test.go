@@ -21,9 +21,9 @@ func TestDuplicateAtTheSameTime(t *testing.T) {
 		store func(*sql.DB) idempotency.Store
 		fails []string // the last one does
 	}{
-		"postgres": {openPostgres, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) },
+		"postgres": {openPostgres, storeOn,
 			[]string{`SAVEPOINT own`, `DO $$BEGIN RAISE serialization_failure; END$$`}},
-		"mysql": {openMySQL, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) },
+		"mysql": {openMySQL, storeOn,
 			[]string{`SAVEPOINT own`, `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,9 +67,9 @@ func TestOutputsOfVersions(t *testing.T) {
 		open  func(testing.TB) *sql.DB
 		store func(*sql.DB) idempotency.Store
 	}{
-		"sqlite":   {openWithEffects, func(db *sql.DB) idempotency.Store { return idempotency.SQLite(db) }},
-		"postgres": {openPostgres, func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) }},
-		"mysql":    {openMySQL, func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) }},
+		"sqlite":   {openWithEffects, storeOn},
+		"postgres": {openPostgres, storeOn},
+		"mysql":    {openMySQL, storeOn},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := c.store(c.open(t))
@@ -92,7 +92,7 @@ func TestOutputsOfVersions(t *testing.T) {
 			}
 			mark := func(version int64) {
 				t.Helper()
-				entry := idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "k"}, Version: version, Versioned: true}
+				entry := idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "k"}, Version: version, Versioned: true}
 				if err := store.MarkPublished(context.Background(), entry); err != nil {
 					t.Fatal(err)
 				}

@@ -13,7 +13,7 @@ import (
 // sqliteClaim holds the gate and a connection of its own. The connection is pinned, so that one whose transaction did
 // not end cleanly can be thrown away instead of going back to the pool with it.
 type sqliteClaim struct {
-	store    *SQLiteStore
+	store    *sqliteStore
 	row      keytable.Row
 	conn     *sql.Conn
 	tx       *sql.Tx

@@ -47,9 +47,9 @@ var ErrApplied = errors.New("the message was applied before, and is about to be 
 
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.
 type Store interface {
-	// Initialize creates what the store needs, or verifies that it is there and is what is meant. It may be called
-	// again, and by many processes at once. A database the store cannot keep its promises on is an error here.
-	Initialize(ctx context.Context) error
+	// Consumer returns the identity under which the keys of a handler are kept. It is part of each key: handlers of different
+	// services must have different ones. It is the same whenever it is asked for.
+	Consumer(handler string) string
 
 	// Claim begins a transaction and enters the key as its first statement. While another transaction holds the same key
 	// Claim waits for the end of that one: the wait, and that for connections and locks, ends with ctx. A key that is

@@ -10,12 +10,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
@@ -24,7 +21,7 @@ import (
 func TestSQLiteStore(t *testing.T) {
 	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
 		db := openWithEffects(t)
-		return idempotency.SQLite(db), db
+		return storeOn(db), db
 	})
 }
 
@@ -32,7 +29,7 @@ func TestSQLiteStore(t *testing.T) {
 func TestPostgresStore(t *testing.T) {
 	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
 		db := openPostgres(t)
-		return idempotency.Postgres(db), db
+		return storeOn(db), db
 	})
 }
 
@@ -55,7 +52,7 @@ func TestMySQLStore(t *testing.T) {
 				if _, err := db.Exec(`CREATE TABLE effects (id VARBINARY(255) NOT NULL)`); err != nil {
 					t.Fatal(err)
 				}
-				return idempotency.MySQL(mysqltest.Open(t, mysqltest.With(dsn, settings))), db
+				return storeOn(mysqltest.Open(t, mysqltest.With(dsn, settings))), db
 			})
 		})
 	}
@@ -67,11 +64,6 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 	ctx := context.Background()
 	start := func(t *testing.T) (idempotency.Store, *sql.DB) {
 		store, db := open(t)
-		for range 2 { // it may be called again
-			if err := store.Initialize(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
 		return store, db
 	}
 	claim := func(t *testing.T, store idempotency.Store, key idempotency.Key) idempotency.Claim {
@@ -89,7 +81,7 @@ func testStore(t *testing.T, open func(*testing.T) (idempotency.Store, *sql.DB))
 			t.Fatal(err)
 		}
 	}
-	key := idempotency.Key{Consumer: "billing", ID: "m1"}
+	key := idempotency.Key{Consumer: "shop/billing", ID: "m1"}
 
 	t.Run("commit records", func(t *testing.T) {
 		store, db := start(t)
@@ -236,52 +228,6 @@ func inBackground(f func() bool) <-chan bool {
 	return ch
 }
 
-// Feature I1: many processes may initialize at once, and each then sees the other's keys.
-func TestSQLiteInitializeAtOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
-	var stores []*idempotency.SQLiteStore
-	for range 10 {
-		db, err := sql.Open("sqlite", path) // no busy time-out, no WAL: the hardest case
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
-		stores = append(stores, idempotency.SQLite(db))
-	}
-	var wg sync.WaitGroup
-	for _, s := range stores {
-		wg.Go(func() {
-			if err := s.Initialize(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	var committed atomic.Int64
-	for _, s := range stores {
-		wg.Go(func() {
-			for {
-				first, err := claimOnce(s, same)
-				if err == nil && first {
-					committed.Add(1)
-				}
-				if err == nil {
-					return
-				}
-				// Without WAL and busy time-out a commit is refused while another process reads.
-				if class(err) != classify.ClassTransient {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := committed.Load(); n != 1 {
-		t.Fatalf("%d claims committed the key, want 1", n)
-	}
-}
-
 var same = idempotency.Key{Consumer: "c", ID: "same"}
 
 // claimOnce claims a key, commits it unless it was applied before, and tells whether it did.
@@ -299,10 +245,7 @@ func claimOnce(s idempotency.Store, key idempotency.Key) (first bool, err error)
 // Decision 8: waiting for another process ends with the context too.
 func TestSQLiteOtherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
-	here, there := idempotency.SQLite(open(t, path)), idempotency.SQLite(open(t, path))
-	if err := errors.Join(here.Initialize(context.Background()), there.Initialize(context.Background())); err != nil {
-		t.Fatal(err)
-	}
+	here, there := storeOn(open(t, path)), storeOn(open(t, path))
 	c, err := there.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -320,28 +263,4 @@ func TestSQLiteOtherProcess(t *testing.T) {
 		t.Fatal("the gate stayed locked: ", err)
 	}
 	_ = c.Release()
-}
-
-// Decision 8: a database that each connection would have for itself is refused, and so is a table that is not ours.
-func TestSQLiteRefuses(t *testing.T) {
-	for _, dsn := range []string{":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"} {
-		db, err := sql.Open("sqlite", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := idempotency.SQLite(db).Initialize(context.Background()); err == nil || !strings.Contains(err.Error(), "no file") {
-			t.Errorf("%q: %v", dsn, err)
-		}
-		_ = db.Close()
-	}
-	db := open(t, filepath.Join(t.TempDir(), "test.db"))
-	if _, err := db.Exec(`CREATE TABLE spillway_keys (consumer, id, outputs, applied_at)`); err != nil {
-		t.Fatal(err)
-	}
-	if err := idempotency.SQLite(db).Initialize(context.Background()); err == nil || !strings.Contains(err.Error(), "primary key") {
-		t.Error(err)
-	}
-	if _, err := idempotency.SQLite(nil).Claim(context.Background(), idempotency.Entry{}); err == nil {
-		t.Error("a claim without a database")
-	}
 }

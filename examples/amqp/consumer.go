@@ -42,9 +42,13 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 
+	keys, err := c.Keys(ctx)
+	if err != nil {
+		return err
+	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
-		Idempotency: c.Keys(),
+		Idempotency: keys,
 		Queue:       poison.QueueConfig{Origin: wmamqp.Origin},
 		Retry:       c.Retry(),
 		Receiver:    c.Receiver(),

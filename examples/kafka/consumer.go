@@ -44,9 +44,13 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 
+	keys, err := c.Keys(ctx)
+	if err != nil {
+		return err
+	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
-		Idempotency: c.Keys(),
+		Idempotency: keys,
 		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},
 		Retry:       c.Retry(),
 		Receiver:    c.Receiver(),

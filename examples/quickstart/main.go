@@ -33,7 +33,8 @@ func main() {
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
 	store := must(letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"}))
-	dlc := must(spillway.New(context.Background(), spillway.Config{Publisher: store, Idempotency: idempotency.SQLite(db)}))
+	keys := must(idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"}))
+	dlc := must(spillway.New(context.Background(), spillway.Config{Publisher: store, Idempotency: keys}))
 	dlc.Attach(router)
 	known := make(chan struct{})
 	router.AddHandler("billing", "orders", orders, "invoices", invoices, func(msg *message.Message) ([]*message.Message, error) {

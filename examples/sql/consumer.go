@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -40,10 +41,14 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 	if err != nil {
 		return err
 	}
+	keys, err := wmsql.Join(ctx, deliveries, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		return err
+	}
 
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
-		Idempotency: wmsql.Join(deliveries),
+		Idempotency: keys,
 		Queue:       poison.QueueConfig{Origin: wmsql.Origin},
 		Retry:       c.Retry(),
 		Receiver:    c.Receiver(),

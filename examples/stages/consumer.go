@@ -64,9 +64,13 @@ func (c *consumer) protected(router *message.Router) error {
 	if err != nil {
 		return err
 	}
+	keys, err := c.keys()
+	if err != nil {
+		return err
+	}
 	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher:   c.letters,
-		Idempotency: c.keys(),
+		Idempotency: keys,
 		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},
 		Stages: stages.Config{
 			Publisher: waiting,
@@ -102,7 +106,11 @@ func (c *consumer) onReentry(_ context.Context, r stages.Reentry) {
 
 // blocking adds the handler with what Watermill has: the receiver alone is ours, for effects that can be compared.
 func (c *consumer) blocking(router *message.Router) error {
-	once, err := idempotency.NewReceiver(c.keys(), c.receiver())
+	keys, err := c.keys()
+	if err != nil {
+		return err
+	}
+	once, err := idempotency.NewReceiver(keys, c.receiver())
 	if err != nil {
 		return err
 	}
@@ -131,8 +139,8 @@ func (c *consumer) blocking(router *message.Router) error {
 	return nil
 }
 
-func (c *consumer) keys() idempotency.Store {
-	return (&crash.Consumer{Setting: c.plan.Setting, DB: c.db}).Keys()
+func (c *consumer) keys() (idempotency.Store, error) {
+	return (&crash.Consumer{Setting: c.plan.Setting, DB: c.db}).Keys(context.Background())
 }
 
 func (c *consumer) receiver() idempotency.ReceiverConfig {

@@ -115,9 +115,13 @@ func newRouter(db *sql.DB, store *letters.Store, live *gochannel.GoChannel, faul
 	if err != nil {
 		return nil, err
 	}
+	keys, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	if err != nil {
+		return nil, err
+	}
 	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher:   store,
-		Idempotency: idempotency.SQLite(db),
+		Idempotency: keys,
 		Retry: middleware.RetryConfig{
 			Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 			OnRetry: func(context.Context, middleware.Attempt, time.Duration) { tally.Retries.Add(1) },

@@ -11,13 +11,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 )
 
 // Feature I2: a handler that acks its message ends its context, and not its first statement.
 func TestAckedFirst(t *testing.T) {
 	db, _ := open(t, "")
-	h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		ctx := context.WithoutCancel(msg.Context())
 		msg.Ack()
 		_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects SELECT $1::text FROM pg_sleep($2)`, msg.UUID, 1.2)
@@ -42,7 +41,7 @@ func TestAckedFirst(t *testing.T) {
 // nothing. A server that stands still for longer than the key may take by then fails a delivery, and not many in a row.
 func TestGoneAway(t *testing.T) {
 	db, _ := open(t, "")
-	r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
+	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
 	goes := func(id string, says bool) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		msg := newMessage(id)
@@ -78,9 +77,9 @@ func TestGoneAway(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	db, _ := open(t, "")
 	db.SetMaxOpenConns(3)
-	first := idempotency.Postgres(db)
-	h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true}).Middleware
-	claim, err := first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "billing", ID: "m"}})
+	first := pipelining(t, db)
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true}).Middleware
+	claim, err := first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +115,7 @@ func TestWaitEnds(t *testing.T) {
 			return err
 		},
 	} {
-		if err := deliver(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `claim key "m" of consumer "billing": postgres: `) {
+		if err := deliver(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `claim key "m" of consumer "shop/billing": postgres: `) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 )
 
 // Promises P1, P7: a handler that leaves while a goroutine of its own is in the first statement leaves no transaction in the
@@ -26,7 +25,7 @@ func TestLeftInStatement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
 			db.SetMaxOpenConns(3)
-			r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
+			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
 			var stray sync.WaitGroup
 			func() {
 				defer func() { _ = recover() }()
@@ -107,7 +106,7 @@ func TestDuplicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
 			db.SetMaxOpenConns(2)
-			r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
+			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
 			first, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).Exec(effect, "first")
 				return []*message.Message{newMessage("")}, err

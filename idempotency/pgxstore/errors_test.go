@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 )
 
 // Promises P1, P7: the first statement's error is its own, the message is not applied, and comes again in full.
@@ -31,7 +30,7 @@ func TestFirstStatementFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
-			r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
+			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
 			if _, err := db.Exec(`INSERT INTO effects VALUES ('taken')`); err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +83,7 @@ func TestConnections(t *testing.T) {
 		for _, optimistic := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", optimistic ", optimistic), func(t *testing.T) {
 				db, _ := open(t, "")
-				r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: optimistic})
+				r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: optimistic})
 				for i := range 4 {
 					id := fmt.Sprint(i)
 					_, err := r.Middleware(write)(newMessage(id))

@@ -19,13 +19,17 @@ import (
 )
 
 // A payment is booked once, by a statement that takes the message's key along.
-func ExamplePostgres() {
+func ExampleNew() {
 	db, err := sql.Open("pgx", os.Getenv("SHOP")) // postgres://...
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	receiver, err := idempotency.NewReceiver(pgxstore.Postgres(db), idempotency.ReceiverConfig{
+	store, err := pgxstore.New(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
 		Consumer:   "billing", // in a router the handler's name serves
 		Optimistic: true,
 	})
@@ -63,7 +67,7 @@ func TestExample(t *testing.T) {
 	os.Stdout = write
 	func() {
 		defer func() { os.Stdout = stdout; _ = write.Close() }()
-		ExamplePostgres()
+		ExampleNew()
 	}()
 	said, err := io.ReadAll(read)
 	if err != nil || string(said) != "booked before\n" || rows(t, db, "bookings") != 1 {

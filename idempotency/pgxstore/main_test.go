@@ -8,8 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
@@ -31,6 +33,18 @@ func open(t *testing.T, settings string) (*sql.DB, *trace) {
 		t.Fatal(err)
 	}
 	return db, tracer
+}
+
+// shop is the service whose keys they are.
+var shop = idempotency.StoreConfig{Service: "shop"}
+
+func pipelining(t *testing.T, db *sql.DB) idempotency.Store {
+	t.Helper()
+	store, err := pgxstore.New(t.Context(), db, shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
 
 func receiver(t *testing.T, store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,11 +14,20 @@ import (
 	"github.com/watermill-spillway/spillway/internal/pipelined"
 )
 
-// Postgres returns the store that idempotency.Postgres returns, whose claims go through pgx's pipeline where db was opened
-// with github.com/jackc/pgx/v5/stdlib. On connections of another driver, and on those whose default_query_exec_mode is
-// neither cache_statement, as by default, nor cache_describe, it does what that one does. The store does not close db.
-func Postgres(db *sql.DB) *idempotency.PostgresStore {
-	return idempotency.Postgres(db).Pipelined(send)
+// New returns the store that idempotency.NewStore returns, except that its claims go through pgx's pipeline. Open db with
+// github.com/jackc/pgx/v5/stdlib. The pipeline is used if a connection's default_query_exec_mode is cache_statement, the
+// default, or cache_describe; other connections, and those of other drivers, work as with idempotency.NewStore. A database
+// other than PostgreSQL is an error. The store does not close db.
+func New(ctx context.Context, db *sql.DB, config idempotency.StoreConfig) (idempotency.Store, error) {
+	store, err := idempotency.NewStore(ctx, db, config)
+	if err != nil {
+		return nil, err
+	}
+	pipelining, ok := pipelined.With(store, send)
+	if !ok {
+		return nil, errors.New("pgxstore: New: the database is not PostgreSQL: use idempotency.NewStore")
+	}
+	return pipelining.(idempotency.Store), nil
 }
 
 // send is a pipelined.Sender.

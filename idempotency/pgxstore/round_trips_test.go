@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 )
 
 // Feature I2: a claim is one round trip, of BEGIN and the key, or of BEGIN, the key and the handler's first statement. Where
@@ -51,7 +50,7 @@ func TestRoundTrips(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			db, said := open(t, v.settings)
-			h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: v.optimistic}).Middleware(v.handle)
+			h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: v.optimistic}).Middleware(v.handle)
 			for i := range 2 {
 				if i == 1 {
 					_, _ = db.Exec(`TRUNCATE effects`) // the option's id is one for all
@@ -79,7 +78,7 @@ func once(said []string) []string { return slices.Compact(said) }
 // at the most.
 func TestHopes(t *testing.T) {
 	db, said := open(t, "")
-	h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{}).Middleware(write)
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(write)
 	for i, want := range []struct {
 		id   string
 		said []string

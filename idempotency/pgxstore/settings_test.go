@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"database/sql"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 // Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the commit.
 func TestSettings(t *testing.T) {
 	db, said := open(t, "")
-	h := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SELECT set_config('search_path', $1, true)`, "elsewhere")
 		return []*message.Message{newMessage("out")}, err
 	})
@@ -42,7 +43,7 @@ func TestOtherDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, optimistic := range []bool{false, true} {
-		r := receiver(t, pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: optimistic})
+		r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: optimistic})
 		for range 3 {
 			if _, err := r.Middleware(write)(newMessage(fmt.Sprint(optimistic))); err != nil {
 				t.Fatal(err)
@@ -52,20 +53,29 @@ func TestOtherDriver(t *testing.T) {
 	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 2 {
 		t.Errorf("%d effects, %d keys", e, k)
 	}
-	if _, err := idempotency.NewReceiver(pgxstore.Postgres(nil), idempotency.ReceiverConfig{Consumer: "c", Optimistic: true}); err == nil || !strings.Contains(err.Error(), "nil") {
-		t.Error(err)
-	}
 }
 
 // Bad input: what cannot be optimistic says so, and what to do.
 func TestOptimisticConfig(t *testing.T) {
 	db, _ := open(t, "")
-	_, err := idempotency.NewReceiver(idempotency.Postgres(db), idempotency.ReceiverConfig{Optimistic: true})
-	if err == nil || !strings.Contains(err.Error(), "pass pgxstore.Postgres(db)") {
+	plain, err := idempotency.NewStore(t.Context(), db, shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = idempotency.NewReceiver(plain, idempotency.ReceiverConfig{Optimistic: true})
+	if err == nil || !strings.Contains(err.Error(), "pass one of pgxstore.New") {
 		t.Error(err)
 	}
-	_, err = idempotency.NewReceiver(pgxstore.Postgres(db), idempotency.ReceiverConfig{Optimistic: true, Lease: 5e9})
+	_, err = idempotency.NewReceiver(pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true, Lease: 5e9})
 	if err == nil || !strings.Contains(err.Error(), "Optimistic and Lease are set") {
+		t.Error(err)
+	}
+	file, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "keys.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := pgxstore.New(t.Context(), file, shop); err == nil || !strings.Contains(err.Error(), "not PostgreSQL: use idempotency.NewStore") {
 		t.Error(err)
 	}
 }

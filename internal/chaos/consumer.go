@@ -49,9 +49,13 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	}
 	defer func() { err = errors.Join(err, deliveries.Close()) }()
 
+	keys, err := site.keys(ctx, deliveries)
+	if err != nil {
+		return err
+	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
-		Idempotency: site.keys(deliveries),
+		Idempotency: keys,
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
 		Deliveries:  crashlimit.LimitConfig{Store: site.deliveries},

@@ -27,7 +27,7 @@ type site struct {
 	subscriber func(group string, inFlight int) (subscriber, error)
 	origin     func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
-	keys       func(live subscriber) idempotency.Store
+	keys       func(ctx context.Context, live subscriber) (idempotency.Store, error)
 	deliveries crashlimit.Store
 	// later keeps what waits for its next attempt. Where it is nil, that waits in topics.
 	later *delay.Store
@@ -59,6 +59,9 @@ var serversOf = map[string][]string{
 	"mariadb":  {"mariadb"},
 }
 
+// service is whose keys they are.
+var service = idempotency.StoreConfig{Service: "chaos"}
+
 // open connects to nothing that is not asked for something.
 func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	db, err := sql.Open(s.Driver, s.DSN)
@@ -68,10 +71,11 @@ func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	db.SetMaxOpenConns(20)
 	db.SetMaxIdleConns(20)
 	site := &site{setting: s, logger: logger, db: db}
-	site.keys = func(subscriber) idempotency.Store { return idempotency.Postgres(db) }
+	site.keys = func(ctx context.Context, _ subscriber) (idempotency.Store, error) {
+		return idempotency.NewStore(ctx, db, service)
+	}
 	site.deliveries = crashlimit.Postgres(db)
 	if s.Driver == "mysql" {
-		site.keys = func(subscriber) idempotency.Store { return idempotency.MySQL(db) }
 		site.deliveries = crashlimit.MySQL(db)
 	}
 	switch {

@@ -23,7 +23,9 @@ func onTables(s *site) {
 	s.subscriber = func(group string, _ int) (subscriber, error) {
 		return wmsql.NewSubscriber(context.Background(), s.db, wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: s.logger})
 	}
-	s.keys = func(live subscriber) idempotency.Store { return wmsql.Join(live.(*wmsql.Subscriber)) }
+	s.keys = func(ctx context.Context, live subscriber) (idempotency.Store, error) {
+		return wmsql.Join(ctx, live.(*wmsql.Subscriber), service)
+	}
 	s.later = delay.Postgres(s.db)
 	quote, room := `"`, 8<<20 // PostgreSQL would take a gigabyte
 	if s.Driver == "mysql" {

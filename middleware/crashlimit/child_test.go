@@ -108,7 +108,10 @@ func (o order) consume() error {
 		return err
 	}
 	if o.Receiver {
-		store := []idempotency.Store{idempotency.SQLite(db), idempotency.Postgres(db), idempotency.MySQL(db)}[o.Database]
+		store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+		if err != nil {
+			return err
+		}
 		receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{})
 		if err != nil {
 			return err

@@ -168,13 +168,15 @@ func TestRouter_storeGone(t *testing.T) {
 // Feature D10, I1: around a receiver on the same database, SQLite's one write lock included, the mark is written before the
 // claim and removed after it; and a message that an outer handler hands on inside of its claim waits for nobody.
 func TestAroundAReceiver(t *testing.T) {
-	for i, d := range databases {
+	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			db := d.open(t, d.create(t))
-			receiver, err := idempotency.NewReceiver([]idempotency.Store{idempotency.SQLite(db), idempotency.Postgres(db), idempotency.MySQL(db)}[i], idempotency.ReceiverConfig{
-				Consumer: "billing",
-			})
+			keys, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{Service: "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			receiver, err := idempotency.NewReceiver(keys, idempotency.ReceiverConfig{Consumer: "billing"})
 			if err != nil {
 				t.Fatal(err)
 			}

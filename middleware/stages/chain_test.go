@@ -138,7 +138,11 @@ func TestStagesOneConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	receiver, err := idempotency.NewReceiver(idempotency.SQLite(db), idempotency.ReceiverConfig{})
+	keys, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receiver, err := idempotency.NewReceiver(keys, idempotency.ReceiverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

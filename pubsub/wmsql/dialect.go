@@ -10,7 +10,6 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -53,9 +52,7 @@ type dialect struct {
 	inPieces string
 
 	// The keys of idempotent receivers.
-	ensureKeys func(context.Context, *sql.DB) error
-	inKeys     *keytable.Dialect
-	keys       func(*sql.DB) idempotency.Store
+	inKeys *keytable.Dialect
 
 	schema  func(payloadType string, batch int) wsql.SchemaAdapter
 	offsets wsql.OffsetsAdapter

@@ -4,9 +4,10 @@
 //
 //	sub, err := wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: "billing"})
 //	dead, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{}) // a handler's outputs need another one
-//	dlc, err := spillway.New(spillway.Config{
+//	keys, err := wmsql.Join(ctx, sub, idempotency.StoreConfig{Service: "shop"})
+//	dlc, err := spillway.New(ctx, spillway.Config{
 //		Publisher:   dead,
-//		Idempotency: wmsql.Join(sub),
+//		Idempotency: keys,
 //		Queue:       poison.QueueConfig{Origin: wmsql.Origin},
 //	})
 //

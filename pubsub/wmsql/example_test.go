@@ -34,9 +34,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	keys, err := wmsql.Join(context.Background(), sub, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
 	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher:   dead,
-		Idempotency: wmsql.Join(sub),
+		Idempotency: keys,
 		Queue:       poison.QueueConfig{Origin: wmsql.Origin},
 	})
 	if err != nil {

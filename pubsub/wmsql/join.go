@@ -13,34 +13,40 @@ import (
 
 // JoinedStore is an idempotency.Store that claims keys in the transaction in which a Subscriber consumes the message. The
 // key, the handler's writes and the recorded outputs commit with the acknowledgement. The keys are in the table
-// spillway_keys, as those of idempotency.Postgres and idempotency.MySQL are.
+// spillway_keys, as those of idempotency.NewStore are.
 type JoinedStore struct {
 	sub *Subscriber
 	own idempotency.Store // for messages that come from elsewhere
 }
 
-// Join returns the store for the handlers of sub. Every call with the same Subscriber returns the same store, and a store
+// Join returns the store for the handlers of sub, with its table created and verified as by idempotency.NewStore. A store
 // joins the messages of every Subscriber on the same *sql.DB: a channel for several Subscribers needs one Join. The keys of
 // other messages, from another broker for example, are claimed in a transaction of their own in the same database.
 //
 // The transaction that idempotency.Tx returns is a savepoint of the Subscriber's transaction. The savepoint ends with the
 // attempt, whatever becomes of the other messages in the batch. A handler must not call its Commit or Rollback.
-//
-// Join returns nil if sub is nil; idempotency.NewReceiver refuses it.
-func Join(sub *Subscriber) *JoinedStore {
+func Join(ctx context.Context, sub *Subscriber, config idempotency.StoreConfig) (*JoinedStore, error) {
 	if sub == nil {
-		return nil
+		return nil, errors.New("wmsql: Join: the Subscriber is nil: check the error of NewSubscriber")
 	}
-	return sub.joined // the same each time, so that a receiver recognizes a claim of its own store
+	sub.joining.Lock()
+	defer sub.joining.Unlock()
+	if joined := sub.joined[config.Service]; joined != nil {
+		return joined, nil // the same each time, so that a receiver recognizes a claim of its own store
+	}
+	own, err := idempotency.NewStore(ctx, sub.db, config)
+	if err != nil {
+		return nil, fmt.Errorf("wmsql: Join: %w", err)
+	}
+	if sub.joined == nil {
+		sub.joined = make(map[string]*JoinedStore)
+	}
+	sub.joined[config.Service] = &JoinedStore{sub: sub, own: own}
+	return sub.joined[config.Service], nil
 }
 
-// Initialize creates the table spillway_keys, or verifies the one that exists. See idempotency.Store.
-func (s *JoinedStore) Initialize(ctx context.Context) error {
-	if err := s.sub.dialect.ensureKeys(ctx, s.sub.db); err != nil {
-		return fmt.Errorf("wmsql: initialize the store of keys: %w", err)
-	}
-	return nil
-}
+// Consumer returns the identity of a handler's keys. See idempotency.Store.
+func (s *JoinedStore) Consumer(handler string) string { return s.own.Consumer(handler) }
 
 // Claim enters the key in the message's transaction. See idempotency.Store.
 func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idempotency.Claim, error) {

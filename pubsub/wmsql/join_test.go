@@ -3,6 +3,7 @@ package wmsql_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,11 +19,14 @@ import (
 // Feature I4, decision 8: only our subscriber can be joined, which its type ensures; a nil one is an error at construction.
 func TestJoin(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: wmsql.Join(nil)}); err == nil {
+		if _, err := wmsql.Join(t.Context(), nil, shop); err == nil {
 			t.Error("a store of no subscriber is accepted")
 		}
 		sub := b.subscriber()
-		if first, second := wmsql.Join(sub), wmsql.Join(sub); first != second {
+		if _, err := wmsql.Join(t.Context(), sub, idempotency.StoreConfig{}); err == nil || !strings.Contains(err.Error(), "Service") {
+			t.Errorf("a store of no service is accepted: %v", err)
+		}
+		if first, second := b.join(sub), b.join(sub); first != second {
 			t.Error("two stores of one subscriber are not the same: a claim would not know that it is inside of itself")
 		}
 	})
@@ -36,7 +40,7 @@ func TestOtherSource(t *testing.T) {
 		sub := b.subscriber()
 		var runs deliveries
 		var duplicates atomic.Int32
-		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: wmsql.Join(sub), Receiver: idempotency.ReceiverConfig{
+		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: b.join(sub), Receiver: idempotency.ReceiverConfig{
 			AnyPayload:  true, // a table may write JSON in a way of its own
 			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 		}})
@@ -86,7 +90,7 @@ func TestJoinOfAnotherPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		store := wmsql.Join(other)
+		store := b.join(other)
 		b.publish("a")
 		var runs deliveries
 		var seen atomic.Bool
@@ -114,7 +118,7 @@ func TestJoinOfAnotherPool(t *testing.T) {
 func TestClaimInsideClaim(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber()
-		store := wmsql.Join(sub)
+		store := b.join(sub)
 		b.publish("a")
 		b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 			inner, err := store.Claim(msg.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "inner", ID: "x"}})

@@ -104,11 +104,23 @@ func (b *bench) publish(ids ...string) {
 	}
 }
 
+// shop is the service whose messages they are.
+var shop = idempotency.StoreConfig{Service: "shop"}
+
+func (b *bench) join(sub *wmsql.Subscriber) *wmsql.JoinedStore {
+	b.Helper()
+	keys, err := wmsql.Join(b.Context(), sub, shop)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return keys
+}
+
 // run protects a handler on the topic with a channel whose receiver joins sub's transaction.
 func (b *bench) run(sub *wmsql.Subscriber, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
 	b.Helper()
 	config := spillway.Config{
-		Publisher: b.publisher(), Idempotency: wmsql.Join(sub),
+		Publisher: b.publisher(), Idempotency: b.join(sub),
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 		Queue: poison.QueueConfig{Origin: wmsql.Origin},
 	}

@@ -12,8 +12,6 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
-	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
@@ -57,11 +55,7 @@ var mysqlDialect = dialect{
 		}
 		return err != nil && strings.Contains(err.Error(), "packet for query is too large") // the driver's own limit
 	},
-	ensureKeys: func(ctx context.Context, db *sql.DB) error {
-		return database.Of(database.MySQL, db).Upgrade(ctx, keytable.Table)
-	},
 	inKeys: &keytable.InMySQL,
-	keys:   func(db *sql.DB) idempotency.Store { return idempotency.MySQL(db) },
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultMySQLSchema{
 			GeneratePayloadType: func(string) string { return payloadType }, SubscribeBatchSize: batch,

@@ -10,8 +10,6 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
-	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
@@ -42,11 +40,7 @@ var postgresDialect = dialect{
 	maxStatement: 1<<30 - 1<<20,
 	refused:      func(err error) bool { return strings.HasPrefix(postgres.State(err), "22") }, // data exceptions
 	large:        func(err error) bool { return postgres.State(err) == "54000" },               // program_limit_exceeded
-	ensureKeys: func(ctx context.Context, db *sql.DB) error {
-		return database.Of(database.Postgres, db).Upgrade(ctx, keytable.Table)
-	},
-	inKeys: &keytable.InPostgres,
-	keys:   func(db *sql.DB) idempotency.Store { return idempotency.Postgres(db) },
+	inKeys:       &keytable.InPostgres,
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultPostgreSQLSchema{
 			GeneratePayloadType: func(string) string { return payloadType }, SubscribeBatchSize: batch,

@@ -108,7 +108,8 @@ type Subscriber struct {
 	config  SubscriberConfig
 	dialect *dialect
 	source  source // nil for adapters that are not watermill-sql's own
-	joined  *JoinedStore
+	joining sync.Mutex
+	joined  map[string]*JoinedStore // by service
 
 	lock    sync.Mutex
 	closed  bool
@@ -153,7 +154,6 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 		config.Offsets = dialect.offsets
 	}
 	s := &Subscriber{db: db, config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
-	s.joined = &JoinedStore{sub: s, own: dialect.keys(db)}
 	if source, ok := dialect.source(config.Schema, config.Offsets); ok {
 		if s.source, err = source.introduce(ctx, db); err != nil {
 			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)

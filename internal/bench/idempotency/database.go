@@ -25,18 +25,18 @@ type side struct {
 	db, driver, registered string
 	consumers              []int
 	name                   string
-	store                  func(*sql.DB) idempotency.Store
+	store                  newStore
 	optimistic             bool
 	insert                 string // the handler's one statement
 }
 
 var sides = []side{
-	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pipelined, false, numbered},
-	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pipelined, true, numbered},
-	{"postgres", "pgx", "pgx", []int{1, 8}, "idempotency", postgres, false, numbered},
-	{"postgres", "lib/pq", "postgres", []int{1}, "idempotency", postgres, false, numbered},
-	{"mariadb", "go-sql-driver", "mysql", []int{1, 8}, "idempotency", mariadb, false, marked},
-	{"sqlite", "modernc", "sqlite", []int{1}, "idempotency", sqlite, false, marked},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pgxstore.New, false, numbered},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pgxstore.New, true, numbered},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "idempotency", idempotency.NewStore, false, numbered},
+	{"postgres", "lib/pq", "postgres", []int{1}, "idempotency", idempotency.NewStore, false, numbered},
+	{"mariadb", "go-sql-driver", "mysql", []int{1, 8}, "idempotency", idempotency.NewStore, false, marked},
+	{"sqlite", "modernc", "sqlite", []int{1}, "idempotency", idempotency.NewStore, false, marked},
 }
 
 const (
@@ -44,15 +44,13 @@ const (
 	marked   = `INSERT INTO effects (id) VALUES (?)`
 )
 
-func pipelined(db *sql.DB) idempotency.Store { return pgxstore.Postgres(db) }
-func postgres(db *sql.DB) idempotency.Store  { return idempotency.Postgres(db) }
-func mariadb(db *sql.DB) idempotency.Store   { return idempotency.MySQL(db) }
-func sqlite(db *sql.DB) idempotency.Store    { return idempotency.SQLite(db) }
+type newStore = func(context.Context, *sql.DB, idempotency.StoreConfig) (idempotency.Store, error)
 
 // database is the one that is measured, in a schema, a database or a file of its own.
 type database struct {
 	side
 	db     *sql.DB
+	keys   idempotency.Store
 	remove func() error
 }
 
@@ -67,6 +65,9 @@ func open(ctx context.Context, s side) (*database, error) {
 	}
 	d.db.SetMaxIdleConns(10)
 	if _, err := d.db.ExecContext(ctx, `CREATE TABLE effects (id VARCHAR(36) NOT NULL)`); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	if d.keys, err = s.store(ctx, d.db, idempotency.StoreConfig{Service: "figures"}); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil

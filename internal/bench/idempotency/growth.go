@@ -81,9 +81,6 @@ func openFilled(ctx context.Context, n int) (*database, error) {
 const month = 30 * 24 * time.Hour
 
 func (d *database) fill(ctx context.Context, n int) error {
-	if err := d.store(d.db).Initialize(ctx); err != nil {
-		return err
-	}
 	const part = 1_000_000
 	for done := 0; done < n; done += part {
 		_, err := d.db.ExecContext(ctx, `INSERT INTO spillway_keys (consumer, id, applied_at)
@@ -103,11 +100,10 @@ SELECT 'figures', gen_random_uuid()::text, $1 + ($2::bigint * i / $3) FROM gener
 
 // claim is the median time in microseconds of claims of new keys, each of which is committed, but not on the clock.
 func (d *database) claim(ctx context.Context, n int) (float64, error) {
-	store := d.store(d.db)
 	var took []float64
 	for range n {
 		began := time.Now()
-		c, err := store.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "figures", ID: watermill.NewUUID()}})
+		c, err := d.keys.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "figures", ID: watermill.NewUUID()}})
 		took = append(took, float64(time.Since(began).Microseconds()))
 		if err == nil {
 			err = c.Commit(nil)
@@ -121,7 +117,7 @@ func (d *database) claim(ctx context.Context, n int) (float64, error) {
 
 // purge removes half of the keys as a router's plugin does, until ctx ends, and reports whether it was done before.
 func (d *database) purge(ctx context.Context) (done bool, err error) {
-	purge, err := idempotency.NewPurge(idempotency.Postgres(d.db), idempotency.PurgeConfig{Retention: month / 2})
+	purge, err := idempotency.NewPurge(d.keys, idempotency.PurgeConfig{Retention: month / 2})
 	if err != nil {
 		return false, err
 	}

@@ -149,8 +149,12 @@ func (d *database) spillway(topic string, n, batch int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	keys, err := wmsql.Join(context.Background(), sub, idempotency.StoreConfig{Service: "figures"})
+	if err != nil {
+		return 0, err
+	}
 	dlc, err := spillway.New(context.Background(), spillway.Config{
-		Publisher: dead, Idempotency: wmsql.Join(sub), Receiver: idempotency.ReceiverConfig{Consumer: watermill.NewShortUUID()},
+		Publisher: dead, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Consumer: watermill.NewShortUUID()},
 	})
 	if err != nil {
 		return 0, err
