@@ -43,7 +43,7 @@ FROM spillway_dead_letters WHERE cause = '' ORDER BY seq LIMIT ?`, causesAtOnce)
 		err = s.writeLetters(ctx, len(hashes), func(tx *sql.Tx) error {
 			for _, seq := range slices.Sorted(maps.Keys(hashes)) {
 				_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters
-SET cause = ?, size = LENGTH(metadata) + COALESCE(LENGTH(payload), 0) WHERE seq = ? AND cause = ''`, hashes[seq], seq)
+SET cause = ?, size = LENGTH(metadata) + COALESCE(LENGTH(payload), 0) WHERE seq = ? AND cause = ''`, s.db.Text(hashes[seq]), seq)
 				if err != nil {
 					return err
 				}

@@ -43,8 +43,8 @@ func (s *Store) Mark(ctx context.Context, t Taken, status Status, m Marked) erro
 		}
 	}
 	return s.ifHeld(ctx, t, "mark", "", `UPDATE spillway_dead_letters
-SET status = ?, token = '', leased_until = 0, marked_at = now(), marked_by = ?, marked_why = ?, redrive_id = ?`,
-		string(status), s.dialect.text(m.By[:min(len(m.By), maxBy)]), m.Why, m.RedriveID)
+SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ?`,
+		s.db.Text(string(status)), s.db.Bytes(m.By[:min(len(m.By), maxBy)]), s.db.Text(m.Why), s.db.Text(m.RedriveID))
 }
 
 const maxBy = 1 << 10 // bytes: a row must not grow larger than the database can send
@@ -59,7 +59,7 @@ func (s *Store) Release(ctx context.Context, letters ...Taken) error {
 	}
 	err := s.writeLetters(ctx, len(letters), func(tx *sql.Tx) error {
 		for _, t := range letters {
-			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`+held, t.Seq, s.dialect.text(t.Token))
+			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`+held, t.Seq, s.db.Bytes(t.Token))
 			if err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func (s *Store) Postpone(ctx context.Context, t Taken) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.ifHeld(ctx, t, "postpone", s.dialect.toBack, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`)
+	return s.ifHeld(ctx, t, "postpone", s.statements.toBack, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`)
 }
 
 // Renew lets the leases of letters last for the given time from now on. It returns the letters whose leases are still held,
@@ -100,11 +100,11 @@ func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken
 		}
 	}
 	keys, args := amongSeqs(seqs)
-	args = append(args, s.dialect.text(letters[0].Token))
+	args = append(args, s.db.Bytes(letters[0].Token))
 	until := time.Now().Add(lease)
 	var kept []int64
 	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx) error {
-		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.dialect.byKey+` SET leased_until = now() + ? WHERE `+keys+` AND token = ?`,
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET leased_until = now_us() + ? WHERE `+keys+` AND token = ?`,
 			append([]any{ticks(lease)}, args...)...)
 		if err == nil {
 			kept, err = s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE `+keys+` AND token = ?`, args...)
@@ -130,7 +130,7 @@ const held = ` WHERE seq = ? AND token = ? AND token <> ''`
 // The update must change something: MySQL counts no row that stays as it was.
 func (s *Store) ifHeld(ctx context.Context, t Taken, what, then, update string, args ...any) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		result, err := s.exec(ctx, tx, update+held, append(slices.Clip(args), t.Seq, s.dialect.text(t.Token))...)
+		result, err := s.exec(ctx, tx, update+held, append(slices.Clip(args), t.Seq, s.db.Bytes(t.Token))...)
 		if err != nil {
 			return err
 		}

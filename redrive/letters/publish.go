@@ -55,7 +55,7 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		}
 		return nil
 	})
-	if err != nil && s.dialect.tooLarge(err, largest, s.limit) {
+	if s.db.TooLarge(err, largest, s.limit) {
 		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
 	}
 	if err != nil {
@@ -67,12 +67,12 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 // insert stores one letter. A large one goes through a prepared statement: a driver that writes values into the text of a
 // statement may double them by escaping, and so make it too large.
 func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time) (err error) {
-	args := r.args(now, s.dialect.text)
+	args := r.args(now, s.db)
 	if s.limit == 0 || 2*r.size() < s.limit {
-		_, err = s.exec(ctx, tx, s.dialect.insert, args...)
+		_, err = tx.ExecContext(ctx, s.statements.insert, args...)
 		return err
 	}
-	prepared, err := tx.PrepareContext(ctx, s.dialect.say(s.dialect.insert))
+	prepared, err := tx.PrepareContext(ctx, s.statements.insert)
 	if err != nil {
 		return err
 	}

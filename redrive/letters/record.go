@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -30,8 +31,8 @@ func newRecord(service, topic string, msg *message.Message) record {
 	return r
 }
 
-// args are what insertLetter binds, with text as the database keeps it.
-func (r *record) args(now time.Time, text func(string) any) []any {
+// args are what the statement insert binds.
+func (r *record) args(now time.Time, db *database.Database) []any {
 	l := &r.letter
 	last := lastFailed(*l, now)
 	first := l.Failure.FirstFailedAt
@@ -44,9 +45,9 @@ func (r *record) args(now time.Time, text func(string) any) []any {
 	}
 	return []any{
 		r.identity, []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload,
-		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), l.Failure.Class.String(), text(l.Failure.Reason), text(l.Failure.Type),
-		text(l.Failure.StackHash), text(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
-		[]byte(r.service), causeOf(r.topic, l).hash(), len(r.metadata) + len(r.msg.Payload), text(redriveID(l)),
+		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason), db.Bytes(l.Failure.Type),
+		db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
+		[]byte(r.service), db.Text(causeOf(r.topic, l).hash()), len(r.metadata) + len(r.msg.Payload), db.Bytes(redriveID(l)),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
@@ -34,12 +33,12 @@ const DefaultMaxRead = 32 << 20
 // message.Publisher and a poison.Initializer, so that a poison.Queue can publish into it. It is safe for concurrent use, also
 // by several processes. It starts no goroutines.
 type Store struct {
-	db      *sql.DB
-	dialect *dialect
-	service string
-	maxRead int // in bytes
-	limit   int // in bytes of a letter, or 0
-	closed  atomic.Bool
+	db         *database.Database
+	statements statements
+	service    string
+	maxRead    int // in bytes
+	limit      int // in bytes of a letter, or 0
+	closed     atomic.Bool
 }
 
 // ErrClosed is the error of Publish after Close.
@@ -77,18 +76,15 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if err == nil {
 		err = known.Upgrade(ctx, table)
 	}
-	var d *dialect
 	limit := 0
 	if err == nil {
-		d = dialects[known.Kind()]
-		if d.limit != nil {
-			limit, err = d.limit(ctx, db)
-		}
+		limit, err = known.Largest(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("letters: NewStore: %w", err)
 	}
-	s := &Store{db: db, dialect: d, service: config.Service, maxRead: config.MaxRead, limit: limit}
+	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead, limit: limit}
+	s.statements.insert = known.Statement(s.statements.insert)
 	s.beginCauses(ctx)
 	return s, nil
 }
@@ -109,22 +105,21 @@ var (
 	errNilContext = errors.New("letters: the context is nil: use context.Background() if there is no other")
 )
 
-// write runs work in a transaction. It may run work several times, when other writers are in the way; what a failed run
-// did is undone.
+// write runs work in a transaction, and again if other writers were in the way. What a failed run did is undone.
 func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
-	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) {
-		return errWithin
+	if s.db.Held(ctx) {
+		return errHeld
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite) // a handler that calls without its message's context waits for itself
 	defer cancel()
-	return s.dialect.write(ctx, s.db, work)
+	return s.db.Write(ctx, work)
 }
 
 // writeLetters is write for n letters at once.
 func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx) error) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		if n > 1 && s.dialect.several != "" {
-			if _, err := tx.ExecContext(ctx, s.dialect.several); err != nil {
+		if n > 1 && s.statements.several != "" {
+			if _, err := tx.ExecContext(ctx, s.statements.several); err != nil {
 				return err
 			}
 		}
@@ -133,35 +128,18 @@ func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx) erro
 }
 
 func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (sql.Result, error) {
-	return tx.ExecContext(ctx, s.dialect.say(statement), args...)
+	return tx.ExecContext(ctx, s.db.Statement(statement), args...)
 }
-
-var errWithin = errors.New("the message's own transaction holds the database, so that the Store would wait forever: " +
-	"use the Store outside of handlers with an idempotent receiver on the same database; return an error from the handler instead")
 
 // read queries rows and scans each. A writer of another process may be in the way: then it starts again after reset.
 func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
-	if claim := chain.ClaimOf(ctx); claim != nil && claim.Locks(s.db) && s.db.Stats().MaxOpenConnections == 1 {
-		return errWithin
+	if s.db.Held(ctx) && s.db.DB().Stats().MaxOpenConnections == 1 {
+		return errHeld
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return s.dialect.patience(ctx, func() error {
-		reset()
-		rows, err := s.db.QueryContext(ctx, s.dialect.say(query), args...)
-		if err != nil {
-			return err
-		}
-		return scanAll(rows, scan)
-	})
+	return s.db.Query(ctx, reset, scan, s.db.Statement(query), args...)
 }
 
-func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
+var errHeld = errors.New("the message's own transaction holds the database, so that the Store would wait forever: " +
+	"use the Store outside of handlers with an idempotent receiver on the same database; return an error from the handler instead")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // Take leases at most n letters, 1 to MaxLimit, that f chooses and that have no lease, in the order of Seq. No other Take
@@ -119,15 +121,15 @@ func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token strin
 	until := time.Now().Add(lease)
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		w := s.freeByKey(f, chosen)
-		if s.dialect.lock != "" { // in the order of keys, and without those that others have locked
-			locked, err := s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters`+s.dialect.byKey+w.String()+` ORDER BY seq`+s.dialect.lock, w.args...)
+		if skip := s.db.SkipLocked(); skip != "" { // in the order of keys, and without those that others have locked
+			locked, err := s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
 			if err != nil || len(locked) == 0 {
 				return err
 			}
 			w = s.freeByKey(f, locked)
 		}
-		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.dialect.byKey+` SET token = ?, leased_until = now() + ?`+w.String(),
-			append([]any{s.dialect.text(token), ticks(lease)}, w.args...)...)
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?`+w.String(),
+			append([]any{s.db.Bytes(token), ticks(lease)}, w.args...)...)
 		return err
 	})
 	if err != nil {
@@ -135,7 +137,7 @@ func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token strin
 	}
 	keys, args := amongSeqs(chosen)
 	leased, err := s.letters(ctx, `SELECT `+letterColumns+` FROM spillway_dead_letters WHERE `+keys+` AND token = ? ORDER BY seq`,
-		append(args, s.dialect.text(token))...)
+		append(args, s.db.Bytes(token))...)
 	if err != nil {
 		taken := make([]Taken, len(chosen))
 		for i, seq := range chosen {
@@ -162,11 +164,11 @@ func (s *Store) giveUp(ctx context.Context, taken []Taken) error {
 
 // seqs reads the letters that a query within a transaction returns.
 func (s *Store) seqs(ctx context.Context, tx *sql.Tx, query string, args ...any) (seqs []int64, err error) {
-	rows, err := tx.QueryContext(ctx, s.dialect.say(query), args...)
+	rows, err := tx.QueryContext(ctx, s.db.Statement(query), args...)
 	if err != nil {
 		return nil, err
 	}
-	err = scanAll(rows, func(rows *sql.Rows) error {
+	err = database.Each(rows, func(rows *sql.Rows) error {
 		var seq int64
 		err := rows.Scan(&seq)
 		seqs = append(seqs, seq)

@@ -69,7 +69,7 @@ func version1(i int) message.Metadata {
 // makeVersion1 makes a table of the first version, with n letters as that version wrote them. The first one was refused.
 func makeVersion1(t *testing.T, db *sql.DB, on database, n int) {
 	t.Helper()
-	text, err := fs.ReadFile(letters.Schema(), folder[on.Name]+"/0004_letters.sql")
+	text, err := fs.ReadFile(schema.Files(), folder[on.Name]+"/0004_letters.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,10 @@
 package letters
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
 
 // where collects conditions of constant text and the values bound to them. No value ever becomes part of the text.
 type where struct {
@@ -33,9 +37,7 @@ func anyIn[T any](w *where, column string, values []T, bind func(T) any) {
 }
 
 // Names and ids are bytes in the database, so that any of them survives in a database of any encoding.
-func asBytes(s string) any  { return []byte(s) }
-func asText(s string) any   { return s }
-func asStatus(s Status) any { return string(s) }
+func asBytes(s string) any { return []byte(s) }
 
 // where returns the conditions for what f chooses of the store's service. The fields have been validated.
 func (s *Store) where(f Filter) *where { return s.conditions(f, "service", "status") }
@@ -52,24 +54,24 @@ func (s *Store) whereByKey(f Filter, seqs []int64) *where {
 // free are the conditions for letters that f chooses and that have no lease.
 func (s *Store) free(f Filter) *where {
 	w := s.where(f)
-	w.and("leased_until <= now()")
+	w.and("leased_until <= now_us()")
 	return w
 }
 
 func (s *Store) freeByKey(f Filter, seqs []int64) *where {
 	w := s.whereByKey(f, seqs)
-	w.and("leased_until <= now()")
+	w.and("leased_until <= now_us()")
 	return w
 }
 
 func (s *Store) conditions(f Filter, service, status string) *where {
-	w, text := new(where), s.dialect.text
+	w := new(where)
 	w.and(service+" = ?", asBytes(s.service))
 	statuses := f.Statuses
 	if len(statuses) == 0 {
 		statuses = []Status{StatusWaiting}
 	}
-	anyIn(w, status, statuses, asStatus)
+	anyIn(w, status, statuses, func(status Status) any { return s.db.Text(string(status)) })
 	if f.After > 0 {
 		w.and("seq > ?", f.After)
 	}
@@ -80,26 +82,22 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 	anyIn(w, "origin_topic NOT", f.NotTopics, asBytes)
 	anyIn(w, "dead_letter_topic", f.DeadLetterTopics, asBytes)
 	anyIn(w, "handler", f.Handlers, asBytes)
-	classes := make([]string, len(f.Classes))
-	for i, class := range f.Classes {
-		classes[i] = class.String()
-	}
-	anyIn(w, "class", classes, asText)
-	anyIn(w, "reason", f.Reasons, text)
+	anyIn(w, "class", f.Classes, func(class classify.Class) any { return s.db.Text(class.String()) })
+	anyIn(w, "reason", f.Reasons, s.db.Bytes)
 	anyIn(w, "id", f.IDs, asBytes)
-	anyIn(w, "type", f.Types, text)
-	anyIn(w, "cause", f.Causes, asText)
+	anyIn(w, "type", f.Types, s.db.Bytes)
+	anyIn(w, "cause", f.Causes, s.db.Text)
 	if len(f.RedriveIDs) > 0 {
 		either := new(where)
-		anyIn(either, "redrive_id", f.RedriveIDs, asText)
-		anyIn(either, "arrived_redrive_id", f.RedriveIDs, text)
+		anyIn(either, "redrive_id", f.RedriveIDs, s.db.Text)
+		anyIn(either, "arrived_redrive_id", f.RedriveIDs, s.db.Bytes)
 		w.and("("+strings.Join(either.conditions, " OR ")+")", either.args...)
 	}
 	if f.Description != "" {
-		w.and(s.dialect.contains, text(f.Description))
+		w.and(s.statements.contains, s.db.Bytes(f.Description))
 	}
 	if f.StackHash != "" {
-		w.and("stack_hash = ?", text(f.StackHash))
+		w.and("stack_hash = ?", s.db.Bytes(f.StackHash))
 	}
 	if !f.Since.IsZero() {
 		w.and("last_failed_at >= ?", f.Since.UnixMicro())
