@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -152,7 +153,7 @@ func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 		return nil, classify.Transient(errNever)
 	case strings.HasPrefix(id, badPrefix):
 		return nil, classify.Permanent(errNever)
-	case strings.HasPrefix(id, flakyPrefix) && poison.StageOf(msg).Number < len(c.Stages):
+	case strings.HasPrefix(id, flakyPrefix) && poison.RetryStageOf(msg).Number < len(c.Stages):
 		return nil, errNotYet
 	case strings.HasPrefix(id, waitingPrefix) && c.down():
 		return nil, classify.Transient(errDown)

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -213,7 +214,7 @@ func (b *bench) budget() {
 	b.ids("verbose")
 	b.untilPlaced(1)
 	msg := b.read(b.dlq(), 1)[0]
-	own, added := poison.ProducersOwn(msg.Metadata), 0
+	own, added := poison.ProducerMetadata(msg.Metadata), 0
 	for key, value := range msg.Metadata {
 		if _, producers := own[key]; !producers {
 			added += len(key) + len(value)

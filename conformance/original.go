@@ -39,7 +39,7 @@ func (b *bench) wantSame(what string, got, sent *message.Message) {
 	if !bytes.Equal(got.Payload, sent.Payload) {
 		b.Errorf("%s: the payload is %.60q (%d bytes) instead of %.60q (%d bytes)", what, got.Payload, len(got.Payload), sent.Payload, len(sent.Payload))
 	}
-	want, have := poison.ProducersOwn(sent.Metadata), poison.ProducersOwn(got.Metadata)
+	want, have := poison.ProducerMetadata(sent.Metadata), poison.ProducerMetadata(got.Metadata)
 	for key, value := range want {
 		if other, ok := have[key]; !ok || other != value {
 			b.Errorf("%s: metadata %.60q is %.60q (there: %t) instead of %.60q", what, key, other, ok, value)

@@ -19,7 +19,7 @@ func (p unreadable) InitializeTopics(topics ...string) error {
 }
 
 func (p unreadable) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
-	return p.Publisher.(poison.Lister).ListWaiting(ctx, prefix)
+	return p.Publisher.(*wmsql.Publisher).ListWaiting(ctx, prefix)
 }
 
 // insert writes a row as no publisher would.

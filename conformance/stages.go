@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -76,9 +77,9 @@ type visit struct {
 	begun, ended time.Time
 }
 
-func (v visit) stage() int { return poison.StageOf(v.Message).Number }
+func (v visit) stage() int { return poison.RetryStageOf(v.Message).Number }
 
-func (v visit) due() time.Time { return poison.StageOf(v.Message).DueAt }
+func (v visit) due() time.Time { return poison.RetryStageOf(v.Message).DueAt }
 
 // journal keeps the visits of a handler in their order.
 type journal struct {
@@ -109,7 +110,7 @@ func (b *bench) noting(j *journal, fail func(stage int, msg *message.Message) er
 	return func(msg *message.Message) ([]*message.Message, error) {
 		begun, came := time.Now().Round(0), keep(msg)
 		defer j.add(came, begun)
-		if err := fail(poison.StageOf(msg).Number, msg); err != nil {
+		if err := fail(poison.RetryStageOf(msg).Number, msg); err != nil {
 			return nil, err
 		}
 		return nil, b.apply(msg)
@@ -141,7 +142,7 @@ type took struct {
 	at    time.Time // when it was handed to the publisher
 }
 
-func (t took) stage() poison.Stage { return poison.StageOf(t.Message) }
+func (t took) stage() poison.RetryStage { return poison.RetryStageOf(t.Message) }
 
 // ledger keeps what was published to stages.
 type ledger struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -112,7 +113,7 @@ func (m *many) run(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if poison.StageOf(msg).Number == 0 {
+		if poison.RetryStageOf(msg).Number == 0 {
 			if !failed[id].Swap(true) {
 				most.Store(max(most.Load(), waiting.Add(1)))
 			}

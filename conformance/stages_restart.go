@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -124,7 +125,9 @@ func (b *bench) abandonedStage() {
 			return store.Put(context.Background(), topic, msg, time.Hour)
 		}, stored(store))
 	})
-	if _, ok := b.publisher().(poison.Lister); ok {
+	if _, ok := b.publisher().(interface {
+		ListWaiting(ctx context.Context, prefix string) (map[string]int, error)
+	}); ok {
 		b.Run("in topics", func(t *testing.T) {
 			b := newBench(t, b.target)
 			b.create(b.stageTopic(time.Hour))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -45,6 +46,7 @@ type OutputsConfig struct {
 // on of its source's origin and redrives: the story of the source is not that of its outputs.
 type Outputs struct {
 	queue  *poison.Queue
+	inside deadletter.Inside // of queue
 	config OutputsConfig
 	untied sync.Once
 }
@@ -71,7 +73,7 @@ func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 	if err := config.Backoff.validate("OutputsConfig.Backoff"); err != nil {
 		return nil, err
 	}
-	return &Outputs{queue: queue, config: config}, nil
+	return &Outputs{queue: queue, inside: deadletter.Of(queue), config: config}, nil
 }
 
 // Middleware ties the messages that h produces to their source. It is the outermost part, and needs Decorate.
@@ -102,7 +104,7 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 			}
 			// A redriven message passed on would give its output an origin that is not the output's, and any producer can write
 			// one that looks like a letter. A consumer of a dead-letter topic passes the story on as it is.
-			if own := poison.ProducersOwn(msg.Metadata); len(own) != len(msg.Metadata) && !o.queue.Covers(message.SubscribeTopicFromCtx(c.Ctx)) {
+			if own := poison.ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) && !o.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}
 			msg.SetContext(context.WithValue(chain.CarryTransaction(msg.Context(), c.Ctx), tieKey{}, t))

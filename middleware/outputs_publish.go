@@ -206,7 +206,7 @@ func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool 
 	if _, panicked := classify.AsPanic(err); panicked { // of the publisher: that may pass
 		return false
 	}
-	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.queue.IsTooLarge(err)
+	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.inside.IsTooLarge(err)
 }
 
 // setAside places the source in its dead-letter topic: its handler succeeded, so what it was counted with stays.

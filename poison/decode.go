@@ -44,7 +44,7 @@ func Read(msg *message.Message) Letter {
 	return l
 }
 
-// IsLetter tells whether msg carries the failure of a dead letter. So does a message in a retry stage, see StageOf.
+// IsLetter tells whether msg carries the failure of a dead letter. So does a message in a retry stage, see RetryStageOf.
 func IsLetter(msg *message.Message) bool {
 	if msg == nil {
 		return false
@@ -102,14 +102,14 @@ func decode(msg *message.Message) Letter {
 	if _, ok := msg.Metadata[KeyFailureClass]; !ok {
 		l.readOthers(r, added)
 	}
-	msg.Metadata = ProducersOwn(msg.Metadata)
+	msg.Metadata = ProducerMetadata(msg.Metadata)
 	return l
 }
 
-// ProducersOwn returns metadata without the keys of this package and of the others whose letters Decode reads: a copy, or
+// ProducerMetadata returns metadata without the keys of this package and of the others whose letters Decode reads: a copy, or
 // metadata itself where there are none of them. What Spring Kafka and Kafka Connect add goes only where it makes a letter:
 // a count of attempts alone, as of a message on its way through retry topics, is the producer's.
-func ProducersOwn(metadata message.Metadata) message.Metadata {
+func ProducerMetadata(metadata message.Metadata) message.Metadata {
 	added := writersOf(metadata)
 	if added == 0 {
 		return metadata

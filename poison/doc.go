@@ -39,7 +39,7 @@
 // does. The headers of other writers go off the original as our own keys do, so a redriven message comes without them.
 //
 // A message in a retry stage of package middleware has the same keys, without the stack and with less of the description, and
-// three of its own: which stage, and until when. It is no dead letter, though IsLetter and Decode cannot tell: StageOf does.
+// three of its own: which stage, and until when. It is no dead letter, though IsLetter and Decode cannot tell: RetryStageOf does.
 // When it becomes one, attempts and history go on from there.
 //
 // # What is not promised

@@ -353,7 +353,7 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 		if _, err := Decode(msg); !errors.Is(err, ErrNotLetter) || IsLetter(msg) {
 			t.Errorf("with %s: %v", key, err)
 		}
-		if own := ProducersOwn(msg.Metadata); len(own) != 1 || len(Read(msg).Original.Metadata) != 1 {
+		if own := ProducerMetadata(msg.Metadata); len(own) != 1 || len(Read(msg).Original.Metadata) != 1 {
 			t.Errorf("%s is taken off", key)
 		}
 	}
@@ -363,7 +363,7 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 		t.Errorf("a letter of Connect's is left with %q", l.Original.Metadata)
 	}
 	for _, mark := range foreignMarks {
-		if msg := with(message.NewMessage("", nil), mark, "x"); !IsLetter(msg) || len(ProducersOwn(msg.Metadata)) != 0 {
+		if msg := with(message.NewMessage("", nil), mark, "x"); !IsLetter(msg) || len(ProducerMetadata(msg.Metadata)) != 0 {
 			t.Errorf("%s makes no letter", mark)
 		}
 	}
@@ -419,7 +419,7 @@ func TestForgedForeignOrigin(t *testing.T) {
 }
 
 // Promise P5: to find that there is nothing to take off costs no allocation.
-func TestProducersOwnAllocatesNothing(t *testing.T) {
+func TestProducerMetadataAllocatesNothing(t *testing.T) {
 	metadata := readForeign(t, "connect").message().Metadata
 	for key := range metadata {
 		if strings.HasPrefix(key, "__connect") {
@@ -429,7 +429,7 @@ func TestProducersOwnAllocatesNothing(t *testing.T) {
 	metadata[springAttempts] = "\x00\x00\x00\x02"
 	msg := message.NewMessage("", nil)
 	msg.Metadata = metadata
-	if n := testing.AllocsPerRun(100, func() { _, _ = ProducersOwn(metadata), IsLetter(msg) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = ProducerMetadata(metadata), IsLetter(msg) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

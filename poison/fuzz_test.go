@@ -33,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("a letter by its class or another's mark does not decode: %v", err)
 		}
-		own := ProducersOwn(msg.Metadata)
+		own := ProducerMetadata(msg.Metadata)
 		if l.Failure.Attempts < 0 || l.Redrive.Count < 0 || l.Failure.Attempts > 1_000_000 || l.Redrive.Count > 1_000_000 {
 			t.Fatalf("unbounded counts: %+v", l)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -46,7 +46,7 @@ type withInitializer struct {
 
 // InitializeTopicsFor asks the initializer.
 func (p *withInitializer) InitializeTopicsFor(source string, topics ...string) error {
-	if err := p.check(); err != nil {
+	if err := p.CheckInitializer(); err != nil {
 		return err
 	}
 	if initializer, ok := p.Initializer.(SourceInitializer); ok {
@@ -55,7 +55,8 @@ func (p *withInitializer) InitializeTopicsFor(source string, topics ...string) e
 	return p.Initializer.InitializeTopics(topics...)
 }
 
-func (p *withInitializer) check() error {
+// CheckInitializer returns an error if one of both is missing.
+func (p *withInitializer) CheckInitializer() error {
 	switch {
 	case safecall.IsNil(p.Publisher):
 		return errors.New("poison: WithInitializer: the publisher is nil")
@@ -91,7 +92,7 @@ func (q *Queue) Initialize(sources ...Source) error {
 }
 
 func (q *Queue) initializeTopics(source string, topics ...string) error {
-	if err := InitializeFor(q.publisher, source, topics...); err != nil {
+	if err := destination.Initialize(q.publisher, source, topics...); err != nil {
 		return fmt.Errorf("poison: dead-letter destination cannot be used: %w", err)
 	}
 	for _, sink := range q.config.Fallbacks {
@@ -99,7 +100,7 @@ func (q *Queue) initializeTopics(source string, topics ...string) error {
 		if sink.Topic != "" {
 			named = []string{sink.Topic}
 		}
-		if err := InitializeFor(sink.Publisher, source, named...); err != nil {
+		if err := destination.Initialize(sink.Publisher, source, named...); err != nil {
 			return fmt.Errorf("poison: dead-letter destination cannot be used: %w", err)
 		}
 	}
@@ -120,7 +121,7 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	}
 	ready = true
 	for _, sink := range sinks {
-		err := safecall.Call("publisher", func() error { return InitializeFor(sink.Publisher, source, sink.Topic) })
+		err := safecall.Call("publisher", func() error { return destination.Initialize(sink.Publisher, source, sink.Topic) })
 		if err != nil {
 			ready = false
 			q.config.Logger.Error("It is not sure that a dead-letter topic exists; its first letter is published all the same", err,
@@ -131,43 +132,6 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 		q.ready.Store(sinks[0].Topic, nil)
 	}
 	return ready
-}
-
-// InitializeFor makes sure that topics exist, which take what comes from source, if pub, or a publisher that it decorates, is a
-// SourceInitializer or an Initializer. It returns an error if pub hides one. Any other publisher is taken on trust.
-func InitializeFor(pub message.Publisher, source string, topics ...string) error {
-	if safecall.IsNil(pub) {
-		return errors.New("poison: the publisher is nil: it can make no topics")
-	}
-	if initializer, ok := decorated.As[SourceInitializer](pub); ok {
-		return initializer.InitializeTopicsFor(source, topics...)
-	}
-	if initializer, ok := decorated.As[Initializer](pub); ok {
-		return initializer.InitializeTopics(topics...)
-	}
-	return CheckInitializer(pub)
-}
-
-// CheckInitializer returns an error if pub hides an Initializer, so that topics would not be made.
-func CheckInitializer(pub message.Publisher) error {
-	if with, ok := pub.(*withInitializer); ok {
-		return with.check()
-	}
-	if _, ok := decorated.As[SourceInitializer](pub); ok {
-		return nil
-	}
-	if _, ok := decorated.As[Initializer](pub); ok {
-		return nil
-	}
-	hidden := decorated.Hides[SourceInitializer](pub)
-	if hidden == nil {
-		hidden = decorated.Hides[Initializer](pub)
-	}
-	if hidden == nil {
-		return nil
-	}
-	return fmt.Errorf("%T hides the %s inside, so topics would not be made: give poison.WithInitializer(the decorated publisher, the one inside), "+
-		"or with poison.TopicsExist if they are made otherwise", pub, hidden)
 }
 
 // InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as it

@@ -8,6 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -59,8 +61,8 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		queue, err := poison.NewQueue(c.pub, poison.QueueConfig{})
 		if err == nil {
 			_, fallback := poison.NewQueue(m, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: c.pub}}})
-			err = errors.Join(fallback, queue.Initialize(poison.Source{Topic: "orders"}), poison.InitializeFor(c.pub, "orders", "orders.other"))
-		} else if again := poison.InitializeFor(c.pub, "orders", "x"); again == nil {
+			err = errors.Join(fallback, queue.Initialize(poison.Source{Topic: "orders"}), destination.Initialize(c.pub, "orders", "orders.other"))
+		} else if again := destination.Initialize(c.pub, "orders", "x"); again == nil {
 			t.Errorf("%s: NewQueue says %v, InitializeFor nothing", name, err)
 		}
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || len(m.made) != c.made {
@@ -86,16 +88,16 @@ func TestNilArguments(t *testing.T) {
 	if _, err := queue.InitializeOnSubscribe(nil); err == nil {
 		t.Error("InitializeOnSubscribe")
 	}
-	if err := poison.InitializeFor(nil, "orders", "orders.dlq"); err == nil {
+	if err := destination.Initialize(nil, "orders", "orders.dlq"); err == nil {
 		t.Error("InitializeFor")
 	}
 	if _, err := poison.Decode(nil); !errors.Is(err, poison.ErrNotLetter) {
 		t.Error("Decode", err)
 	}
-	if poison.IsLetter(nil) || poison.Read(nil).Original != nil || poison.StageOf(nil) != (poison.Stage{}) || poison.UnreadableError(nil) != nil {
+	if poison.IsLetter(nil) || poison.Read(nil).Original != nil || poison.RetryStageOf(nil) != (poison.RetryStage{}) || poison.UnreadableError(nil) != nil {
 		t.Error("nothing tells something")
 	}
-	if queue.CheckPublisher(nil) != nil || queue.CheckPublisher(ps) == nil {
+	if deadletter.Of(queue).CheckPublisher(nil) != nil || deadletter.Of(queue).CheckPublisher(ps) == nil {
 		t.Error("CheckPublisher")
 	}
 	if msg := (poison.Letter{}).Encode(); msg == nil {

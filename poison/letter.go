@@ -22,7 +22,7 @@ type Letter struct {
 	Redrive Redrive
 
 	redriven bool // on its way back: no dead letter any more
-	stage    Stage
+	stage    RetryStage
 }
 
 // Origin says where a message first came from. What a broker does not have is empty.

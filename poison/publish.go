@@ -133,7 +133,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		if errors.Is(err, ErrRefused) {
 			return true, err
 		}
-		if q.IsTooLarge(err) {
+		if q.tooLarge(err) {
 			if sizeRefusals++; sizeRefusals == 2 {
 				limits = limits.shrunk()
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
@@ -109,7 +109,7 @@ func (c *QueueConfig) validate() error {
 		if safecall.IsNil(sink.Publisher) {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil", i)
 		}
-		if err := CheckInitializer(sink.Publisher); err != nil {
+		if err := destination.Check(sink.Publisher); err != nil {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
 		}
 	}
@@ -142,7 +142,7 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	if safecall.IsNil(publisher) {
 		return nil, errors.New("poison: NewQueue: the publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
 	}
-	if err := CheckInitializer(publisher); err != nil {
+	if err := destination.Check(publisher); err != nil {
 		return nil, fmt.Errorf("poison: NewQueue: the publisher: %w", err)
 	}
 	config.setDefaults()
@@ -159,25 +159,6 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 // error, which it nacks, when no sink took it or the message went away. Outputs of a failed handler are not published.
 func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(q.step)(h)
-}
-
-// Covers tells whether topic is one of dead letters, by its name: what fails in its consumer is parked.
-func (q *Queue) Covers(topic string) bool { return q.config.Naming.covers(topic) }
-
-// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes it when that
-// handler stops, and then nothing takes the letters of the others.
-func (q *Queue) CheckPublisher(pub message.Publisher) error {
-	for i, sink := range append([]Sink{{Publisher: q.publisher}}, q.config.Fallbacks...) {
-		if decorated.ClosedTogether(pub, sink.Publisher) {
-			name := "the publisher of dead letters"
-			if i > 0 {
-				name = fmt.Sprintf("QueueConfig.Fallbacks[%d].Publisher", i-1)
-			}
-			return fmt.Errorf("poison: %s (%T) is a handler's publisher too, which the router closes when that handler stops: "+
-				"give the dead letters a publisher of their own", name, sink.Publisher)
-		}
-	}
-	return nil
 }
 
 func init() { chain.Register((*Queue).step) }

@@ -217,12 +217,11 @@ func (q *Queue) cause(failure *classify.Failure, l Letter) error {
 	if failure.Verdict.Description == "" { // then the letter has the text of the error, masked
 		return logging.Cause(l.Failure.Description)
 	}
-	return q.Cause(failure.Err)
+	return q.causeOf(failure.Err)
 }
 
-// Cause returns err as a log line may have it: the head of its text, masked by QueueConfig.MaskText. It is for package
-// middleware.
-func (q *Queue) Cause(err error) error {
+// causeOf returns err as a log line may have it: the head of its text, masked.
+func (q *Queue) causeOf(err error) error {
 	text := textOf(err)
 	if q.config.MaskText != nil {
 		text = q.masked("MaskText", text, q.config.MaskText)

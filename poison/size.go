@@ -191,9 +191,10 @@ func contains(v reflect.Value, field, words string) bool {
 	return v.Kind() == reflect.String && strings.Contains(v.String(), words)
 }
 
-// IsTooLarge reports whether a publisher's error is a refusal for size, by QueueConfig.TooLarge. It is for the parts that
-// publish on behalf of the queue's messages.
-func (q *Queue) IsTooLarge(err error) (large bool) {
+// refusedForSize judges by QueueConfig.TooLarge.
+
+// tooLarge judges by QueueConfig.TooLarge.
+func (q *Queue) tooLarge(err error) (large bool) {
 	if failed := safecall.Call("poison.TooLarge", func() error { large = q.config.TooLarge(err); return nil }); failed != nil {
 		q.config.Logger.Error("QueueConfig.TooLarge panicked; the refusal counts as one of another kind", failed, nil)
 	}

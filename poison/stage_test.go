@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -18,7 +19,7 @@ var (
 	stageTried = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage poison.Stage) *message.Message {
+func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage poison.RetryStage) *message.Message {
 	t.Helper()
 	queue, err := poison.NewQueue(nowhere{}, config)
 	if err != nil {
@@ -26,7 +27,7 @@ func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, fai
 	}
 	call := chain.Keep(msg)
 	defer call.Release()
-	return queue.ForStage(call.Original(), failure, stage)
+	return deadletter.Of(queue).ForStage(call.Original(), failure, stage.Number, stage.DueAt, stage.HoldUntil)
 }
 
 type nowhere struct{}
@@ -55,11 +56,11 @@ func TestStagedTellsTheStory(t *testing.T) {
 	config := poison.QueueConfig{Node: "one", Origin: func(*message.Message) poison.Origin {
 		return poison.Origin{Topic: "orders", Partition: "7", Offset: "42", Key: []byte("key")}
 	}}
-	first := stagedBy(t, config, msg, failedTimes(2, stageTried, "first"), poison.Stage{Number: 1, DueAt: stageDue})
+	first := stagedBy(t, config, msg, failedTimes(2, stageTried, "first"), poison.RetryStage{Number: 1, DueAt: stageDue})
 	if first.UUID != "1" || string(first.Payload) != "payload" || first.Metadata["tenant"] != "acme" || len(msg.Metadata) != 1 {
 		t.Fatalf("staged %+v, message %v", first, msg.Metadata)
 	}
-	if got := poison.StageOf(first); got != (poison.Stage{Number: 1, DueAt: stageDue}) {
+	if got := poison.RetryStageOf(first); got != (poison.RetryStage{Number: 1, DueAt: stageDue}) {
 		t.Errorf("stage %+v", got)
 	}
 	first.SetContext(chain.WithReentry(context.Background(), &chain.Reentry{Handler: "billing", Stage: 1}))
@@ -67,8 +68,8 @@ func TestStagedTellsTheStory(t *testing.T) {
 		return poison.Origin{Topic: "orders", Partition: "0", Offset: "9"}
 	}
 	hold := stageDue.Add(time.Minute)
-	second := stagedBy(t, config, first, failedTimes(1, stageTried.Add(time.Minute), "second"), poison.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold})
-	if got := poison.StageOf(second); got != (poison.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold}) {
+	second := stagedBy(t, config, first, failedTimes(1, stageTried.Add(time.Minute), "second"), poison.RetryStage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold})
+	if got := poison.RetryStageOf(second); got != (poison.RetryStage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold}) {
 		t.Errorf("stage %+v", got)
 	}
 	l := poison.Read(second)
@@ -85,7 +86,7 @@ func TestStagedTellsTheStory(t *testing.T) {
 func TestStagedBelievesNoClaim(t *testing.T) {
 	msg := message.NewMessage("1", nil)
 	msg.Metadata = message.Metadata{poison.KeyAttempts: "99", poison.KeyFirstFailedAt: "2001-01-01T00:00:00Z", poison.KeyRetryStage: "3", poison.KeyRetryHoldUntil: "9999-01-01T00:00:00Z"}
-	l := poison.Read(stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.Stage{Number: 1, DueAt: stageDue}))
+	l := poison.Read(stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.RetryStage{Number: 1, DueAt: stageDue}))
 	if l.Failure.Attempts != 1 || !l.Failure.FirstFailedAt.Equal(stageTried) {
 		t.Errorf("%+v", l.Failure)
 	}
@@ -99,12 +100,12 @@ func TestStagedIsBounded(t *testing.T) {
 		failure := failedTimes(30, stageTried, long)
 		failure.Err = classify.NewPanicError(long)
 		failure.Verdict.Reason, failure.Verdict.Description = strings.Repeat("r", 500), long
-		staged := stagedBy(t, poison.QueueConfig{MaxAdded: total}, msg, failure, poison.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
+		staged := stagedBy(t, poison.QueueConfig{MaxAdded: total}, msg, failure, poison.RetryStage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
 		size := 0
 		for key, value := range staged.Metadata {
 			size += len(key) + len(value)
 		}
-		if size > total || poison.StageOf(staged).Number != 2 || !poison.StageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
+		if size > total || poison.RetryStageOf(staged).Number != 2 || !poison.RetryStageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
 			t.Errorf("%d bytes of %d: %v", size, total, staged.Metadata)
 		}
 		if staged.Metadata[poison.KeyFailureStack] != "" || len(staged.Metadata[poison.KeyFailureDescription]) > 256 || size > 6<<10 {
@@ -120,7 +121,7 @@ func TestStagedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), valueKey{}, "transaction"))
 	cancel()
 	msg := message.NewMessageWithContext(ctx, "1", nil)
-	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.Stage{Number: 1, DueAt: stageDue})
+	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.RetryStage{Number: 1, DueAt: stageDue})
 	if staged.Context().Err() != nil || staged.Context().Value(valueKey{}) != "transaction" {
 		t.Errorf("%v, %v", staged.Context().Err(), staged.Context().Value(valueKey{}))
 	}
@@ -133,7 +134,7 @@ func TestStageOfGarbage(t *testing.T) {
 		for _, key := range []string{poison.KeyRetryStage, poison.KeyRetryDueAt, poison.KeyRetryHoldUntil} {
 			msg.Metadata.Set(key, value)
 		}
-		if got := poison.StageOf(msg); got != (poison.Stage{}) {
+		if got := poison.RetryStageOf(msg); got != (poison.RetryStage{}) {
 			t.Errorf("%q: %+v", value, got)
 		}
 	}
@@ -142,9 +143,9 @@ func TestStageOfGarbage(t *testing.T) {
 // Decision 3: a letter that is brought back tells of no stage: it begins anew.
 func TestRedrivenLeavesItsStage(t *testing.T) {
 	msg := message.NewMessage("1", nil)
-	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
+	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.RetryStage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
 	back := poison.Read(staged).Redriven("me", "campaign", stageDue)
-	if got := poison.StageOf(back); got != (poison.Stage{}) {
+	if got := poison.RetryStageOf(back); got != (poison.RetryStage{}) {
 		t.Errorf("%+v", got)
 	}
 }

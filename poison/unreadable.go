@@ -31,10 +31,10 @@ func MarkUnreadable(msg *message.Message, err error) {
 	msg.Metadata[keyUnreadable] = unreadableToken() + markUnreadable + boundedtext.Error(err, 1<<10)
 }
 
-// MarkExhausted marks msg as one that was delivered as often as it may be without anybody settling it, for the reason
+// MarkMaxDeliveries marks msg as one that was delivered as often as it may be without anybody settling it, for the reason
 // that err tells: handlers that never came to an end in their time. A Queue sets it aside with reason
 // max_delivery_count_exceeded, before any handler sees it again. What is said of MarkUnreadable holds here too.
-func MarkExhausted(msg *message.Message, err error) {
+func MarkMaxDeliveries(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
 	}
@@ -48,7 +48,7 @@ const (
 )
 
 // UnreadableError returns why the adapter could not read msg, as an invalid error with reason unmarshal_error, or why it
-// does not deliver it to a handler any more, as MarkExhausted says, and nil for every other message. It is for
+// does not deliver it to a handler any more, as MarkMaxDeliveries says, and nil for every other message. It is for
 // middlewares that stand outside of a Queue.
 func UnreadableError(msg *message.Message) error {
 	if msg == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -57,7 +58,7 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 	if safecall.IsNil(park) {
 		return nil, fmt.Errorf("redrive: %s.Park is nil: letters that are not redriven would be lost; give a publisher or a Store", owner)
 	}
-	if err := poison.CheckInitializer(park); err != nil {
+	if err := destination.Check(park); err != nil {
 		return nil, fmt.Errorf("redrive: %s.Park: %w", owner, err)
 	}
 	if err := r.ofTopic(owner); err != nil {
@@ -74,7 +75,7 @@ const DefaultMinWait = 10 * time.Second
 func (h *Handler) Initialize(topics ...string) error {
 	for _, topic := range topics {
 		err := safecall.Call("publisher", func() error {
-			return poison.InitializeFor(h.parking, topic, poison.ParkedTopic(topic), poison.QuarantineTopic(topic))
+			return destination.Initialize(h.parking, topic, poison.ParkedTopic(topic), poison.QuarantineTopic(topic))
 		})
 		if err != nil {
 			return fmt.Errorf("redrive: create the topics for letters of %q that are not redriven: %w", logged(topic), err)

@@ -46,7 +46,7 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 			return nil, err
 		}
 	case staged:
-		if poison.StageOf(msg).Number < 1+draw(h.seed, id, len(delays)) {
+		if poison.RetryStageOf(msg).Number < 1+draw(h.seed, id, len(delays)) {
 			return nil, errDown // nothing marks it: it is unknown
 		}
 	case hopeless:

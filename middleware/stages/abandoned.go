@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // lookTimeout bounds how long the search for abandoned messages delays the start.
@@ -32,14 +31,14 @@ func (s *Stages) warnOfAbandoned() {
 			}
 		}
 	}
-	lister, ok := decorated.As[poison.Lister](s.config.Publisher)
+	publisher, ok := decorated.As[lister](s.config.Publisher)
 	if !ok || !s.listed() {
 		return
 	}
 	for _, source := range sources {
 		var waiting map[string]int
-		err := safecall.Call("poison.Lister", func() (err error) {
-			waiting, err = lister.ListWaiting(ctx, source+".")
+		err := safecall.Call("stages: ListWaiting", func() (err error) {
+			waiting, err = publisher.ListWaiting(ctx, source+".")
 			return err
 		})
 		s.unseen(err, source)
@@ -51,7 +50,14 @@ func (s *Stages) warnOfAbandoned() {
 	}
 }
 
-// listed reports whether stage topics have the names of their groups. A Lister can then tell what was consumed.
+// lister is a publisher that knows in which topics messages wait.
+type lister interface {
+	// ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same name
+	// has not consumed: all of them if there is no such group, or if the broker has no groups.
+	ListWaiting(ctx context.Context, prefix string) (map[string]int, error)
+}
+
+// listed reports whether stage topics have the names of their groups. A lister can then tell what was consumed.
 func (s *Stages) listed() bool {
 	source := Source{Topic: "orders", Handler: "billing", Delay: time.Second}
 	named, err := s.config.Naming.topic(source)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Config configures Stages. Publisher and Subscriber are required.
@@ -143,8 +143,8 @@ func (c *Config) validate() error {
 	switch {
 	case safecall.IsNil(c.Publisher):
 		return errors.New("stages: Config.Publisher is nil: no message could go to a stage; give a publisher of its own")
-	case poison.CheckInitializer(c.Publisher) != nil:
-		return fmt.Errorf("stages: Config.Publisher: %w", poison.CheckInitializer(c.Publisher))
+	case destination.Check(c.Publisher) != nil:
+		return fmt.Errorf("stages: Config.Publisher: %w", destination.Check(c.Publisher))
 	case c.Subscriber == nil:
 		return errors.New("stages: Config.Subscriber is nil: messages would wait in their stages for good; return a subscriber for each stage topic")
 	case c.Jitter > 1:

@@ -59,7 +59,7 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 		return nil, cannotAdd(name, fmt.Errorf("its publisher (%T) is Config.Publisher too, which the router closes when the handler stops: "+
 			"give the stages a publisher of their own", s.config.Publisher))
 	}
-	if err := s.queue.CheckPublisher(pub); err != nil {
+	if err := s.inside.CheckPublisher(pub); err != nil {
 		return nil, cannotAdd(name, err)
 	}
 	outputs := &sharedPublisher{Publisher: pub}
@@ -145,7 +145,7 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 		return nil, cannotAdd(name, errNoRouter)
 	case name == "" || topic == "":
 		return nil, cannotAdd(name, fmt.Errorf("name and topic (%q) must not be empty, since stage topics are named after them", topic))
-	case s.queue.Covers(topic):
+	case s.inside.IsDeadLetterTopic(topic):
 		return nil, cannotAdd(name, fmt.Errorf("%q is a topic of dead letters, whose consumers have no stages; add the handler to the router", topic))
 	}
 	h, err := s.plan(name, topic)

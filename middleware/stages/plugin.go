@@ -8,13 +8,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Plugin is the router's plugin. When the router starts, it creates stage topics, and logs an error that names topic and count
 // if messages wait in a stage topic that has no handler any more. With a Store, it moves due messages while the router runs.
 //
-// It finds such topics if Naming is PerHandler and Publisher is a poison.Lister, as those of wmkafka and wmsql are, and always in a
+// It finds such topics if Naming is PerHandler and Publisher has a method ListWaiting, as those of wmkafka and wmsql have, and always in a
 // Store.
 func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
@@ -48,7 +49,7 @@ func (t *stageTopic) initialize() error {
 	if t.ready.Load() {
 		return nil
 	}
-	if err := poison.InitializeFor(t.of.stages.config.Publisher, t.of.topic, t.topic); err != nil {
+	if err := destination.Initialize(t.of.stages.config.Publisher, t.of.topic, t.topic); err != nil {
 		return fmt.Errorf("stages: stage topic %q of handler %q cannot be used: %w", t.topic, t.of.name, err)
 	}
 	t.ready.Store(true)

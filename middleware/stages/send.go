@@ -37,7 +37,7 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 	if !logging.IsSilent(s.config.Logger) {
 		s.config.Logger.Info("The handler failed; the message waits for its next attempt", watermill.LogFields{
 			"handler": h.name, "topic": h.topic, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
-			"attempts": failure.Attempts, "message_uuid": boundedtext.Text(c.Msg.UUID, 200), "cause": s.queue.Cause(failure.Err).Error(),
+			"attempts": failure.Attempts, "message_uuid": boundedtext.Text(c.Msg.UUID, 200), "cause": s.inside.Cause(failure.Err).Error(),
 		})
 	}
 	if s.config.OnStage != nil {
@@ -55,7 +55,7 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || s.queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || outage.Away(err) || attempt == stageAttempts {
+		if err == nil || s.inside.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || outage.Away(err) || attempt == stageAttempts {
 			return err
 		}
 		if !wait.For(c.WaitContext(), waits.NextBackOff()) {
@@ -67,18 +67,18 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 // place publishes the message once. The due time counts from now, so that a message that comes late into its stage is never early.
 func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
 	if s.config.Store != nil {
-		msg := s.queue.ForStage(c.Original(), failure, poison.Stage{Number: number, DueAt: time.Now().Add(pause)})
+		msg := s.inside.ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
 		return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
 	}
 	if !to.subscribed.await(c.WaitContext()) {
 		return errNotSubscribed
 	}
 	now := time.Now()
-	stage := poison.Stage{Number: number, DueAt: now.Add(pause)}
+	var holdUntil time.Time
 	if pause > to.holds {
-		stage.HoldUntil = now.Add(to.holds)
+		holdUntil = now.Add(to.holds)
 	}
-	msg := s.queue.ForStage(c.Original(), failure, stage)
+	msg := s.inside.ForStage(c.Original(), failure, number, now.Add(pause), holdUntil)
 	if to.foreign(msg) {
 		return errMisnamed
 	}
@@ -110,5 +110,5 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 // hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or the
 // publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
 func (s *Stages) hopeless(err error) bool {
-	return s.queue.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
+	return s.inside.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
 }

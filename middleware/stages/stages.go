@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
@@ -21,6 +22,7 @@ import (
 // and routers.
 type Stages struct {
 	queue  *poison.Queue
+	inside deadletter.Inside // of queue
 	config Config
 	active []Stage
 	has    func(*chain.Call) bool // whether the handler of a call has stages
@@ -51,7 +53,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stages{queue: queue, config: config, active: config.active(), refusals: newRefusals(), handlers: make(map[string]*handler)}
+	s := &Stages{queue: queue, inside: deadletter.Of(queue), config: config, active: config.active(), refusals: newRefusals(), handlers: make(map[string]*handler)}
 	s.has = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
 	watched := "stages: the publisher"
 	if config.Store != nil {

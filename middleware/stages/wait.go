@@ -153,7 +153,7 @@ func (t *stageTopic) foreign(msg *message.Message) bool {
 	return origin.Handler != "" && origin.Handler != t.of.name || origin.Topic != "" && origin.Topic != t.of.topic
 }
 
-func (w *waiter) onReentry(msg *message.Message, stage poison.Stage) {
+func (w *waiter) onReentry(msg *message.Message, stage poison.RetryStage) {
 	hook := w.of.stages.config.OnReentry
 	if hook == nil {
 		return
@@ -168,8 +168,8 @@ func (w *waiter) onReentry(msg *message.Message, stage poison.Stage) {
 // stageOf reads the stage that msg waits in from its metadata, and corrects what cannot be true. After a change of the
 // configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not waited
 // yet: it is a dead letter that re-enters, with all stages before it.
-func (w *waiter) stageOf(msg *message.Message) poison.Stage {
-	stage := poison.StageOf(msg)
+func (w *waiter) stageOf(msg *message.Message) poison.RetryStage {
+	stage := poison.RetryStageOf(msg)
 	number := 0
 	_, waited := msg.Metadata[poison.KeyRetryDueAt]
 	if _, named := msg.Metadata[poison.KeyRetryStage]; named || waited {
@@ -196,7 +196,7 @@ func (w *waiter) nearest(number int) int {
 
 // until returns the time to hold a message until, and whether it is published to its topic again then. No message is held for longer
 // than w.holds, so a due time that is garbage, or from a wrong clock, delays the message by that much at most.
-func (w *waiter) until(ctx context.Context, stage poison.Stage) (until time.Time, again bool) {
+func (w *waiter) until(ctx context.Context, stage poison.RetryStage) (until time.Time, again bool) {
 	now := time.Now()
 	if w.delay == 0 || !stage.DueAt.After(now) {
 		return now, false
@@ -245,7 +245,7 @@ func (w *waiter) warn(text string, hold time.Duration) {
 }
 
 // again publishes msg to the end of its topic.
-func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.Stage) {
+func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.RetryStage) {
 	taken := false
 	defer func() { // even if the publisher ends the goroutine
 		if taken {

@@ -6,7 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/internal/destination"
 )
 
 // Feature D5, decision 14: what a redrive publishes to is made when it is asked for, by the publisher as by the interface:
@@ -17,7 +17,7 @@ func TestInitializeParkAndQuarantine(t *testing.T) {
 	p := b.publisher()
 	destinations := []string{topic + ".dlq.parked", topic + ".quarantine"}
 	for range 2 {
-		if err := poison.InitializeFor(p, topic+".dlq", destinations...); err != nil {
+		if err := destination.Initialize(p, topic+".dlq", destinations...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,5 +30,5 @@ func TestInitializeParkAndQuarantine(t *testing.T) {
 		_, err := c.QueueDeclare(topic+".dlq.quarantine", true, false, false, false, amqp091.Table{"x-message-ttl": 1000})
 		return err
 	})
-	says(t, poison.InitializeFor(p, topic+".dlq", topic+".dlq.quarantine"), ".dlq.quarantine", "x-message-ttl 1000")
+	says(t, destination.Initialize(p, topic+".dlq", topic+".dlq.quarantine"), ".dlq.quarantine", "x-message-ttl 1000")
 }

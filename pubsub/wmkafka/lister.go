@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 const (
@@ -19,8 +17,6 @@ const (
 	// maxListed is how many topics are asked about: each is some requests.
 	maxListed = 1000
 )
-
-var _ poison.Lister = (*Publisher)(nil)
 
 // ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same name
 // has not acked, all that they hold where no such group ever committed: those of retry stages. It counts offsets, as

@@ -82,7 +82,7 @@ func text(record *sarama.ConsumerMessage) string {
 func withoutOurs(record *sarama.ConsumerMessage) *sarama.ConsumerMessage {
 	clean := *record
 	clean.Headers = slices.DeleteFunc(slices.Clone(record.Headers), func(h *sarama.RecordHeader) bool {
-		return len(poison.ProducersOwn(message.Metadata{string(h.Key): ""})) == 0
+		return len(poison.ProducerMetadata(message.Metadata{string(h.Key): ""})) == 0
 	})
 	return &clean
 }
@@ -181,7 +181,7 @@ func TestRecordSurvivesProperty(t *testing.T) {
 				}
 				hasID = true
 			}
-			if len(poison.ProducersOwn(message.Metadata{string(h.Key): ""})) == 1 {
+			if len(poison.ProducerMetadata(message.Metadata{string(h.Key): ""})) == 1 {
 				record.Headers = append(record.Headers, h)
 			}
 		}

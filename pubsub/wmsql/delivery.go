@@ -64,7 +64,7 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	msg := e.row.Msg
 	msg.SetContext(chain.WithTransaction(ctx, d))
 	if s.exhausted(e.at) {
-		poison.MarkExhausted(msg, fmt.Errorf("delivered %d times, and each time the handler overran the ack deadline of %s, or interrupted or ended the "+
+		poison.MarkMaxDeliveries(msg, fmt.Errorf("delivered %d times, and each time the handler overran the ack deadline of %s, or interrupted or ended the "+
 			"transaction, or the database refused to commit or lost it", s.cuts.of(e.at)+s.losses.of(e.at), s.config.AckDeadline))
 	}
 	if ctx.Err() != nil { // select would choose at random

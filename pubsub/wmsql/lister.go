@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 const (
@@ -24,8 +22,6 @@ WHERE table_schema = ANY(current_schemas(false)) AND column_name = 'payload' AND
 	tablesWithPayloadsMySQL = `SELECT table_name FROM information_schema.columns
 WHERE table_schema = DATABASE() AND column_name = 'payload' AND LOCATE(?, table_name) = 1 ORDER BY 1 LIMIT ?`
 )
-
-var _ poison.Lister = (*Publisher)(nil)
 
 // ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same name
 // has not acknowledged, all that they hold where there is no such group: those of retry stages. Topics are the tables in

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
@@ -173,7 +174,7 @@ func TestRedriveRoundTrip(t *testing.T) {
 		if got.Metadata[poison.KeyRedriveCount] != "1" {
 			t.Errorf("%q", got.Metadata)
 		}
-		got.Metadata = poison.ProducersOwn(got.Metadata)
+		got.Metadata = poison.ProducerMetadata(got.Metadata)
 		if d := differs(got, sent); d != "" {
 			t.Error(d)
 		}

@@ -46,7 +46,7 @@ func (c *cluster) drained(inFlight, n int) (perSecond float64, err error) {
 	done := make(chan struct{})
 	var published error
 	err = s.run(func(msg *message.Message) error {
-		if poison.StageOf(msg).DueAt.IsZero() {
+		if poison.RetryStageOf(msg).DueAt.IsZero() {
 			return errDown
 		}
 		lock.Lock()

@@ -75,7 +75,7 @@ func (c *cluster) late(store *delay.Store, inFlight, n int) (late []float64, err
 	done := make(chan struct{})
 	again := make(map[int]bool)
 	err = s.run(func(msg *message.Message) error {
-		due := poison.StageOf(msg).DueAt
+		due := poison.RetryStageOf(msg).DueAt
 		if due.IsZero() {
 			return errDown
 		}

@@ -1,0 +1,36 @@
+// Package deadletter gives the other parts of Spillway what they need of a poison.Queue and users do not. Package poison registers
+// it, so that no exported method exists for one caller alone.
+package deadletter
+
+import (
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Inside is a poison.Queue as the other parts see it.
+type Inside interface {
+	// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is parked.
+	IsDeadLetterTopic(topic string) bool
+	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes it
+	// when that handler stops, and then nothing takes the letters of the other handlers.
+	CheckPublisher(pub message.Publisher) error
+	// IsTooLarge reports whether a publisher's error is a refusal for size, by QueueConfig.TooLarge.
+	IsTooLarge(err error) bool
+	// Cause returns err as a log line may have it: the head of its text, masked by QueueConfig.MaskText.
+	Cause(err error) error
+	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It has
+	// original's origin and the failure so far, earlier stages included, without the stack. The context of the message has the
+	// values of original's context and does not end with it. ForStage takes over original.
+	ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message
+}
+
+var inside func(queue any) Inside
+
+// Register is called by the init function of package poison.
+func Register(of func(queue any) Inside) { inside = of }
+
+// Of returns the inside of queue, a *poison.Queue.
+func Of(queue any) Inside { return inside(queue) }

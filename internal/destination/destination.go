@@ -1,0 +1,60 @@
+// Package destination makes sure, through a publisher, that topics exist before the first message.
+package destination
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+)
+
+// initializer is poison.Initializer.
+type initializer interface {
+	InitializeTopics(topics ...string) error
+}
+
+// sourceInitializer is poison.SourceInitializer.
+type sourceInitializer interface {
+	InitializeTopicsFor(source string, topics ...string) error
+}
+
+// Initialize makes sure that the topics exist, which take what comes from source, if pub or a publisher inside it is a
+// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one. Of any other publisher it assumes
+// that the topics exist.
+func Initialize(pub message.Publisher, source string, topics ...string) error {
+	if safecall.IsNil(pub) {
+		return errors.New("poison: the publisher is nil: it can make no topics")
+	}
+	if own, ok := decorated.As[sourceInitializer](pub); ok {
+		return own.InitializeTopicsFor(source, topics...)
+	}
+	if own, ok := decorated.As[initializer](pub); ok {
+		return own.InitializeTopics(topics...)
+	}
+	return Check(pub)
+}
+
+// Check returns an error if pub hides an initializer, so that topics would not be made.
+func Check(pub message.Publisher) error {
+	if with, ok := pub.(interface{ CheckInitializer() error }); ok { // of poison.WithInitializer
+		return with.CheckInitializer()
+	}
+	if _, ok := decorated.As[sourceInitializer](pub); ok {
+		return nil
+	}
+	if _, ok := decorated.As[initializer](pub); ok {
+		return nil
+	}
+	hidden := decorated.Hides[sourceInitializer](pub)
+	if hidden == nil {
+		hidden = decorated.Hides[initializer](pub)
+	}
+	if hidden == nil {
+		return nil
+	}
+	return fmt.Errorf("%T hides the %s inside, so topics would not be made: give poison.WithInitializer(the decorated publisher, the one inside), "+
+		"or with poison.TopicsExist if they are made otherwise", pub, hidden)
+}

@@ -1,0 +1,50 @@
+package poison
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/decorated"
+)
+
+func init() { deadletter.Register(func(q any) deadletter.Inside { return inside{q.(*Queue)} }) }
+
+// inside is what the other parts of Spillway need of a queue: see deadletter.Inside.
+type inside struct{ queue *Queue }
+
+func (i inside) IsDeadLetterTopic(topic string) bool { return i.queue.config.Naming.covers(topic) }
+
+func (i inside) CheckPublisher(pub message.Publisher) error {
+	for n, sink := range append([]Sink{{Publisher: i.queue.publisher}}, i.queue.config.Fallbacks...) {
+		if decorated.ClosedTogether(pub, sink.Publisher) {
+			name := "the publisher of dead letters"
+			if n > 0 {
+				name = fmt.Sprintf("QueueConfig.Fallbacks[%d].Publisher", n-1)
+			}
+			return fmt.Errorf("poison: %s (%T) is a handler's publisher too, which the router closes when that handler stops: "+
+				"give the dead letters a publisher of their own", name, sink.Publisher)
+		}
+	}
+	return nil
+}
+
+func (i inside) IsTooLarge(err error) bool { return i.queue.tooLarge(err) }
+
+func (i inside) Cause(err error) error { return i.queue.causeOf(err) }
+
+func (i inside) ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message {
+	ctx := original.Context()
+	source := Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx), Class: failure.Verdict.Class}
+	l := i.queue.letter(original, failure, source, false)
+	l.stage = RetryStage{Number: number, DueAt: due, HoldUntil: holdUntil}
+	l.Failure.Reason = failure.Verdict.Reason // what reads as exhausted by default is not yet
+	msg := l.encode(limits{total: i.queue.limits.total, description: 256, history: i.queue.limits.history})
+	msg.SetContext(chain.Returning(context.WithoutCancel(ctx)))
+	return msg
+}
