@@ -10,32 +10,33 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// dialect is all in which one database differs from another.
+// dialect is what differs between the databases. What an error means is for functions, whose argument may be nil.
 type dialect struct {
+	kind database.Kind
 	name string
-	// isolation is that of the subscriber's transactions on tables of watermill-sql's own schema.
-	isolation sql.IsolationLevel
 	// aborts says that after a failed statement the database refuses all others, up to a rollback to a savepoint.
 	aborts bool
-	// ends tells whether with this error the whole transaction has ended, and whether others are the reason.
+	// ends reports whether the whole transaction has ended with this error, and whether other transactions, or the server, are
+	// the reason.
 	ends func(error) (ended, others bool)
-	// noSavepoint tells whether an error says that there is no such savepoint: its transaction has ended.
+	// noSavepoint reports whether there is no such savepoint: its transaction has ended.
 	noSavepoint func(error) bool
-	// missing tells whether an error says that a table is not there.
+	// missing reports whether a table does not exist.
 	missing func(error) bool
-	// raced tells whether the making of a table failed because somebody else was making it.
+	// raced reports whether a table could not be created because another session was creating it.
 	raced func(error) bool
-	// settings reads the role and the search path, where there are such.
+	// settings reads the role and the search path, if the database has them.
 	settings string
-	// endless says that the driver's Commit and Rollback have no bound in time. They are mere statements there.
+	// endless says that the driver's Commit and Rollback have no bound in time. Both are only statements there.
 	endless bool
 	// gaps says that messages become visible out of order.
 	gaps bool
-	// answered tells whether an error is the server's answer.
+	// answered reports whether an error is the server's answer.
 	answered func(error) bool
 	// maxName is the longest name of a table, in bytes.
 	maxName int
@@ -44,9 +45,9 @@ type dialect struct {
 	maxStatement int
 	// escapes says that drivers may write arguments into the statement, where some bytes take two.
 	escapes bool
-	// large reports whether an error is a refusal for size.
+	// large reports whether the server, or the driver, refused a statement for its size.
 	large func(error) bool
-	// refused reports whether an error says that a column does not take a value for what it is.
+	// refused reports whether a column can never take a value, whatever its size.
 	refused func(error) bool
 	// inPieces is the type of a payload that can be written piece by piece, or "".
 	inPieces string
@@ -62,13 +63,13 @@ type dialect struct {
 	source func(wsql.SchemaAdapter, wsql.OffsetsAdapter) (source, bool)
 }
 
-// stranger tells whether an adapter is watermill-sql's own for another database.
+// stranger reports whether an adapter is watermill-sql's own for another database.
 func (d *dialect) stranger(adapter any) bool {
 	_, postgres := valueOf[wsql.DefaultPostgreSQLSchema](adapter)
 	_, also := valueOf[wsql.DefaultPostgreSQLOffsetsAdapter](adapter)
 	_, mysql := valueOf[wsql.DefaultMySQLSchema](adapter)
 	_, too := valueOf[wsql.DefaultMySQLOffsetsAdapter](adapter)
-	return (postgres || also) && d.name != postgresDialect.name || (mysql || too) && d.name != mysqlDialect.name
+	return (postgres || also) && d.kind != database.Postgres || (mysql || too) && d.kind != database.MySQL
 }
 
 // checkSize refuses a statement for which the server would close the connection.
@@ -121,29 +122,30 @@ type position struct {
 	transaction, offset int64
 }
 
-// detect asks db what it is.
+// detect asks db which database it is, and returns its dialect.
 func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
-	var version string
-	if err := db.QueryRowContext(ctx, `SELECT version()`).Scan(&version); err != nil {
-		return nil, fmt.Errorf("wmsql: ask the database for its version: %w", err)
+	found, err := database.Detect(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("wmsql: %w", err)
 	}
-	if strings.HasPrefix(version, "PostgreSQL ") {
+	switch found.Kind() {
+	case database.Postgres:
 		return &postgresDialect, nil
-	}
-	if regexp.MustCompile(`^\d+\.`).MatchString(version) {
+	case database.MySQL:
 		d := mysqlDialect
 		if err := db.QueryRowContext(ctx, `SELECT @@max_allowed_packet`).Scan(&d.maxStatement); err != nil {
 			return nil, fmt.Errorf("wmsql: ask the database for its max_allowed_packet: %w", err)
 		}
 		return &d, nil
 	}
-	return nil, fmt.Errorf("wmsql: the database is %.60q, and must be PostgreSQL, MySQL or MariaDB", version)
+	return nil, fmt.Errorf("wmsql: the database is %s: topics are tables on PostgreSQL, MySQL or MariaDB; on %[1]s use another pub/sub", found.Kind())
 }
 
 // unfit are the characters that watermill-sql refuses in topics, because it puts them into the names of tables.
 var unfit = regexp.MustCompile(`[^A-Za-z0-9\-$:._]`)
 
-// fit tells whether a topic can be a table, and not, its name cut short by the database, the table of another topic.
+// fit returns an error if a topic cannot be a table, or if the database would cut its name short: two topics would share one
+// table.
 func (d *dialect) fit(topic string, adapters ...any) error {
 	if topic == "" {
 		return errors.New("wmsql: the topic has no name")

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/keytable"
@@ -13,11 +12,14 @@ import (
 
 // JoinedStore is an idempotency.Store that claims keys in the transaction in which a Subscriber consumes the message. The
 // key, the handler's writes and the recorded outputs commit with the acknowledgement. The keys are in the table
-// spillway_keys, as those of idempotency.NewStore are.
+// spillway_keys, as those of idempotency.NewStore are. A lease needs another connection of the *sql.DB: one that committed
+// with the message would not hold while the handler runs.
 type JoinedStore struct {
-	sub *Subscriber
-	own idempotency.Store // for messages that come from elsewhere
+	store // for messages that come from elsewhere, and for leases, whose transactions are their own
+	sub   *Subscriber
 }
+
+type store = idempotency.Store
 
 // Join returns the store for the handlers of sub, with its table created and verified as by idempotency.NewStore. A store
 // joins the messages of every Subscriber on the same *sql.DB: a channel for several Subscribers needs one Join. The keys of
@@ -41,23 +43,20 @@ func Join(ctx context.Context, sub *Subscriber, config idempotency.StoreConfig) 
 	if sub.joined == nil {
 		sub.joined = make(map[string]*JoinedStore)
 	}
-	sub.joined[config.Service] = &JoinedStore{sub: sub, own: own}
+	sub.joined[config.Service] = &JoinedStore{own, sub}
 	return sub.joined[config.Service], nil
 }
-
-// Consumer returns the identity of a handler's keys. See idempotency.Store.
-func (s *JoinedStore) Consumer(handler string) string { return s.own.Consumer(handler) }
 
 // Claim enters the key in the message's transaction. See idempotency.Store.
 func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idempotency.Claim, error) {
 	d := s.deliveryOf(ctx)
 	if d == nil {
-		return s.own.Claim(ctx, entry)
+		return s.store.Claim(ctx, entry)
 	}
 	c := &claim{d: d, row: rowOf(entry)}
 	switch err := c.begin(ctx); {
 	case errors.Is(err, errSettled), errors.Is(err, errClaimed): // by its handler; or the message is another one with this context
-		return s.own.Claim(ctx, entry)
+		return s.store.Claim(ctx, entry)
 	case err != nil:
 		return nil, err
 	}
@@ -72,30 +71,19 @@ func (s *JoinedStore) deliveryOf(ctx context.Context) *delivery {
 	return nil
 }
 
-// Lease leases the key in a transaction of its own, on another connection of the *sql.DB, which must have one to spare. A
-// lease that committed with the message would not hold while the handler runs. See idempotency.Store.
-func (s *JoinedStore) Lease(ctx context.Context, entry idempotency.Entry, d time.Duration) (idempotency.Lease, error) {
-	return s.own.Lease(ctx, entry, d)
-}
-
 // MarkPublished forgets recorded outputs in the message's transaction, or, if that has ended, in the database. See
 // idempotency.Store.
 func (s *JoinedStore) MarkPublished(ctx context.Context, entry idempotency.Entry) error {
 	d := s.deliveryOf(ctx)
 	if d == nil {
-		return s.own.MarkPublished(ctx, entry)
+		return s.store.MarkPublished(ctx, entry)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.usable() != nil {
-		return s.own.MarkPublished(ctx, entry)
+		return s.store.MarkPublished(ctx, entry)
 	}
 	return s.sub.dialect.inKeys.Published(ctx, d.t.db, rowOf(entry))
-}
-
-// Purge deletes old keys, in a transaction of its own. See idempotency.Store.
-func (s *JoinedStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
-	return s.own.Purge(ctx, before, limit)
 }
 
 func rowOf(entry idempotency.Entry) keytable.Row {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 const (
@@ -83,7 +85,7 @@ func (p *Publisher) topics(ctx context.Context, prefix string) (topics []string,
 		return nil, fmt.Errorf("the table of topic %q is %s: its name does not end with the topic, which so cannot be told from it", prefix+"x", schema.MessagesTable(prefix+"x"))
 	}
 	query := tablesWithPayloadsMySQL
-	if p.dialect.name == postgresDialect.name {
+	if p.dialect.kind == database.Postgres {
 		query = tablesWithPayloadsPostgres
 	}
 	rows, err := p.db.QueryContext(ctx, query, begins, maxListed+1)

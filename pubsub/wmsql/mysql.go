@@ -12,16 +12,16 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 var mysqlDialect = dialect{
-	name: "MySQL",
-	// Watermill's SERIALIZABLE locks the rows it reads and the gaps between them, in the way of publishers.
-	isolation: sql.LevelReadCommitted,
-	endless:   true,
-	gaps:      true,
+	kind:    database.MySQL,
+	name:    "MySQL",
+	endless: true,
+	gaps:    true,
 	ends: func(err error) (ended, others bool) {
 		// A deadlock rolls everything back, and a lock wait that took too long may (innodb_rollback_on_timeout): what is said
 		// after that would commit by itself.

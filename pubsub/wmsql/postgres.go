@@ -10,16 +10,16 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 var postgresDialect = dialect{
-	name: "PostgreSQL",
-	// Watermill's REPEATABLE READ makes a key that was committed meanwhile an error, on every attempt anew.
-	isolation: sql.LevelReadCommitted,
-	aborts:    true,
-	settings:  keytable.SettingsPostgres,
+	kind:     database.Postgres,
+	name:     "PostgreSQL",
+	aborts:   true,
+	settings: keytable.SettingsPostgres,
 	ends: func(err error) (ended, others bool) {
 		state := postgres.State(err)
 		// 57P01 to 57P05: the server shuts down or ends the session; 08: the connection failed.
