@@ -15,7 +15,9 @@ var (
 	citation = regexp.MustCompile(`\b([Ff]eatures?|[Pp]romises?|[Dd]ecisions?) ((?:[A-Z]?\d+[a-z]?)(?:(?:, | and )[A-Z]?\d+[a-z]?\b)*)`)
 	idOf     = regexp.MustCompile(`[A-Z]?\d+[a-z]?`)
 	rowOf    = regexp.MustCompile(`(?m)^\| ([A-Z]?\d+) \|`)
-	linkOf   = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+	linkOf   = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)]*))?\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noAnchor = regexp.MustCompile("[^\\pL\\pN _-]")
 )
 
 // tree calls visit with every file of the project that ends with suffix.
@@ -83,16 +85,30 @@ func TestEveryCitedIDIsDefined(t *testing.T) {
 	}
 }
 
-// Every link of a document to a file of the project leads to one.
+// Every link of a document to a file of the project leads to one, and every anchor to a heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	tree(t, ".md", func(path, text string) {
 		for _, link := range linkOf.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), link[1])); err != nil {
+			target := path
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(path), link[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %q, where there is no file", path, link[1])
+			} else if link[2] != "" && !slices.Contains(anchors(read(t, target)), link[2]) {
+				t.Errorf("%s links to %q, where there is no heading %q", path, link[1], link[2])
 			}
 		}
 	})
+}
+
+// anchors are those of a document's headings.
+func anchors(text string) (all []string) {
+	for _, h := range heading.FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-"))
+	}
+	return all
 }

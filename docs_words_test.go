@@ -35,6 +35,9 @@ func TestWords(t *testing.T) {
 		}
 	}
 	tree(t, ".md", func(path, text string) {
+		if path == "docs/configuration.md" { // which repeats doc comments
+			return
+		}
 		for i, line := range strings.Split(text, "\n") {
 			note(path+":"+strconv.Itoa(i+1), line)
 		}

@@ -1,0 +1,332 @@
+package spillway_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	wmdelay "github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/sony/gobreaker"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// The statements of docs/migrating.md, one test each. "Outside" is added before Attach, "inside" after it.
+
+func outside(ch *spillway.Channel, middlewares ...message.HandlerMiddleware) func(*message.Router) {
+	return func(router *message.Router) { router.AddMiddleware(middlewares...); ch.Attach(router) }
+}
+
+func inside(ch *spillway.Channel, middlewares ...message.HandlerMiddleware) func(*message.Router) {
+	return func(router *message.Router) { ch.Attach(router); router.AddMiddleware(middlewares...) }
+}
+
+// CorrelationID works inside: outputs carry the id, and so do the dead letter and the message that is redriven.
+func TestMigratingCorrelationID(t *testing.T) {
+	b := newBench(t, false)
+	var repaired atomic.Bool
+	stop := b.run(inside(b.channel(), wm.CorrelationID), func(msg *message.Message) ([]*message.Message, error) {
+		if !repaired.Load() {
+			return nil, classify.Permanent(errors.New("no such customer"))
+		}
+		return []*message.Message{message.NewMessage("invoice", nil)}, b.apply(msg)
+	})
+	defer stop()
+	msg := message.NewMessage("order", nil)
+	wm.SetCorrelationID("journey", msg)
+	b.publish(msg)
+	b.eventually("it is dead-lettered", func() bool { return len(b.waiting()) == 1 })
+	if id := wm.MessageCorrelationID(b.waiting()[0].Letter.Original); id != "journey" {
+		t.Errorf("the letter has correlation id %q", id)
+	}
+	repaired.Store(true)
+	if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it produced its output", func() bool { return len(b.outs.ids()) == 1 })
+	if id := wm.MessageCorrelationID(b.outs.taken[0]); id != "journey" {
+		t.Errorf("the output has correlation id %q", id)
+	}
+}
+
+// Timeout works inside, where it bounds each attempt. Outside it ends the message's context when the handler returns, so an output
+// whose first publish fails is not published again: the message is given back, and its handler runs again.
+func TestMigratingTimeout(t *testing.T) {
+	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			var refusals, given, runs atomic.Int32
+			b.outs.refuse = func(*message.Message) error {
+				if refusals.Add(1) == 1 {
+					return errors.New("the broker hiccups")
+				}
+				return nil
+			}
+			ch := b.channel(func(c *spillway.Config) { c.Idempotency = nil })
+			stop := b.run(where(ch, wm.Timeout(50*time.Millisecond)), func(msg *message.Message) ([]*message.Message, error) {
+				go func() {
+					select {
+					case <-msg.Acked():
+					case <-msg.Nacked():
+						given.Add(1)
+					}
+				}()
+				if runs.Add(1) == 1 && name == "inside" {
+					<-msg.Context().Done()
+					return nil, msg.Context().Err()
+				}
+				return []*message.Message{message.NewMessage("invoice", nil)}, nil
+			})
+			b.publish(numbered(1)...)
+			b.eventually("the output is published", func() bool { return len(b.outs.ids()) == 1 })
+			stop()
+			if again := given.Load() > 0; again != (name == "outside") || runs.Load() != 2 || len(b.waiting()) != 0 {
+				t.Errorf("given back %v, %d runs, %d letters", again, runs.Load(), len(b.waiting()))
+			}
+		})
+	}
+}
+
+// Throttle belongs outside. Inside it waits in the receiver's transaction, which on SQLite keeps all writers of the file waiting.
+func TestMigratingThrottle(t *testing.T) {
+	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			var file string
+			if err := b.db.QueryRow(`SELECT file FROM pragma_database_list`).Scan(&file); err != nil {
+				t.Fatal(err)
+			}
+			other, err := sql.Open("sqlite", file) // another program, which does not wait for locks
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			var began atomic.Bool
+			stop := b.run(where(b.channel(), wm.NewThrottle(1, 300*time.Millisecond).Middleware), func(msg *message.Message) ([]*message.Message, error) {
+				began.Store(true)
+				return nil, b.apply(msg)
+			})
+			defer stop()
+			b.publish(numbered(1)...)
+			locked := 0 // tries, a millisecond and more apart
+			for !began.Load() {
+				if _, err := other.Exec(`CREATE TABLE IF NOT EXISTS others (id TEXT); INSERT INTO others VALUES ('x')`); err != nil && !began.Load() {
+					locked++
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if waited := locked > 20; waited != (name == "inside") {
+				t.Errorf("another writer was locked out %d times while the message waited for its turn", locked)
+			}
+		})
+	}
+}
+
+// CircuitBreaker works inside. An open breaker is a transient error, which counts as an attempt, so by itself it dead-letters healthy
+// messages; with a rule that says NotNow they come again uncounted.
+func TestMigratingCircuitBreaker(t *testing.T) {
+	for name, rules := range map[string][]classify.Rule{
+		"alone":     nil,
+		"with rule": {classify.Is(gobreaker.ErrOpenState, classify.Verdict{Class: classify.ClassTransient, NotNow: true})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			breaker := wm.NewCircuitBreaker(gobreaker.Settings{
+				Timeout: 300 * time.Millisecond, ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= 2 }})
+			failing := breaker.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
+			for range 2 { // then it is open
+				_, _ = failing(message.NewMessage("", nil))
+			}
+			ch := b.channel(func(c *spillway.Config) { c.Classify.Rules = rules })
+			stop := b.run(inside(ch, breaker.Middleware), func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
+			defer stop()
+			b.publish(message.NewMessage("healthy", nil))
+			b.eventually("it is handled or dead-lettered", func() bool { return len(b.waiting()) == 1 || len(b.effects()) == 1 })
+			if lost := len(b.waiting()) == 1; lost != (rules == nil) {
+				t.Errorf("the healthy message was dead-lettered: %v", lost)
+			}
+		})
+	}
+}
+
+// Deduplicator must go. Inside, it remembers a message whose handler failed, and swallows the second attempt: no effect, no letter.
+func TestMigratingDeduplicator(t *testing.T) {
+	b := newBench(t, false)
+	var runs atomic.Int32
+	deduplicator := &wm.Deduplicator{Repository: remembers{}, KeyFactory: func(msg *message.Message) (string, error) { return msg.UUID, nil }}
+	stop := b.run(inside(b.channel(func(c *spillway.Config) { c.Idempotency = nil }), deduplicator.Middleware),
+		func(msg *message.Message) ([]*message.Message, error) {
+			if runs.Add(1) == 1 {
+				return nil, errors.New("passes with time")
+			}
+			return nil, b.apply(msg)
+		})
+	msg := message.NewMessage("order", nil)
+	b.publish(msg)
+	time.Sleep(100 * time.Millisecond)
+	stop()
+	if runs.Load() != 1 || len(b.effects()) != 0 || len(b.waiting()) != 0 {
+		t.Errorf("%d runs, effects %v, %d letters: Deduplicator loses no message any more", runs.Load(), b.effects(), len(b.waiting()))
+	}
+}
+
+// remembers is a Deduplicator's repository that leaves no goroutine behind, as Watermill's own does.
+type remembers map[string]bool
+
+func (r remembers) IsDuplicate(_ context.Context, key string) (bool, error) {
+	again := r[key]
+	r[key] = true
+	return again, nil
+}
+
+// InstantAck works inside and gives up promise P1: the source is acked before the handler runs. A failure still makes a letter.
+func TestMigratingInstantAck(t *testing.T) {
+	b := newBench(t, false)
+	var acked atomic.Bool
+	stop := b.run(inside(b.channel(), wm.InstantAck), func(msg *message.Message) ([]*message.Message, error) {
+		select {
+		case <-msg.Acked():
+			acked.Store(true)
+		default:
+		}
+		return nil, errors.New("failed")
+	})
+	defer stop()
+	b.publish(numbered(1)...)
+	b.eventually("it is dead-lettered", func() bool { return len(b.waiting()) == 1 })
+	if attempts := b.waiting()[0].Letter.Failure.Attempts; !acked.Load() || attempts != 3 {
+		t.Errorf("acked before the handler: %v; %d attempts", acked.Load(), attempts)
+	}
+}
+
+// Recoverer must go. Inside, it hides that an error is a panic: the handler panics at each attempt, and the letter does not say panic.
+func TestMigratingRecoverer(t *testing.T) {
+	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.Recoverer}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			stop := b.run(inside(b.channel(), middlewares...), func(*message.Message) ([]*message.Message, error) { panic("a bug") })
+			defer stop()
+			b.publish(numbered(1)...)
+			b.eventually("it is dead-lettered", func() bool { return len(b.waiting()) == 1 })
+			failure := b.waiting()[0].Letter.Failure
+			if hidden := failure.Reason != classify.ReasonPanic && failure.Attempts == 3; hidden != (name == "with") {
+				t.Errorf("reason %s, %d attempts", failure.Reason, failure.Attempts)
+			}
+		})
+	}
+}
+
+// IgnoreErrors must go. Inside, the receiver takes the failure for a success: what the handler wrote commits. A rule discards instead.
+func TestMigratingIgnoreErrors(t *testing.T) {
+	errCopy := errors.New("a copy")
+	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.NewIgnoreErrors([]error{errCopy}).Middleware}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			ch := b.channel(func(c *spillway.Config) {
+				c.Classify.Rules = []classify.Rule{classify.Is(errCopy, classify.Verdict{Class: classify.ClassDiscard})}
+			})
+			settled := make(chan struct{})
+			stop := b.run(inside(ch, middlewares...), func(msg *message.Message) ([]*message.Message, error) {
+				go func() { <-msg.Acked(); close(settled) }()
+				return nil, errors.Join(b.apply(msg), errCopy)
+			})
+			b.publish(numbered(1)...)
+			<-settled
+			stop()
+			if kept := len(b.effects()) == 1; name == "without" && kept || len(b.waiting()) != 0 {
+				t.Errorf("effects %v, %d letters", b.effects(), len(b.waiting()))
+			}
+		})
+	}
+}
+
+// A middleware that measures, as that of Watermill's metrics, sees dead-lettered messages as successes outside, and each attempt inside.
+func TestMigratingMetrics(t *testing.T) {
+	b := newBench(t, false)
+	var out, in atomic.Int32
+	count := func(failures *atomic.Int32) message.HandlerMiddleware {
+		return func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				produced, err := h(msg)
+				if err != nil {
+					failures.Add(1)
+				}
+				return produced, err
+			}
+		}
+	}
+	ch := b.channel()
+	stop := b.run(func(router *message.Router) { outside(ch, count(&out))(router); router.AddMiddleware(count(&in)) },
+		func(*message.Message) ([]*message.Message, error) { return nil, errors.New("failed") })
+	b.publish(numbered(1)...)
+	b.eventually("it is dead-lettered", func() bool { return len(b.waiting()) == 1 })
+	stop()
+	if out.Load() != 0 || in.Load() != 3 {
+		t.Errorf("failures counted outside: %d, inside: %d", out.Load(), in.Load())
+	}
+}
+
+// DelayOnError has no effect inside: each attempt, and the letter, is the message as it arrived. Stages take its place.
+func TestMigratingDelayOnError(t *testing.T) {
+	b := newBench(t, false)
+	delays := &wm.DelayOnError{InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1}
+	stop := b.run(inside(b.channel(), delays.Middleware), func(msg *message.Message) ([]*message.Message, error) {
+		if msg.Metadata.Get(wmdelay.DelayedForKey) != "" {
+			t.Error("an attempt sees the delay of the attempt before")
+		}
+		return nil, errors.New("failed")
+	})
+	defer stop()
+	b.publish(numbered(1)...)
+	b.eventually("it is dead-lettered at once", func() bool { return len(b.waiting()) == 1 })
+	if of := b.waiting()[0].Letter.Original.Metadata.Get(wmdelay.DelayedForKey); of != "" {
+		t.Errorf("the letter says %s", of)
+	}
+}
+
+// A redrive to a topic that two handlers read gives the message to both. With a receiver the handler that succeeded absorbs it.
+func TestMigratingRedriveToSeveralHandlers(t *testing.T) {
+	for name, receiver := range map[string]bool{"with a receiver": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, false)
+			ch := b.channel(func(c *spillway.Config) {
+				if !receiver {
+					c.Idempotency = nil
+				}
+			})
+			var repaired atomic.Bool
+			var audited, billed atomic.Int32
+			stop := b.run(func(router *message.Router) {
+				ch.Attach(router)
+				router.AddConsumerHandler("audit", "orders", staysOpen{b.source}, func(*message.Message) error { audited.Add(1); return nil })
+			}, func(msg *message.Message) ([]*message.Message, error) {
+				if !repaired.Load() {
+					return nil, classify.Permanent(errors.New("no such customer"))
+				}
+				billed.Add(1)
+				return nil, nil
+			})
+			b.publish(numbered(1)...)
+			b.eventually("one handler succeeds, the other fails", func() bool { return audited.Load() == 1 && len(b.waiting()) == 1 })
+			repaired.Store(true)
+			if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
+				t.Fatal(err)
+			}
+			b.eventually("the failed handler has it", func() bool { return billed.Load() == 1 })
+			if !receiver {
+				b.eventually("and so has the other, again", func() bool { return audited.Load() == 2 })
+			}
+			stop()
+			if want := map[bool]int32{true: 1, false: 2}[receiver]; audited.Load() != want {
+				t.Errorf("audited %d times", audited.Load())
+			}
+		})
+	}
+}
