@@ -155,7 +155,7 @@ func TestErrorsAreLogged(t *testing.T) {
 					t.Errorf("level %d: %.300s", line.level, all)
 				}
 				cause := fmt.Sprint(line.err, line.fields["cause"])
-				if line.msg == "The handler failed and is tried again" && line.level == watermill.InfoLogLevel {
+				if line.msg == "The handler failed and is called again" && line.level == watermill.InfoLogLevel {
 					retries++
 					has(t, line.fields, watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
 					if !strings.Contains(cause, c.cause) {

@@ -11,17 +11,16 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Jitter says how a wait is drawn at random, so that messages that failed together do not come back together. The names
-// and formulas are those of Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+// Jitter is how a wait is drawn at random, so that messages that failed together do not come back together. The names and formulas
+// are from Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 type Jitter uint8
 
 const (
-	// FullJitter draws from 0 to the exponential interval: the least load on what is recovering.
+	// FullJitter draws a wait from 0 to the exponential interval. It loads a recovering service least.
 	FullJitter Jitter = iota
-	// EqualJitter draws from half the interval to the whole: never less than half.
+	// EqualJitter draws a wait from half the interval to the whole interval.
 	EqualJitter
-	// DecorrelatedJitter draws from Initial to Multiplier times the wait before, at most Max. The original's
-	// multiplier is 3.
+	// DecorrelatedJitter draws a wait from Initial to Multiplier times the wait before, at most Max. Brooker's multiplier is 3.
 	DecorrelatedJitter
 	// NoJitter waits the interval itself.
 	NoJitter
@@ -33,12 +32,12 @@ type Backoff struct {
 	Initial time.Duration
 	// Max bounds every interval. Default: 10 s, or Initial if that is longer.
 	Max time.Duration
-	// Multiplier makes each interval from the one before. Default: 2.
+	// Multiplier times an interval is the next interval. Default: 2.
 	Multiplier float64
-	// Jitter says how a wait is drawn from the interval. Default: FullJitter.
+	// Jitter is how a wait is drawn from the interval. Default: FullJitter.
 	Jitter Jitter
-	// New replaces all of the above by a strategy of your own, one for each class of error of a failing message; backoff.Stop ends
-	// the retries.
+	// New returns a strategy of your own, which replaces all fields above. It is called once for each failing message and class of error.
+	// If the strategy returns backoff.Stop, the retries end. Default: none.
 	New func() backoff.BackOff
 }
 
@@ -61,22 +60,22 @@ func (b *Backoff) setDefaults() {
 func (b *Backoff) validate(field string) error {
 	switch {
 	case b.Initial < 0 || b.Max < b.Initial:
-		return fmt.Errorf("middleware: %s: Initial (%s) must be positive and at most Max (%s)", field, b.Initial, b.Max)
+		return fmt.Errorf("middleware: %s: Initial (%s) must be positive, and at most Max (%s)", field, b.Initial, b.Max)
 	case !(b.Multiplier >= 1) || math.IsInf(b.Multiplier, 1): // NaN is neither
-		return fmt.Errorf("middleware: %s: Multiplier is %g: the waits would shrink or end; it must be at least 1 and finite", field, b.Multiplier)
+		return fmt.Errorf("middleware: %s: Multiplier is %g: it must be finite and at least 1, or the waits would shrink or end", field, b.Multiplier)
 	case b.Jitter > NoJitter:
-		return fmt.Errorf("middleware: %s: Jitter %d is unknown", field, b.Jitter)
+		return fmt.Errorf("middleware: %s: Jitter is %d, which is unknown: give one of the constants", field, b.Jitter)
 	case b.New != nil:
 		return b.probe(field)
 	}
 	return nil
 }
 
-// probe finds out at construction what would end every retry in a panic.
+// probe finds at construction what would end every retry in a panic.
 func (b *Backoff) probe(field string) error {
 	return safecall.Call("middleware: "+field+".New", func() error {
 		if safecall.IsNil(b.New()) {
-			return fmt.Errorf("middleware: %s.New returns nil", field)
+			return fmt.Errorf("middleware: %s.New returns nil: it must return a backoff.BackOff", field)
 		}
 		return nil
 	})
@@ -102,7 +101,7 @@ func (b *Backoff) start() backoff.BackOff {
 	return intervals
 }
 
-// jittered keeps a fixed share of each interval and draws the rest.
+// jittered waits a fixed share of each interval, and a random part of the rest.
 type jittered struct {
 	backoff.BackOff
 	fixed  float64
@@ -124,7 +123,7 @@ func (d *decorrelated) NextBackOff() time.Duration {
 	span := max(float64(d.last)*d.multiplier-float64(d.initial), 0)
 	if drawn := span * d.random(); drawn < float64(d.max-d.initial) {
 		d.last = d.initial + time.Duration(drawn)
-	} else { // never through a sum or a conversion, which overflow where Max is centuries
+	} else { // no sum and no conversion, which overflow if Max is centuries
 		d.last = d.max
 	}
 	return d.last

@@ -134,7 +134,7 @@ func TestBackoffValidation(t *testing.T) {
 		"Multiplier is -2":     {Multiplier: -2},
 		"Multiplier is NaN":    {Multiplier: math.NaN()},
 		"Multiplier is +Inf":   {Multiplier: math.Inf(1)},
-		"Jitter 4 is unknown":  {Jitter: NoJitter + 1},
+		"Jitter is 4":          {Jitter: NoJitter + 1},
 		".New returns nil":     {New: func() backoff.BackOff { return nil }},
 		".New returns nil ":    {New: func() backoff.BackOff { return (*backoff.ZeroBackOff)(nil) }},
 		"New: panic: no, sir!": {New: func() backoff.BackOff { panic("no, sir!") }},

@@ -14,30 +14,29 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// GuardConfig says which messages never reach the handler. The zero value lets every message pass.
+// GuardConfig says which messages do not reach the handler. The zero value lets every message pass.
 type GuardConfig struct {
-	// Required are metadata keys that a message must have, with a value that is not empty. Without one it is invalid,
-	// with reason missing_metadata.
+	// Required are metadata keys that a message must have, with a value that is not empty. A message that lacks one is invalid, with
+	// reason missing_metadata.
 	Required []string
-	// ExpiresKey names the metadata that holds the time, in RFC 3339, from which the message is worthless. A message
-	// without it, or with a value that is no time, does not expire.
+	// ExpiresKey is the metadata key of the time, in RFC 3339, at which the message expires. A message without the key, or with a
+	// value that is no time, does not expire.
 	ExpiresKey string
-	// MaxAge is how old a message may be. It needs CreatedAt.
+	// MaxAge is how old a message may be. It needs CreatedAt. Default: no limit.
 	MaxAge time.Duration
-	// CreatedAt tells when the message was made, or the zero time if nobody knows. See CreatedAtKey; adapters know the
-	// broker's time.
+	// CreatedAt returns when the message was created, or the zero time if that is unknown. See CreatedAtKey, and the adapters for
+	// the broker's time.
 	CreatedAt func(*message.Message) time.Time
-	// Expired is what becomes of an expired message: ClassPermanent sets it aside with reason ttl_expired,
-	// ClassDiscard drops it. Default: ClassPermanent.
+	// Expired is the class of an expired message: ClassPermanent dead-letters it with reason ttl_expired, and ClassDiscard drops
+	// it. Default: ClassPermanent.
 	Expired classify.Class
-	// MaxHops is through how many handlers with this guard a message may have come; outputs carry the count on. A
-	// message with more is permanent, with reason max_hop_count_exceeded: it is going in circles.
+	// MaxHops is how many handlers with a guard a message may have come through. The metadata x-hop-count of outputs carries the
+	// count on. A message with a higher count is permanent, with reason max_hop_count_exceeded: it goes in circles. Default: no limit.
 	MaxHops int
-	// HopsKey names the metadata that counts. Default: x-hop-count.
-	HopsKey string
 }
 
-// CreatedAtKey reads the time a message was made from metadata, in RFC 3339.
+// CreatedAtKey returns a function for GuardConfig.CreatedAt that reads the time from metadata, in RFC 3339. If the value is no time,
+// it is unknown.
 func CreatedAtKey(key string) func(*message.Message) time.Time {
 	return func(msg *message.Message) time.Time { return boundedtext.Time(msg.Metadata.Get(key)) }
 }
@@ -46,22 +45,19 @@ func (c *GuardConfig) setDefaults() {
 	if c.Expired == classify.ClassUnknown {
 		c.Expired = classify.ClassPermanent
 	}
-	if c.HopsKey == "" {
-		c.HopsKey = "x-hop-count"
-	}
 }
 
 func (c *GuardConfig) validate() error {
 	for i, key := range c.Required {
 		if key == "" {
-			return fmt.Errorf("middleware: GuardConfig.Required[%d] is empty: no message could pass", i)
+			return fmt.Errorf("middleware: GuardConfig.Required[%d] is empty: no message could pass; remove it", i)
 		}
 	}
 	if c.MaxAge < 0 || c.MaxHops < 0 {
 		return fmt.Errorf("middleware: GuardConfig.MaxAge (%s) and MaxHops (%d) must not be negative", c.MaxAge, c.MaxHops)
 	}
 	if c.MaxAge > 0 && c.CreatedAt == nil {
-		return fmt.Errorf("middleware: GuardConfig.MaxAge is %s and CreatedAt is nil: nobody would know the age", c.MaxAge)
+		return fmt.Errorf("middleware: GuardConfig.MaxAge is %s, but CreatedAt is nil, which gives the age: set it, or remove MaxAge", c.MaxAge)
 	}
 	if c.Expired != classify.ClassPermanent && c.Expired != classify.ClassDiscard {
 		return fmt.Errorf("middleware: GuardConfig.Expired is %s: it must be permanent or discard", c.Expired)
@@ -73,10 +69,10 @@ func (c *GuardConfig) isZero() bool {
 	return len(c.Required) == 0 && c.ExpiresKey == "" && c.MaxAge == 0 && c.MaxHops == 0
 }
 
-// Guard keeps messages from a handler that it should not see: expired, going in circles, without required metadata.
+// Guard keeps messages away from a handler that are expired, go in circles, or lack required metadata.
 type Guard struct{ config GuardConfig }
 
-// NewGuard returns a Guard, or an error that names the field of config that makes no sense.
+// NewGuard returns a Guard, or an error that names the field of config that is wrong.
 func NewGuard(config GuardConfig) (*Guard, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
@@ -85,7 +81,8 @@ func NewGuard(config GuardConfig) (*Guard, error) {
 	return &Guard{config: config}, nil
 }
 
-// Middleware returns a classified error instead of calling h where the message does not pass.
+// Middleware returns a classified error instead of calling h if the message does not pass. A guard that lets everything pass costs
+// nothing.
 func (g *Guard) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(g.step)(h)
 }
@@ -124,11 +121,11 @@ func (g *Guard) check(msg *message.Message) error {
 			return err
 		}
 		if !created.IsZero() && time.Since(created) > g.config.MaxAge {
-			return g.expired(fmt.Errorf("middleware: the message of %s is older than %s", created.UTC().Format(time.RFC3339), g.config.MaxAge))
+			return g.expired(fmt.Errorf("middleware: the message was created at %s, which is longer ago than GuardConfig.MaxAge (%s)", created.UTC().Format(time.RFC3339), g.config.MaxAge))
 		}
 	}
 	if hops := g.hops(msg); g.config.MaxHops > 0 && hops > g.config.MaxHops {
-		return classify.Permanent(fmt.Errorf("middleware: the message came through %d handlers, %d are allowed", hops, g.config.MaxHops), classify.Reason(classify.ReasonMaxHops))
+		return classify.Permanent(fmt.Errorf("middleware: the message came through %d handlers, and GuardConfig.MaxHops is %d", hops, g.config.MaxHops), classify.Reason(classify.ReasonMaxHops))
 	}
 	return nil
 }
@@ -142,22 +139,25 @@ func (g *Guard) expired(err error) error {
 
 func (g *Guard) expires(msg *message.Message) time.Time {
 	value := msg.Metadata[g.config.ExpiresKey]
-	if g.config.ExpiresKey == "" || value == "" { // to find that out by parsing costs allocations
+	if g.config.ExpiresKey == "" || value == "" { // parsing it would allocate
 		return time.Time{}
 	}
 	return boundedtext.Time(value)
 }
 
 func (g *Guard) hops(msg *message.Message) int {
-	value := msg.Metadata[g.config.HopsKey]
+	value := msg.Metadata[hopsKey]
 	if g.config.MaxHops == 0 || value == "" {
 		return 0
 	}
 	return boundedtext.Count(value)
 }
 
-// countHop sets the count on outputs. A handler that passes its own message on gets a copy of it published, because
-// the one that arrived must be as it was if it comes again.
+// hopsKey is the metadata key that counts hops.
+const hopsKey = "x-hop-count"
+
+// countHop sets the count on outputs. If the handler returned its own message, a copy is published instead: the message that
+// arrived must be as it was if it comes again.
 func (g *Guard) countHop(source *message.Message, out []*message.Message, hops int) []*message.Message {
 	count := strconv.Itoa(hops)
 	for i, msg := range out {
@@ -168,9 +168,9 @@ func (g *Guard) countHop(source *message.Message, out []*message.Message, hops i
 			msg = msg.CopyWithContext()
 			out[i] = msg
 		}
-		metadata := make(message.Metadata, len(msg.Metadata)+1) // a map of its own: the handler may have shared the source's
+		metadata := make(message.Metadata, len(msg.Metadata)+1) // the handler may have shared the map of the source
 		maps.Copy(metadata, msg.Metadata)
-		metadata[g.config.HopsKey] = count
+		metadata[hopsKey] = count
 		msg.Metadata = metadata
 	}
 	return out

@@ -74,10 +74,10 @@ func TestHopsOfASharedMap(t *testing.T) {
 
 // Promise P4: outputs without metadata are counted, nil outputs left to Recover.
 func TestHopsOfBareOutputs(t *testing.T) {
-	out, err := newGuard(t, middleware.GuardConfig{MaxHops: 1, HopsKey: "hops"}).Middleware(func(*message.Message) ([]*message.Message, error) {
+	out, err := newGuard(t, middleware.GuardConfig{MaxHops: 1}).Middleware(func(*message.Message) ([]*message.Message, error) {
 		return []*message.Message{{UUID: "bare"}, nil}, nil
 	})(newMessage("1"))
-	if err != nil || out[0].Metadata.Get("hops") != "1" || out[1] != nil {
+	if err != nil || out[0].Metadata.Get("x-hop-count") != "1" || out[1] != nil {
 		t.Fatalf("got %v, error %v", out, err)
 	}
 }

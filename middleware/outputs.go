@@ -20,30 +20,34 @@ import (
 
 // OutputsConfig configures Outputs. The zero value is useful.
 type OutputsConfig struct {
-	// Attempts is how often an output is published at the most. Default: 5. An error that is permanent or invalid ends
-	// the attempts at once, and so does a deadline of the source that leaves no second for another. Outputs refused together are
-	// then published one by one, and each counts for itself. An attempt that fails because the broker is away does not count.
+	// Attempts is how often an output is published at most. Default: 5.
+	//
+	//   - A permanent or invalid error ends the attempts at once. So does a deadline of the source within a second after the next wait.
+	//   - Outputs that were refused together are then published one by one, and each counts for itself.
+	//   - An attempt that fails because the broker is away does not count.
 	Attempts int
-	// MaxHold is how long a source is held at most while the broker of its outputs is away, before it is given back to come
-	// again: its handler has succeeded, and nothing is counted. Keep it below the time after which the source's broker delivers
-	// a message again that was not acked. Default: 20 s, or 15 minutes for messages of wmamqp's Subscriber.
+	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given back, uncounted,
+	// and its handler runs again. Set it below the time after which the source's broker redelivers a message without an ack.
+	// Default: 20 s, or 15 minutes for messages of wmamqp's Subscriber.
 	MaxHold time.Duration
-	// Backoff says how long to wait between attempts, while the source is held. A retry-after is waited for up to 30 s.
+	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
 	Backoff Backoff
 	// Classifier judges the publisher's errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger is told of outputs that are not protected. Default: none.
+	// Logger receives an Error line per refused publish, and one Info line if outputs are not protected. Default: none, or in a
+	// spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
-	// OnOutputError is told of each refused publish. A hook that panics is logged.
+	// OnOutputError is called after each refused publish. A panic in it is logged.
 	OnOutputError func(context.Context, error)
 }
 
-// Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned,
-// where no middleware sees a refusal: the source is nacked and handled again, without end. Outputs ties each produced
-// message to its source, and its decorator around the handler's publisher tries again, and at last sets the source
-// aside with reason output_undeliverable, so that the messages behind it go on. While the broker of the outputs is away the
-// source is held, and given back at last. It also takes off what a handler passed
-// on of its source's origin and redrives: the story of the source is not that of its outputs.
+// Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned. If the
+// publisher refuses one, the router nacks the source, which is handled again without end.
+//
+// Outputs ties each produced message to its source. Its decorator around the handler's publisher tries again, and at last
+// dead-letters the source with reason output_undeliverable, so that the messages behind it go on. While the broker of the outputs is
+// away, the source is held, and given back at last. Outputs also removes metadata about the source's failures and redrives that a
+// handler copied to its outputs.
 type Outputs struct {
 	queue  *poison.Queue
 	inside deadletter.Inside // of queue
@@ -51,8 +55,7 @@ type Outputs struct {
 	untied sync.Once
 }
 
-// NewOutputs returns an Outputs that dead-letters the source of outputs that cannot be published, with queue. An error names the
-// field of config that is wrong.
+// NewOutputs returns an Outputs that dead-letters sources with queue, or an error that names the field of config that is wrong.
 func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 	if config.Attempts == 0 {
 		config.Attempts = 5
@@ -76,7 +79,7 @@ func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 	return &Outputs{queue: queue, inside: deadletter.Of(queue), config: config}, nil
 }
 
-// Middleware ties the messages that h produces to their source. It is the outermost part, and needs Decorate.
+// Middleware ties the messages that h produces to their source. It belongs outermost, and needs Decorate.
 func (o *Outputs) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(o.step)(h)
 }
@@ -89,7 +92,7 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 		if err != nil || len(out) == 0 {
 			return out, err
 		}
-		if c.Nacked() { // it comes again, and produces them again
+		if c.Nacked() { // it comes again and produces them again
 			return nil, nil
 		}
 		c.Detach() // the source's snapshot is needed until its outputs are published
@@ -98,12 +101,12 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 			if msg == nil { // Recover, further in, makes an error of it
 				continue
 			}
-			if msg == c.Msg { // the source passed on: what is published is a copy, so that the source can come again
+			if msg == c.Msg { // a copy is published, so that the source can come again as it was
 				msg = msg.CopyWithContext()
 				out[i] = msg
 			}
-			// A redriven message passed on would give its output an origin that is not the output's, and any producer can write
-			// one that looks like a letter. A consumer of a dead-letter topic passes the story on as it is.
+			// Metadata copied from a redriven source would give the output an origin that is not its own, and any producer can
+			// write metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's metadata on.
 			if own := poison.ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) && !o.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}
@@ -113,12 +116,13 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 	}
 }
 
-// Decorate is the router's publisher decorator that goes with the middleware. It must be added before all others, so
-// that it sees the messages as the handler made them. Messages without a tie pass through.
-// A decorator that changes a payload should assign a new one: of a source's outputs at most 1 MiB is copied, and if a decorator
-// writes into the bytes of the others and they are refused, their source comes again or is set aside.
+// Decorate is the router's publisher decorator that goes with the middleware. Add it before all other decorators, so that it gets the
+// messages as the handler made them. Messages without a tie pass through.
+//
+// Another decorator that changes a payload should assign a new one, and not write into its bytes. Outputs copies at most 1 MiB of a
+// source's payloads. If a decorator writes into the others and they are refused, their source comes again or is dead-lettered.
 func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
-	if pub == nil { // a handler without outputs; the router asks whether it has one before it closes it
+	if pub == nil { // a handler without outputs
 		return nil, nil
 	}
 	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold,
@@ -126,7 +130,7 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	return &outputPublisher{Publisher: pub, outputs: o, guard: guard}, nil
 }
 
-// tie binds produced messages to the call they came from.
+// tie connects produced messages with the call that they came from.
 type tie struct {
 	source *chain.Call
 	used   atomic.Bool
@@ -134,7 +138,7 @@ type tie struct {
 
 type tieKey struct{}
 
-// take returns the call, once: a copy of an output's context may turn up anywhere.
+// take returns the call, once: a copy of an output's context can turn up in other messages.
 func (t *tie) take() *chain.Call {
 	if t == nil || t.used.Swap(true) {
 		return nil
@@ -151,5 +155,5 @@ func tieOf(messages []*message.Message) *tie {
 	return nil
 }
 
-// brokerAway reports whether err says that the broker of outputs is away. A topic that is missing says so of the output.
+// brokerAway reports whether err says that the broker of outputs is away. A missing topic is an error of the output.
 func brokerAway(err error) bool { return outage.Away(err) && !outage.NoPlace(err) }

@@ -19,7 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// outputPublisher is a handler's publisher that reports back to the source of what it publishes.
+// outputPublisher is a handler's publisher that settles the source of the messages that it cannot publish.
 type outputPublisher struct {
 	message.Publisher
 	outputs *Outputs
@@ -27,7 +27,7 @@ type outputPublisher struct {
 	closed  atomic.Bool
 }
 
-// Publish returns nil when every message was accepted, or when their source was set aside because one was not.
+// Publish returns nil if every message was accepted, or if their source was dead-lettered because one was not.
 func (p *outputPublisher) Publish(topic string, messages ...*message.Message) error {
 	source := tieOf(messages).take()
 	if source == nil {
@@ -36,20 +36,20 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 	}
 	returned := false
 	defer func() {
-		if !returned { // the publisher called runtime.Goexit: nobody returns to the router, which would nack
+		if !returned { // the publisher called runtime.Goexit, and the router never nacks
 			source.Msg.Nack()
 		}
 	}()
 	outputs := make([]*chain.Call, 0, 8)
 	copied := 0
-	for _, msg := range messages { // decorators further in may change what they publish: each try gets it as it was made
+	for _, msg := range messages { // decorators may change what they publish: each try gets the message as it was made
 		if copied += len(msg.Payload); copied > maxCopied {
 			outputs = append(outputs, chain.KeepShared(msg))
 		} else {
 			outputs = append(outputs, chain.Keep(msg))
 		}
 	}
-	// The guard calls this more than once during an outage: after the first time the messages are published as they were made.
+	// During an outage the guard calls this again, and then publishes copies of the messages as they were made.
 	var refusal error
 	err := p.during(source, func() error {
 		if refusal == nil {
@@ -72,27 +72,27 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 		output.Release()
 	}
 	returned = true
-	if err != nil && !source.Nacked() { // who nacked it gave it away
+	if err != nil && !source.Nacked() { // a nacked message may be on its way again
 		source.Restore() // the router nacks it now, and some subscribers send this very message again
 	}
 	source.Release()
 	return err
 }
 
-// Close closes the handler's publisher. The router does so under running handlers.
+// Close closes the handler's publisher. The router calls it while handlers run.
 func (p *outputPublisher) Close() error {
 	p.closed.Store(true)
 	return p.Publisher.Close()
 }
 
-// maxCopied is how many bytes of payloads are copied for one source. The others are shared with the publisher.
+// maxCopied is how many bytes of payloads are copied for one source. Other payloads are shared with the publisher.
 const maxCopied = 1 << 20
 
-// spoilt is for outputs whose payloads were shared with a publisher that wrote into them before it refused them. They cannot be
-// published again as they were made. The source comes again and makes them anew, unless that would not help.
+// spoilt handles outputs whose payloads were shared with a publisher that wrote into them before it refused them. They cannot be
+// published again as they were made. The source comes again and makes them anew if the error is transient.
 func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) error {
-	err = fmt.Errorf("a publisher decorator wrote into the payload of an output, which cannot be published again; assign a new payload "+
-		"instead: %w", err)
+	err = fmt.Errorf("a publisher decorator wrote into the payload of an output, which cannot be published again: let it assign a new "+
+		"payload instead: %w", err)
 	if c.Nacked() {
 		return err
 	}
@@ -109,25 +109,19 @@ func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) 
 	return p.setAside(c, failure, topic, fmt.Sprintf("one of %d outputs", n), err)
 }
 
-// reserve is the time kept free before the source's deadline, to set it aside in. It is Retry's default.
-const reserve = time.Second
-
-// maxOutputWait bounds a publisher's retry-after while the source is held. It is Retry's default.
-const maxOutputWait = 30 * time.Second
-
-// insist goes on after the first refusal, one message at a time, so that what was accepted is known. The publisher may
-// have accepted some before it refused; they are published again, with the same ids.
+// insist goes on after the first refusal, one message at a time, so that it knows which was accepted. The publisher may have
+// accepted some before the refusal. They are published again, with the same ids.
 func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.Call, err error) error {
 	config := &p.outputs.config
 	waits := config.Backoff.start()
 	failure := &classify.Failure{}
 	next, tries := 0, 0        // the message that was refused, and how often
-	alone := len(outputs) == 1 // in company nobody knows which it was
+	alone := len(outputs) == 1 // else it is unknown which one was refused
 	for {
-		if c.Nacked() { // on its way back already: setting it aside too would make two of it
+		if c.Nacked() { // it comes again: a dead letter too would make two of it
 			return err
 		}
-		if c.Aborted() || p.closed.Load() && !c.Acked() { // who is acked cannot come again, whoever went away
+		if c.Aborted() || p.closed.Load() && !c.Acked() { // an acked message cannot come again
 			return c.Abort(err)
 		}
 		verdict := config.Classifier.Classify(err)
@@ -138,9 +132,9 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		if tries >= config.Attempts || pause == backoff.Stop || alone && p.inVain(verdict, err, tries) {
 			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
-		pause = max(pause, min(verdict.RetryAfter, maxOutputWait))
+		pause = max(pause, min(verdict.RetryAfter, maxRetryAfter))
 		ctx := c.WaitContext()
-		if outlasts(ctx, pause, reserve) || !wait.For(ctx, pause) {
+		if outlasts(ctx, pause) || !wait.For(ctx, pause) {
 			if c.Aborted() {
 				return c.Abort(err)
 			}
@@ -165,8 +159,8 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 	}
 }
 
-// during publishes, and holds the source while the broker is away. A publisher that was closed under its handler, as the
-// router does, is not away: insist settles that.
+// during publishes, and holds the source while the broker is away. A publisher that the router closed under its handler is not away:
+// insist settles that.
 func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 	return p.guard.Do(c.WaitContext(), c, func() error {
 		err := safecall.Call("publisher", publish)
@@ -177,7 +171,7 @@ func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 	})
 }
 
-// unseen hides from the guard an error that no wait will change.
+// unseen hides an error from the guard that no wait will change.
 type unseen struct{ error }
 
 // anySpoilt reports whether a publisher wrote into the payload of an output that was shared with it.
@@ -200,16 +194,16 @@ func refused(outputs []*chain.Call, next int, alone bool) string {
 	return fmt.Sprintf("output %q", boundedtext.Text(outputs[next].Original().UUID, 200))
 }
 
-// inVain reports whether a message that was refused alone will be refused again. Size gets one more try, because a client
-// may have sent the message in one batch with one that was too large.
+// inVain reports whether a message that was refused alone will be refused again. A message that is too large gets one more try: the
+// client may have sent it in one batch with another that was too large.
 func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool {
-	if _, panicked := classify.AsPanic(err); panicked { // of the publisher: that may pass
+	if _, panicked := classify.AsPanic(err); panicked { // the publisher's panic may pass
 		return false
 	}
 	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.inside.IsTooLarge(err)
 }
 
-// setAside places the source in its dead-letter topic: its handler succeeded, so what it was counted with stays.
+// setAside dead-letters the source. Its handler succeeded, so its number of attempts stays.
 func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, topic, refused string, err error) error {
 	err = fmt.Errorf("middleware: %s cannot be published to %q: %w", refused, topic, err)
 	failure.Err = err
@@ -231,14 +225,13 @@ func (p *outputPublisher) report(c *chain.Call, err error) {
 	}
 }
 
-// passing logs once that there are messages without a tie: their handler runs without the middleware, or another
-// middleware outside of it made them.
+// passing logs once if messages have no tie: their handler runs without the middleware, or a middleware further out made them.
 func (p *outputPublisher) passing(messages []*message.Message) {
 	if len(messages) == 0 || chain.IsOwn(messages[0].Context()) {
 		return
 	}
 	p.outputs.untied.Do(func() {
-		p.outputs.config.Logger.Info("Produced messages without a tie to their source are published unprotected", watermill.LogFields{
+		p.outputs.config.Logger.Info("Messages of a handler without Outputs.Middleware are published unprotected", watermill.LogFields{
 			"handler": message.HandlerNameFromCtx(messages[0].Context()),
 		})
 	})

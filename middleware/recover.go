@@ -9,12 +9,12 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
-// Recover turns what ends a handler without an error into one: a panic, with its value and stack, and a nil message
-// among the outputs, over which the router would panic later. It stands innermost, next to the handler.
-// runtime.Goexit passes: only poison.Queue can settle it. The zero value is ready to use.
+// Recover makes an error of a handler's panic, with its value and stack. It also makes an error of a nil message among the outputs,
+// which would make the router panic. It belongs innermost, next to the handler. It does not stop runtime.Goexit, which
+// poison.Queue settles. The zero value is ready to use.
 type Recover struct{}
 
-// Middleware returns a *classify.PanicError, with no outputs, where h panics.
+// Middleware returns a *classify.PanicError and no outputs if h panics.
 func (r Recover) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.step)(h)
 }
@@ -34,7 +34,7 @@ func (Recover) step(next chain.Handler) chain.Handler {
 		}
 		for i := range out {
 			if out[i] == nil {
-				return nil, classify.Permanent(fmt.Errorf("middleware: the handler returned %d output message(s) and number %d is nil", len(out), i+1))
+				return nil, classify.Permanent(fmt.Errorf("middleware: the handler returned %d output message(s), of which number %d is nil: return messages only", len(out), i+1))
 			}
 		}
 		return out, nil

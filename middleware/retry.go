@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -18,149 +17,32 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// RetryConfig configures a Retry. The zero value is useful.
-type RetryConfig struct {
-	// Attempts is how often the handler is invoked at the most, the first time included. Default: 5, or 1 where the handler
-	// has stages in the same chain.
-	Attempts int
-	// Backoff says how long to wait between attempts.
-	Backoff Backoff
-	// PerClass gives a class attempts and waits of its own. Without an entry, permanent, invalid and discarded errors
-	// are not retried, and all others are as Attempts and Backoff say.
-	PerClass map[classify.Class]Policy
-	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. 0 means no bound. Set it
-	// below the ack deadline of the subscriber, where there is one: beyond that the message is redelivered meanwhile.
-	MaxElapsed time.Duration
-	// MaxWait is the longest retry-after that is waited for while the message is held. An error that asks for more
-	// goes on at once to what lies further out. Default: 30 s.
-	MaxWait time.Duration
-	// Reserve is the time kept free before the deadline of the message's context, to set the message aside in.
-	// Default: 1 s.
-	Reserve time.Duration
-	// NotNowFor is how long a message may come again uncounted, whose handler says classify.NotNow. After that the error is a
-	// transient failure. The time counts from the first such error; it is remembered by this process alone, for 1,000
-	// messages, and begins anew after ten minutes without one. Default: 1 hour.
-	NotNowFor time.Duration
-	// NotNowHold is how long such a message is held at most, and handled again after waits that grow from 250 ms to 10 s, before it
-	// is given back. Keep it below the time after which the broker delivers a message again that was not acked. Default: 20 s, or
-	// 15 minutes for messages of wmamqp's Subscriber, whose broker counts what is given back.
-	NotNowHold time.Duration
-	// Classifier judges the errors. Default: marks and built-in knowledge.
-	Classifier *classify.Classifier
-	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a spillway.Channel
-	// the router's.
-	Logger watermill.LoggerAdapter
-	// MaskText changes the text of an error before it is logged. Default: none, or in a spillway.Channel QueueConfig.MaskText. If it
-	// panics the text is withheld.
-	MaskText func(text string) string
-	// OnAttempt is told of every attempt, successes too, and those that ended further in before the handler: at a receiver that
-	// absorbs a duplicate, or whose store is away. It is not told of one whose message went away. A hook that panics is logged.
-	OnAttempt func(context.Context, Attempt)
-	// OnRetry is told before the wait for the next attempt.
-	OnRetry func(context.Context, Attempt, time.Duration)
-}
-
-// Policy is how errors of one class are retried.
-type Policy struct {
-	// Attempts is how often the handler is invoked at the most. 0 means as RetryConfig.Attempts says, 1 no retry.
-	Attempts int
-	// Backoff says how long to wait; its zero value means as RetryConfig.Backoff says.
-	Backoff Backoff
-}
-
-// Attempt is one invocation of the handler.
-type Attempt struct {
-	// Number counts from 1.
-	Number int
-	// Err is nil for a success.
-	Err     error
-	Verdict classify.Verdict
-}
-
-// Retry invokes a handler again while its errors may pass with time. It stands inside poison.Queue and outside of the
-// idempotent receiver, so that each attempt has a transaction of its own.
+// Retry calls a handler again at once, while the message is held, if another attempt can succeed. It belongs inside poison.Queue and
+// outside of the idempotent receiver, so that each attempt has a transaction of its own.
 type Retry struct {
-	config   RetryConfig
-	policies [classify.ClassAborted + 1]Policy
-	leaves   [classify.ClassAborted + 1]bool // to a stage, where there is one: nobody said how often to try here
-	later    postponed
+	config    RetryConfig
+	policies  [classify.ClassAborted + 1]Policy
+	toStage   [classify.ClassAborted + 1]bool // if there is one: the configuration does not say how often to try here
+	postponed postponed
 }
 
-// NewRetry returns a Retry, or an error that names the field of config that makes no sense.
+// NewRetry returns a Retry, or an error that names the field of config that is wrong.
 func NewRetry(config RetryConfig) (*Retry, error) {
-	unsaid := config.Attempts == 0
+	attemptsSet := config.Attempts != 0
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Retry{config: config, later: postponed{of: recent.For[postponement](notNowForgotten)}}
-	for class := range r.policies {
-		policy := Policy{Attempts: config.Attempts, Backoff: config.Backoff}
-		switch classify.Class(class) {
-		case classify.ClassPermanent, classify.ClassInvalid, classify.ClassDiscard:
-			policy.Attempts = 1
-		}
-		if own, ok := config.PerClass[classify.Class(class)]; ok {
-			policy.Attempts = config.Attempts
-			if own.Attempts != 0 {
-				policy.Attempts = own.Attempts
-			}
-			if own.Backoff.isSet() {
-				policy.Backoff = own.Backoff
-				policy.Backoff.setDefaults()
-			}
-		}
-		r.policies[class] = policy
-		r.leaves[class] = unsaid && classify.Class(class).Retryable() && config.PerClass[classify.Class(class)].Attempts == 0
+	r := &Retry{config: config, postponed: postponed{of: recent.For[postponement](postponedFor)}}
+	for i := range r.policies {
+		class := classify.Class(i)
+		r.policies[i] = config.policy(class)
+		r.toStage[i] = !attemptsSet && class.Retryable() && config.PerClass[class].Attempts == 0
 	}
 	return r, nil
 }
 
-func (c *RetryConfig) setDefaults() {
-	if c.Attempts == 0 {
-		c.Attempts = 5
-	}
-	c.Backoff.setDefaults()
-	if c.NotNowFor == 0 {
-		c.NotNowFor = time.Hour
-	}
-	if c.MaxWait == 0 {
-		c.MaxWait = 30 * time.Second
-	}
-	if c.Reserve == 0 {
-		c.Reserve = time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
-}
-
-func (c *RetryConfig) validate() error {
-	if c.Attempts < 1 {
-		return fmt.Errorf("middleware: RetryConfig.Attempts is %d: it counts the first attempt too and must be at least 1", c.Attempts)
-	}
-	if c.MaxElapsed < 0 || c.MaxWait < 0 || c.Reserve < 0 {
-		return fmt.Errorf("middleware: RetryConfig.MaxElapsed (%s), MaxWait (%s) and Reserve (%s) must not be negative", c.MaxElapsed, c.MaxWait, c.Reserve)
-	}
-	if c.NotNowFor < 0 || c.NotNowHold < 0 {
-		return fmt.Errorf("middleware: RetryConfig.NotNowFor (%s) and NotNowHold (%s) must not be negative", c.NotNowFor, c.NotNowHold)
-	}
-	for class, policy := range c.PerClass {
-		if class >= classify.ClassAborted {
-			return fmt.Errorf("middleware: RetryConfig.PerClass[%s]: a message that went away is given back, never retried here", class)
-		}
-		if policy.Attempts < 0 {
-			return fmt.Errorf("middleware: RetryConfig.PerClass[%s].Attempts is %d", class, policy.Attempts)
-		}
-		policy.Backoff.setDefaults()
-		if err := policy.Backoff.validate(fmt.Sprintf("RetryConfig.PerClass[%s].Backoff", class)); err != nil {
-			return err
-		}
-	}
-	return c.Backoff.validate("RetryConfig.Backoff")
-}
-
-// Middleware retries h. The error it gives up with is a *classify.Failure that holds the last error and the story.
+// Middleware retries h. When it gives up, it returns a *classify.Failure with the last error, the attempts and their history.
 func (r *Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.step)(h)
 }
@@ -169,7 +51,7 @@ func init() { chain.Register((*Retry).step) }
 
 func (r *Retry) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
-		var entered time.Time // read only where a bound needs it: the clock is a good part of the happy path
+		var entered time.Time // read only if a bound needs it: the clock is a good part of the happy path
 		if r.config.MaxElapsed > 0 {
 			entered = time.Now()
 		}
@@ -189,9 +71,10 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time.Time) ([]*message.Message, error) {
 	var (
 		failure classify.Failure
-		started [classify.ClassAborted + 1]backoff.BackOff // a class that comes again goes on with its own
+		started [classify.ClassAborted + 1]backoff.BackOff // each class goes on with its own
+		out     []*message.Message
 	)
-	for {
+	for err != nil {
 		if c.Nacked() || c.Claimed() {
 			return nil, err
 		}
@@ -199,31 +82,27 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		if c.Aborted() {
 			return nil, c.Abort(err)
 		}
-		if verdict.NotNow && !c.Acked() && !r.later.tooLong(c, r.config.NotNowFor) {
-			var out []*message.Message
-			if out, err = r.notNow(c, next, err, verdict); err == nil {
-				r.onAttempt(c, Attempt{Number: failure.Attempts + 1})
-				return out, nil
-			}
+		if verdict.NotNow && !c.Acked() && !r.postponed.tooLong(c, r.config.NotNowFor) {
+			out, err = r.notNow(c, next, err, verdict)
 			continue
 		}
 		failure.Add(err, verdict, time.Now())
-		r.onAttempt(c, Attempt{failure.Attempts, err, verdict})
+		attempt := Attempt{failure.Attempts, err, verdict}
+		r.onAttempt(c, attempt)
 
-		policy := &r.policies[verdict.Class]
 		waits := &started[verdict.Class]
 		if *waits == nil {
-			*waits = policy.Backoff.start()
+			*waits = r.policies[verdict.Class].Backoff.start()
 		}
-		if r.leaves[verdict.Class] && c.Later != nil && c.Later(c) {
+		if r.toStage[verdict.Class] && c.Later != nil && c.Later(c) {
 			return nil, &failure
 		}
 		ctx := c.WaitContext()
-		pause, ok := r.nextWait(ctx, &failure, policy, *waits, entered)
+		pause, ok := r.nextWait(ctx, &failure, *waits, entered)
 		if !ok {
 			return nil, &failure
 		}
-		r.onRetry(c, Attempt{failure.Attempts, err, verdict}, pause)
+		r.onRetry(c, attempt, pause)
 		if !wait.For(ctx, pause) {
 			if c.Aborted() {
 				return nil, c.Abort(err)
@@ -232,18 +111,16 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		}
 		c.Restore()
 		c.Attempts++
-		var out []*message.Message
-		if out, err = next(c); err == nil {
-			r.onAttempt(c, Attempt{Number: failure.Attempts + 1})
-			return out, nil
-		}
+		out, err = next(c)
 	}
+	r.onAttempt(c, Attempt{Number: failure.Attempts + 1})
+	return out, nil
 }
 
-// nextWait returns the wait before the next attempt, or false where there is none: the attempts are used up, or the
-// wait would outlast what the message, the configuration or the error allows.
-func (r *Retry) nextWait(ctx context.Context, f *classify.Failure, policy *Policy, waits backoff.BackOff, entered time.Time) (time.Duration, bool) {
-	if f.Attempts >= policy.Attempts || f.Verdict.RetryAfter > r.config.MaxWait {
+// nextWait returns the wait before the next attempt. It reports false if there is none: the attempts are used up, or the message, the
+// configuration or the error does not allow the wait.
+func (r *Retry) nextWait(ctx context.Context, f *classify.Failure, waits backoff.BackOff, entered time.Time) (time.Duration, bool) {
+	if f.Attempts >= r.policies[f.Verdict.Class].Attempts || f.Verdict.RetryAfter > r.config.MaxWait {
 		return 0, false
 	}
 	pause := waits.NextBackOff()
@@ -254,12 +131,18 @@ func (r *Retry) nextWait(ctx context.Context, f *classify.Failure, policy *Polic
 	if r.config.MaxElapsed > 0 && pause > r.config.MaxElapsed-time.Since(entered) {
 		return 0, false
 	}
-	return pause, !outlasts(ctx, pause, r.config.Reserve)
+	return pause, !outlasts(ctx, pause)
 }
 
-// outlasts tells whether a wait would not leave reserve free before the deadline of ctx. A strategy may ask for any
-// wait, so nothing is added to it: sums overflow.
-func outlasts(ctx context.Context, pause, reserve time.Duration) bool {
+// reserve is the time that waits keep free before the deadline of a message's context, to dead-letter the message in.
+const reserve = time.Second
+
+// maxRetryAfter is the longest retry-after that is waited for while a message is held.
+const maxRetryAfter = 30 * time.Second
+
+// outlasts reports whether a wait would not leave reserve free before the deadline of ctx. Nothing is added to the wait, which a
+// strategy of the user can make so long that a sum overflows.
+func outlasts(ctx context.Context, pause time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && pause > max(time.Until(deadline), 0)-reserve
 }
@@ -272,7 +155,7 @@ func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
 
 func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 	if !logging.IsSilent(r.config.Logger) {
-		r.config.Logger.Info("The handler failed and is tried again", watermill.LogFields{
+		r.config.Logger.Info("The handler failed and is called again", watermill.LogFields{
 			"attempt": a.Number, "class": a.Verdict.Class.String(), "wait": pause, "handler": message.HandlerNameFromCtx(c.Ctx),
 			"topic": boundedtext.Text(message.SubscribeTopicFromCtx(c.Ctx), 200), "message_uuid": boundedtext.Text(c.ID(), 200), "cause": r.cause(a.Err),
 		})
@@ -282,10 +165,10 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 	}
 }
 
-// maxMasked bounds what is masked of an error's text.
+// maxMasked bounds the text of an error that is masked.
 const maxMasked = 64 << 10
 
-// cause returns the text of err as a log line may have it: bounded and masked.
+// cause returns the text of err for a log line: bounded and masked.
 func (r *Retry) cause(err error) string {
 	text := boundedtext.Error(err, maxMasked)
 	if mask := r.config.MaskText; mask != nil {

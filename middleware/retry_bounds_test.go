@@ -36,23 +36,20 @@ func forever(d time.Duration) middleware.RetryConfig {
 	return middleware.RetryConfig{Attempts: 500, Backoff: every(d)}
 }
 
-// Feature R3: a retry never waits past the deadline of the message's context, keeps Reserve free before it, and hands
+// Feature R3: a retry never waits past the deadline of the message's context, keeps a second free before it, and hands
 // over at once when the next wait would not fit.
 func TestDeadline(t *testing.T) {
 	for _, row := range []struct {
-		name                    string
-		reserve, wait, deadline time.Duration
-		calls                   int
-		took                    time.Duration
+		name           string
+		wait, deadline time.Duration
+		calls          int
+		took           time.Duration
 	}{
-		{"default reserve", 0, 3 * time.Second, 10 * time.Second, 4, 9 * time.Second},
-		{"larger reserve", 5 * time.Second, 3 * time.Second, 10 * time.Second, 2, 3 * time.Second},
-		{"no room at all", 0, 3 * time.Second, 2 * time.Second, 1, 0},
-		{"deadline within the reserve", time.Hour, time.Nanosecond, time.Minute, 1, 0},
+		{"up to the reserve", 3 * time.Second, 10 * time.Second, 4, 9 * time.Second},
+		{"no room at all", 3 * time.Second, 2 * time.Second, 1, 0},
+		{"deadline within the reserve", time.Nanosecond, time.Second / 2, 1, 0},
 	} {
-		config := forever(row.wait)
-		config.Reserve = row.reserve
-		calls, took, f := timed(t, config, row.deadline, errBoom)
+		calls, took, f := timed(t, forever(row.wait), row.deadline, errBoom)
 		if calls != row.calls || took != row.took || f.Attempts != calls {
 			t.Errorf("%s: %d attempts in %s, want %d in %s; %v", row.name, calls, took, row.calls, row.took, f)
 		}
@@ -66,15 +63,15 @@ func TestDeadlineProperty(t *testing.T) {
 			second := func(name string) time.Duration {
 				return time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(rt, name))
 			}
-			deadline, reserve := second("deadline"), second("reserve")
+			deadline := second("deadline")
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
 			msg, start := newMessage("1"), time.Now()
 			msg.SetContext(ctx)
 			h, _ := failing(1000, errBoom)
-			config := middleware.RetryConfig{Attempts: 20, Reserve: reserve, Backoff: middleware.Backoff{Initial: second("initial"), Max: time.Hour}}
+			config := middleware.RetryConfig{Attempts: 20, Backoff: middleware.Backoff{Initial: second("initial"), Max: time.Hour}}
 			_, _ = newRetry(t, config).Middleware(h)(msg)
-			if took := time.Since(start); took > max(deadline-reserve, 0) {
+			if took := time.Since(start); took > max(deadline-time.Second, 0) {
 				rt.Fatalf("took %s of %s", took, deadline)
 			}
 		})

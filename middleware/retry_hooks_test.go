@@ -95,7 +95,6 @@ func TestRetryConstruction(t *testing.T) {
 		"RetryConfig.Attempts is -1":                                      {Attempts: -1},
 		"RetryConfig.MaxElapsed (-1ns)":                                   {MaxElapsed: -1},
 		"MaxWait (-1ns)":                                                  {MaxWait: -1},
-		"Reserve (-1ns)":                                                  {Reserve: -1},
 		"RetryConfig.Backoff: Initial (-1ns)":                             {Backoff: middleware.Backoff{Initial: -1}},
 		"RetryConfig.Backoff.New":                                         {Backoff: middleware.Backoff{New: func() backoff.BackOff { return nil }}},
 		"RetryConfig.PerClass[aborted]: a message that went away":         perClass(classify.ClassAborted, middleware.Policy{}),

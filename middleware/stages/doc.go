@@ -21,18 +21,17 @@
 // router, which calls the same function with the same middlewares. Handlers, middlewares and dead letters see one handler,
 // billing on orders.
 //
-//		failed ──▶ waiting ──▶ due ──▶ handled again ──▶ done
-//		             │  ▲                   │
-//		             └──┘ goes round        ├──▶ waiting in the next stage
-//		                                    └──▶ dead-lettered: no stage is left, or the error is permanent
+//	failed ──▶ waiting ──▶ due ──▶ handled again ──▶ done
+//	             │  ▲                   │
+//	             └──┘ goes round        ├──▶ waiting in the next stage
+//	                                    └──▶ dead-lettered: no stage is left, or the error is permanent
 //
-//	  - Waiting: the stage's subscriber holds the message without an ack, before the router gets it.
-//	  - Going round: a message that is due later than it can be held, because of MaxHold or an ack deadline, is published to the end
-//	    of its stage topic again.
-//	  - Refused: if a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five
-//	    minutes while the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in five
-//	    minutes is dead-lettered, and none while the broker or store is away. A message that the publisher can never accept is
-//	    dead-lettered at once.
+// A message is waiting while the stage's subscriber holds it without an ack, before the router gets it. A message that is due later
+// than it can be held, because of MaxHold or an ack deadline, goes round: it is published to the end of its stage topic again.
+//
+// If a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five minutes while
+// the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in five minutes is
+// dead-lettered, and none while the broker or store is away. A message that the publisher can never accept is dead-lettered at once.
 //
 // With a Store, messages wait in a table instead of topics. Each waits for exactly its time, on any pub/sub. On a SQL pub/sub, use a
 // Store: there a message that waits in a topic holds a transaction open.

@@ -14,28 +14,25 @@ import (
 )
 
 const (
-	// minNotNow and maxNotNow bound the waits before a handler is asked again, which double.
+	// minNotNow and maxNotNow bound the waits before a handler is called again. Each wait is twice the one before.
 	minNotNow = 250 * time.Millisecond
 	maxNotNow = 10 * time.Second
-	// notNowForgotten is how long after its last error a message that comes again is a new one.
-	notNowForgotten = 10 * time.Minute
+	// postponedFor is how long after its last classify.NotNow a message that comes again is a new one.
+	postponedFor = 10 * time.Minute
 )
 
-// notNow invokes the handler again, uncounted, for as long as it says that it cannot handle the message now. It returns
-// what the handler returned when it said something else, or the error that gives the message back: when the message was held
-// for NotNowHold, or its context ends first.
+// notNow calls the handler again, uncounted, while its error says classify.NotNow. It returns what the handler returned otherwise. If
+// the message was held for NotNowHold, or its context ends first, notNow returns the error that gives the message back.
 func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict classify.Verdict) (out []*message.Message, _ error) {
 	ctx := c.WaitContext()
 	until := time.Now().Add(outage.MaxHold(ctx, r.config.NotNowHold))
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-reserve).Before(until) {
+		until = deadline.Add(-reserve)
+	}
 	for {
-		pause := max(r.later.pause(c), verdict.RetryAfter)
-		if pause > time.Until(until) || outlasts(ctx, pause, r.config.Reserve) {
-			// It is held for as long as it may be, lest a broker that delivers at once spins.
-			pause = max(min(pause, time.Until(until)), 0)
-			if deadline, ok := ctx.Deadline(); ok {
-				pause = max(min(pause, time.Until(deadline)-r.config.Reserve), 0)
-			}
-			wait.For(ctx, pause)
+		pause := max(r.postponed.pause(c), verdict.RetryAfter)
+		if rest := time.Until(until); pause > rest {
+			wait.For(ctx, max(rest, 0)) // hold it as long as possible: some brokers redeliver at once
 			return nil, c.PutBack(err)
 		}
 		if !wait.For(ctx, pause) {
@@ -43,23 +40,23 @@ func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict cla
 		}
 		c.Restore()
 		if out, err = next(c); err == nil {
-			r.later.forget(c)
+			r.postponed.forget(c)
 			return out, nil
 		}
 		if c.Nacked() || c.Aborted() || c.Acked() {
 			return nil, err
 		}
 		if verdict = r.config.Classifier.Classify(err); !verdict.NotNow {
-			r.later.forget(c)
+			r.postponed.forget(c)
 			return nil, err
 		}
-		if r.later.tooLong(c, r.config.NotNowFor) {
+		if r.postponed.tooLong(c, r.config.NotNowFor) {
 			return nil, err
 		}
 	}
 }
 
-// postponed remembers since when handlers say "not now" of their messages.
+// postponed remembers since when handlers return classify.NotNow for their messages.
 type postponed struct {
 	mu sync.Mutex
 	of recent.Memory[postponement]
@@ -70,7 +67,7 @@ type postponement struct {
 	pause time.Duration // the last one
 }
 
-// tooLong notes that a handler said "not now", and reports whether it has done so for longer than most.
+// tooLong notes that a handler returned classify.NotNow, and reports whether it has done so for most or longer.
 func (p *postponed) tooLong(c *chain.Call, most time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

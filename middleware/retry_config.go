@@ -1,0 +1,126 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// RetryConfig configures a Retry. The zero value is useful.
+type RetryConfig struct {
+	// Attempts is how often the handler is called at most, the first time included. Default: 5, or 1 if the handler has stages in
+	// the same chain.
+	Attempts int
+	// Backoff says how long to wait between attempts.
+	Backoff Backoff
+	// PerClass overrides Attempts and Backoff for errors of a class. Without an entry, permanent, invalid and discarded errors are not
+	// retried.
+	PerClass map[classify.Class]Policy
+	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. 0 means no bound. If the subscriber
+	// has an ack deadline, set it below: after the deadline the message is redelivered while the retry still goes on.
+	MaxElapsed time.Duration
+	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its message goes
+	// on at once, to a stage or the dead letters. Default: 30 s.
+	MaxWait time.Duration
+	// NotNowFor is how long a message whose handler returns classify.NotNow may come again uncounted. After that the error is a
+	// transient failure. The time starts with the first such error, and starts again after ten minutes without one. This process
+	// remembers it, for 1,000 messages. Default: 1 hour.
+	NotNowFor time.Duration
+	// NotNowHold is how long such a message is held at most, and handled again after waits from 250 ms to 10 s, before it is given
+	// back. Set it below the time after which the broker redelivers a message without an ack. Default: 20 s, or 15 minutes for
+	// messages of wmamqp's Subscriber, whose broker counts what is given back.
+	NotNowHold time.Duration
+	// Classifier judges the errors. Default: marks and built-in knowledge.
+	Classifier *classify.Classifier
+	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a spillway.Channel
+	// the router's.
+	Logger watermill.LoggerAdapter
+	// MaskText changes the text of an error before it is logged. If it panics, the text is withheld. Default: none, or in a
+	// spillway.Channel QueueConfig.MaskText.
+	MaskText func(text string) string
+	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the handler, at a receiver
+	// that absorbed a duplicate for example. It is not called if the message went away. A panic in it is logged.
+	OnAttempt func(context.Context, Attempt)
+	// OnRetry is called before the wait for the next attempt. A panic in it is logged.
+	OnRetry func(context.Context, Attempt, time.Duration)
+}
+
+// Policy says how errors of one class are retried.
+type Policy struct {
+	// Attempts is how often the handler is called at most. 1 means no retry. Default: RetryConfig.Attempts.
+	Attempts int
+	// Backoff says how long to wait. Default: RetryConfig.Backoff.
+	Backoff Backoff
+}
+
+// Attempt is one call of the handler.
+type Attempt struct {
+	// Number counts from 1.
+	Number int
+	// Err is nil for a success.
+	Err     error
+	Verdict classify.Verdict
+}
+
+func (c *RetryConfig) setDefaults() {
+	if c.Attempts == 0 {
+		c.Attempts = 5
+	}
+	c.Backoff.setDefaults()
+	if c.NotNowFor == 0 {
+		c.NotNowFor = time.Hour
+	}
+	if c.MaxWait == 0 {
+		c.MaxWait = maxRetryAfter
+	}
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *RetryConfig) validate() error {
+	if c.Attempts < 1 {
+		return fmt.Errorf("middleware: RetryConfig.Attempts is %d: it includes the first attempt and must be at least 1", c.Attempts)
+	}
+	if c.MaxElapsed < 0 || c.MaxWait < 0 {
+		return fmt.Errorf("middleware: RetryConfig.MaxElapsed (%s) and MaxWait (%s) must not be negative", c.MaxElapsed, c.MaxWait)
+	}
+	if c.NotNowFor < 0 || c.NotNowHold < 0 {
+		return fmt.Errorf("middleware: RetryConfig.NotNowFor (%s) and NotNowHold (%s) must not be negative", c.NotNowFor, c.NotNowHold)
+	}
+	for class, policy := range c.PerClass {
+		if class >= classify.ClassAborted {
+			return fmt.Errorf("middleware: RetryConfig.PerClass[%s]: a message that went away is given back and never retried here; remove the entry", class)
+		}
+		if policy.Attempts < 0 {
+			return fmt.Errorf("middleware: RetryConfig.PerClass[%s].Attempts is %d: it must not be negative", class, policy.Attempts)
+		}
+		policy.Backoff.setDefaults()
+		if err := policy.Backoff.validate(fmt.Sprintf("RetryConfig.PerClass[%s].Backoff", class)); err != nil {
+			return err
+		}
+	}
+	return c.Backoff.validate("RetryConfig.Backoff")
+}
+
+// policy returns what RetryConfig says of a class.
+func (c *RetryConfig) policy(class classify.Class) Policy {
+	own, ok := c.PerClass[class]
+	if own.Backoff.isSet() {
+		own.Backoff.setDefaults()
+	} else {
+		own.Backoff = c.Backoff
+	}
+	switch {
+	case own.Attempts != 0:
+	case !ok && (class == classify.ClassPermanent || class == classify.ClassInvalid || class == classify.ClassDiscard):
+		own.Attempts = 1
+	default:
+		own.Attempts = c.Attempts
+	}
+	return own
+}
