@@ -7,18 +7,27 @@ SEED       ?= 0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 SERVICES    = internal/services/services.sh
 
-# The packages whose tests know of the servers, directly or through a helper. Fault tests restart servers, so of those that
-# share one, one is tested after another: those of the brokers, and conformance of all that is no table, beside those of the
-# databases, then those that use both. All others are tested side by side.
-SERVED = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
-OTHERS = $(filter-out $(SERVED),$(shell $(GO) list ./...))
+# Tests run in three lanes at the same time. Fault tests restart servers, so each lane has servers of its own: that of the
+# brokers has all, those of the tables and of the keys have PostgreSQL and MariaDB. Within a lane what restarts servers runs
+# alone. The packages whose tests know of the servers, directly or through a helper, are found; one that is in no list is
+# tested in the lane of the brokers.
+SERVED  = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
+OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/bench/kafka
-TABLES  = ./pubsub/wmsql ./idempotency ./idempotency/pgxstore ./middleware/crashlimit ./delay ./redrive ./internal/database/postgres ./internal/database/mysql ./internal/keytable ./internal/bench/sql ./internal/bench/idempotency
-BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) ./conformance ./internal/chaos),$(SERVED))
+TABLES  = ./pubsub/wmsql ./delay ./redrive/...
+KEYS    = ./idempotency/... ./middleware/crashlimit ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
+BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(KEYS) ./conformance ./internal/chaos ./internal/services),$(SERVED))
 SERVE   = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
+served  = $(filter $(SERVED),$(shell $(GO) list $(1)))
+
+# The servers of another lane: $(call lane,name,number to add to each port).
+FOLDER  = $(or $(SPILLWAY_SERVICES_DIR),/var/tmp/spillway-services-$(shell id -u))
+lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) SPILLWAY_POSTGRES_PORT=$$(($${SPILLWAY_POSTGRES_PORT:-19432}+$(2))) SPILLWAY_MYSQL_PORT=$$(($${SPILLWAY_MYSQL_PORT:-19306}+$(2)))
+IN_TABLES = $(call lane,tables,100)
+IN_KEYS   = $(call lane,keys,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck unit start served served-brokers served-tables embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-brief chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,17 +53,27 @@ demo-stages: ## a downstream that is down for 20 s: staged retry on Kafka and Po
 	@$(GO) run ./examples/stages
 
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
-test: build format vet staticcheck unit served allocs ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers
+test: ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers
+	@.ci/need-cc
+	@$(MAKE) --no-print-directory --output-sync=target -j2 start static # before the lanes: only one may install servers
+	@$(MAKE) --no-print-directory --output-sync=target -j3 served-brokers served-tables unit-and-keys
 	@echo; echo "tested against:"; $(SERVICES) status || { \
 	  echo; echo "NOT TESTED against every server: see above"; test "$$CI" != true; }
 
-check: build format vet staticcheck embedded ## the quick part of test: no servers
+check: ## the quick part of test: no servers
+	@.ci/need-cc
+	@$(MAKE) --no-print-directory --output-sync=target -j2 static embedded
 
 services: ## start Kafka, RabbitMQ, PostgreSQL and MariaDB for tests and examples, installing what is missing
 	@$(SERVICES) up
 
 services-down: ## stop them
 	@$(SERVICES) down
+	@$(IN_TABLES) $(SERVICES) down
+	@$(IN_KEYS) $(SERVICES) down
+
+static:
+	@for step in build format vet staticcheck; do $(MAKE) --no-print-directory $$step || exit 1; done
 
 build:
 	$(GO) build ./...
@@ -70,32 +89,38 @@ staticcheck:
 	$(GO) run $(STATICCHECK) ./...
 
 unit:
-	@.ci/need-cc
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on $(OTHERS)
 
 start:
 	@$(SERVICES) up || { echo; echo "NOT EVERY SERVER IS THERE: what needs the others will be SKIPPED"; echo; test "$$CI" != true; }
 
-served: start
+served: ## the tests that need servers, each lane after another
 	@.ci/need-cc
-	@$(MAKE) --no-print-directory --output-sync=target -j2 served-brokers served-tables
-	$(SERVE) -p 1 $(BOTH)
-	@$(MAKE) --no-print-directory chaos-brief
+	@$(MAKE) --no-print-directory served-brokers served-tables served-keys
 
-chaos-brief: start # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
-	SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -v -count=1 -timeout 15m ./internal/chaos
-
-served-brokers:
-	$(SERVE) -p 1 $(BROKERS)
-	$(SERVE) -skip '^TestSQL$$' ./conformance
+served-brokers: start
+	$(SERVE) -p 2 $(BROKERS)
+	$(SERVE) ./conformance
 	SPILLWAY_EMBEDDED= $(GO) test -timeout 15m -run '^TestOutputsBrokerCrashes$$' ./conformance # reconnects, which races in watermill-amqp
+	$(SERVE) -p 2 $(BOTH)
+	$(SERVE) ./internal/services
+	$(SERVE) -v -count=1 -skip '^TestCampaign$$/^tables$$' ./internal/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
 
 served-tables:
-	$(SERVE) -p 1 $(TABLES)
-	$(SERVE) -run '^TestSQL$$' ./conformance
+	@$(IN_TABLES) $(SERVICES) up postgres mariadb || test "$$CI" != true
+	$(IN_TABLES) $(SERVE) -p 1 $(call served,$(TABLES))
+	$(IN_TABLES) $(SERVE) -v -count=1 -run '^TestCampaign$$/^tables$$' ./internal/chaos
+	@$(IN_TABLES) $(SERVICES) down
+
+unit-and-keys:
+	@for step in unit allocs served-keys; do $(MAKE) --no-print-directory $$step || exit 1; done
+
+served-keys:
+	@$(IN_KEYS) $(SERVICES) up postgres mariadb || test "$$CI" != true
+	$(IN_KEYS) $(SERVE) -p 1 $(call served,$(KEYS))
+	@$(IN_KEYS) $(SERVICES) down
 
 embedded:
-	@.ci/need-cc
 	SPILLWAY_EMBEDDED=1 CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -19,8 +20,8 @@ import (
 func (b *bench) hostileStages() {
 	const delay = 200 * time.Millisecond
 	var j journal
-	var l logs
-	b.startStaged(b.channel(b.staged(delay, 2*delay), l.into), b.noting(&j, func(_ int, msg *message.Message) error {
+	var log testkit.Log
+	b.startStaged(b.channel(b.staged(delay, 2*delay), logTo(&log)), b.noting(&j, func(_ int, msg *message.Message) error {
 		if strings.HasPrefix(msg.UUID, "failing") {
 			return errNever
 		}
@@ -58,7 +59,7 @@ func (b *bench) hostileStages() {
 	b.untilApplied(good...)
 	b.untilPlaced(2)
 	b.wantOnce(good...)
-	b.until("it is told that a stage is no more", func() bool { return l.told("a stage that there is no more", "stage", 99) })
+	b.until("the log names the stage that was removed", func() bool { return log.Has("a stage that was removed", "stage", 99) })
 	for _, v := range j.of("garbage") {
 		if len(v.Metadata) == 0 {
 			b.Error("its metadata are gone")

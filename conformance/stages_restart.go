@@ -2,19 +2,15 @@ package conformance
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -144,8 +140,8 @@ func (b *bench) abandoned(delay time.Duration, put func(topic string, msg *messa
 			b.Fatal(err)
 		}
 	}
-	var l logs
-	ch := b.channel(append(change, b.staged(shortStage), l.into)...)
+	var log testkit.Log
+	ch := b.channel(append(change, b.staged(shortStage), logTo(&log))...)
 	router := b.router()
 	ch.Attach(router)
 	_, err := ch.Stages().AddConsumerHandler(router, "another", b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return nil })
@@ -154,41 +150,11 @@ func (b *bench) abandoned(delay time.Duration, put func(topic string, msg *messa
 	}
 	b.run(router)
 	const words = "no handler of this process consumes"
-	if !l.told(words, "stage_topic", topic) || !l.told(words, "messages", len(ids)) {
-		b.Errorf("not told of %d messages for %q: %+v", len(ids), topic, l.lines)
+	if !log.Has(words, "stage_topic", topic) || !log.Has(words, "messages", len(ids)) {
+		b.Errorf("no line names %d messages in %q: %v", len(ids), topic, log.Errors())
 	}
 }
 
-// logs keeps the lines of a logger that come at the level of Info or Error.
-type logs struct {
-	mu    sync.Mutex
-	lines []logLine
+func logTo(log *testkit.Log) func(*spillway.Config) {
+	return func(c *spillway.Config) { c.Logger = log }
 }
-
-type logLine struct {
-	text   string
-	fields map[string]any
-}
-
-func (l *logs) add(text string, fields map[string]any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, logLine{text, maps.Clone(fields)})
-}
-
-// told tells whether a line with these words came, with the field.
-func (l *logs) told(words, field string, value any) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.lines, func(line logLine) bool { return strings.Contains(line.text, words) && line.fields[field] == value })
-}
-
-func (l *logs) into(c *spillway.Config) { c.Logger = logger{l} }
-
-type logger struct{ *logs }
-
-func (l logger) Error(msg string, err error, fields watermill.LogFields) { l.add(msg, fields) }
-func (l logger) Info(msg string, fields watermill.LogFields)             { l.add(msg, fields) }
-func (l logger) Debug(string, watermill.LogFields)                       {}
-func (l logger) Trace(string, watermill.LogFields)                       {}
-func (l logger) With(watermill.LogFields) watermill.LoggerAdapter        { return l }

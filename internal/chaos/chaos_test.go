@@ -39,8 +39,8 @@ func TestCampaign(t *testing.T) {
 		"mariadb":  func(t testing.TB) { services.MySQL(t) },
 	}
 	// Those of a pair have no server in common.
-	for _, pair := range [][]string{{"kafka", "rabbitmq"}, {"postgres", "mariadb"}} {
-		t.Run("", func(t *testing.T) {
+	for kind, pair := range map[string][]string{"brokers": {"kafka", "rabbitmq"}, "tables": {"postgres", "mariadb"}} {
+		t.Run(kind, func(t *testing.T) {
 			for _, name := range pair {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()

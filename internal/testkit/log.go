@@ -61,6 +61,13 @@ func (l *Log) Lines(level watermill.LogLevel, words string) []Line {
 // Errors returns the lines of errors.
 func (l *Log) Errors() []Line { return l.Lines(watermill.ErrorLogLevel, "") }
 
+// Has reports whether a line of any level has these words in its text and this value in its fields.
+func (l *Log) Has(words, field string, value any) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.lines, func(line Line) bool { return strings.Contains(line.Text, words) && line.Fields[field] == value })
+}
+
 type with struct {
 	to     *Log
 	fields watermill.LogFields

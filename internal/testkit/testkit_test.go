@@ -87,7 +87,7 @@ func TestLog(t *testing.T) {
 	log.Info("it goes on", nil)
 	with.Debug("debug", nil)
 	with.Trace("trace", nil)
-	if e := log.Errors(); len(e) != 1 || e[0].Err != boom || len(e[0].Fields) != 3 || len(log.Lines(watermill.InfoLogLevel, "goes")) != 1 {
+	if e := log.Errors(); len(e) != 1 || e[0].Err != boom || len(e[0].Fields) != 3 || len(log.Lines(watermill.InfoLogLevel, "goes")) != 1 || !log.Has("fails", "a", 1) || log.Has("fails", "a", 2) {
 		t.Errorf("%v", e)
 	}
 }

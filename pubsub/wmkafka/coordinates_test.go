@@ -19,6 +19,7 @@ import (
 // Feature I5, decision 15: a record's own coordinates are its key, the same at each delivery, whatever its metadata claim:
 // no record takes the key of another. So it is for a message that was redriven, whose metadata anybody could have written.
 func TestByCoordinates(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	at := time.UnixMilli(1_700_000_000_123)
 	c.produce(&sarama.ProducerMessage{Value: sarama.StringEncoder("a"), Timestamp: at}, &sarama.ProducerMessage{
@@ -59,6 +60,7 @@ func TestByCoordinates(t *testing.T) {
 // watermill-kafka's subscriber, which does not tell a stage's topic, a record in a stage has another key than one of the
 // live topic with its offset.
 func TestByCoordinates_sameOffset(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	key := func(sub message.Subscriber) string {
 		t.Helper()

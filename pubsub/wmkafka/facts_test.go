@@ -27,6 +27,7 @@ func stockWith(u kafka.Unmarshaler) kafka.SubscriberConfig {
 // Fact, feature D8: a record that its unmarshaler cannot read stops the partition for good. TestUnreadableIsSetAside shows
 // that ours sets it aside and goes on.
 func TestFactWatermillStopsAtUnreadable(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	records := numbered(3)
 	records[1].Value = sarama.ByteEncoder("\x00unreadable")
@@ -59,6 +60,7 @@ func waits(c *cluster, first, second message.Subscriber, d time.Duration) (ended
 // Fact, promise P3: the message's context does not end with the group session, so a handler that waits stops the topic for
 // all instances.
 func TestFactWatermillHandlerStopsRebalance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	ended, rebalanced := waits(c, c.stock(kafka.SubscriberConfig{}), c.stock(kafka.SubscriberConfig{}), 6*time.Second)
 	if ended || rebalanced {
@@ -68,6 +70,7 @@ func TestFactWatermillHandlerStopsRebalance(t *testing.T) {
 
 // Promise P3: with ours it does, and the rebalance is over in seconds.
 func TestHandlerStopsNoRebalance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	ended, rebalanced := waits(c, c.subscriber(SubscriberConfig{}), c.subscriber(SubscriberConfig{}), patience)
 	if !ended || !rebalanced {
@@ -105,6 +108,7 @@ func nacks(c *cluster, joiner, holder message.Subscriber, d time.Duration, least
 
 // Fact, promise P3: a nacked message is delivered again and again after its session has ended, and keeps the partition.
 func TestFactWatermillResendsAfterSession(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	n, rebalanced := nacks(c, c.stock(stockWith(kafka.DefaultMarshaler{})), c.stock(stockWith(kafka.DefaultMarshaler{})), 6*time.Second, 100)
 	t.Logf("%d deliveries", n)
@@ -115,6 +119,7 @@ func TestFactWatermillResendsAfterSession(t *testing.T) {
 
 // Promise P3: ours leaves the partition, and redelivers ever more slowly.
 func TestNackedIsNotResentAfterSession(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	n, _ := nacks(c, c.subscriber(SubscriberConfig{}), c.subscriber(SubscriberConfig{}), 6*time.Second, 0)
 	if n > 20 {
@@ -191,6 +196,7 @@ func appended(t *testing.T, make func(*cluster) message.Subscriber) string {
 // Fact, feature D5: a topic that is created the usual way forgets letters after 7 days, and takes none of the largest.
 // TestInitializeTopics shows what ours creates.
 func TestFactKafkaTopicExpires(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	found, err := describeTopic(c.admin, c.topic)
 	if err != nil {
@@ -222,6 +228,7 @@ func batching(config *sarama.Config) *sarama.Config {
 
 // Fact, decision 4: a refusal for size fails the small messages of the same batch.
 func TestFactKafkaRefusesBatch(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: batching(kafka.DefaultSaramaSyncPublisherConfig())}, nil)
 	if err != nil {
@@ -235,6 +242,7 @@ func TestFactKafkaRefusesBatch(t *testing.T) {
 
 // Decision 4, promise P4: ours refuses the large one alone, says that it is too large, and goes on.
 func TestOnlyTheLargeIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{Sarama: batching(SaramaPublisherConfig())})
 	for range 2 {
@@ -282,6 +290,7 @@ func (r renamed) Publish(_ string, messages ...*message.Message) error {
 
 // Fact, feature D15: an output that is too large runs its handler again and again, and nothing behind it is handled.
 func TestFactWatermillRepeatsTooLargeOutput(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	runs, behind := tooLargeOutput(c, c.publisher(PublisherConfig{}), func(*message.Router) {}, func() bool { return false })
 	if runs.Load() < 20 || behind.Load() {
@@ -291,6 +300,7 @@ func TestFactWatermillRepeatsTooLargeOutput(t *testing.T) {
 
 // Feature D15: with a channel its source is set aside after one run, and the message behind it is handled.
 func TestTooLargeOutputIsSetAside(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	dead := &sink{}
 	ch := c.channel(spillway.Config{Publisher: dead})
@@ -305,6 +315,7 @@ func TestTooLargeOutputIsSetAside(t *testing.T) {
 // Fact, promise P3: watermill's Retry and PoisonQueue dead-letter a healthy message when the subscription ends in a backoff;
 // the root package's facts show it for the router, this for a context that the subscriber ends.
 func TestSubscriptionEndsInBackoff(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
 	dead := &sink{}

@@ -22,6 +22,7 @@ func (c *cluster) several(messages <-chan *message.Message, n int) (got []*messa
 // Promise P1: several messages of a partition are in flight, beginning in order; nothing is marked over one that is not
 // acked, and no more than InFlight are delivered from that one on.
 func TestInFlight(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(9)...)
 	sub := c.subscriber(SubscriberConfig{InFlight: 4})
@@ -62,6 +63,7 @@ func TestInFlight(t *testing.T) {
 
 // Feature H3: a message that is nacked comes again, with backoff, and those in flight with it go on.
 func TestInFlightNacked(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(3)...)
 	messages := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 2, NackBackoff: 200 * time.Millisecond}))
@@ -80,6 +82,7 @@ func TestInFlightNacked(t *testing.T) {
 // Promises P1, P3: when a second instance joins, all messages in flight learn of it at once and have one grace together;
 // what was acked behind one that was not comes again.
 func TestInFlightRebalance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(6)...)
 	first := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6}))
@@ -181,6 +184,7 @@ func TestInFlightLosesNothing(t *testing.T) {
 
 // Feature R5: what the broker gathers for a stage comes, be it ever so little.
 func TestStageConfig(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: SaramaStageConfig(), InFlight: 16}))
 	c.produce(numbered(1)...)

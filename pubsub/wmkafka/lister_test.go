@@ -15,6 +15,7 @@ import (
 // Feature R5 (abandoned stages): topics with messages that the group of the same name has not acked are told, with how
 // many, all partitions counted; those that are consumed, empty or named otherwise are not.
 func TestListWaiting(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	fill := func(topic string, partitions int32, n int) string {
@@ -58,6 +59,7 @@ func TestListWaiting(t *testing.T) {
 
 // It ends with its context, with what the broker does not answer, and with the publisher; the error names the prefix.
 func TestListWaitingEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	dialer := &faulty{}
 	config := dialer.into(SaramaPublisherConfig())

@@ -33,6 +33,7 @@ func (p *Publisher) own() int {
 // Decision 7: with a producer for each topic, opened by whoever comes first, all that many publish at once is there, and
 // topics beyond the bound share one.
 func TestProducerPerTopic(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{ProducerPerTopic: true})
 	pub.producers.most = 3
@@ -125,6 +126,7 @@ func (c *heldConn) Write(b []byte) (int, error) {
 
 // Decision 7: a message does not wait for the one that is on its way to another topic.
 func TestProducersDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	dialer := &held{}
 	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into(SaramaPublisherConfig())})
@@ -161,6 +163,7 @@ func TestProducersDoNotWaitForEachOther(t *testing.T) {
 
 // Decision 4: a producer that cannot be opened is the error of those who waited for it, and the next message tries again.
 func TestProducerThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	dialer := &held{}
 	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into(SaramaPublisherConfig())})
@@ -192,6 +195,7 @@ func TestProducerThatCannotBeOpened(t *testing.T) {
 
 // Decision 4: a broker that falls silent while a producer is opened holds up nobody for good.
 func TestProducerOfSilentBroker(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	dialer := &faulty{}
 	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into(SaramaPublisherConfig())})
@@ -214,6 +218,7 @@ func TestProducerOfSilentBroker(t *testing.T) {
 // After Close nothing is published, whether its producer is there, is being opened or never was, and none is left behind:
 // goleak would see it.
 func TestCloseOfProducers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	topics := c.topics(8)
 	for range 3 {

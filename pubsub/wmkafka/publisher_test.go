@@ -55,6 +55,7 @@ func TestPublisherConfig(t *testing.T) {
 
 // Promise P1: a Publish of several stops at the first refusal and says how far it came.
 func TestPublishSeveral(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	good := message.NewMessage("good", []byte("x"))
@@ -80,6 +81,7 @@ func TestPublishSeveral(t *testing.T) {
 
 // Decision 4: a refusal for size is one wherever it comes from, and does not pass with time; other refusals are none.
 func TestTooLarge(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	generous := SaramaPublisherConfig()
 	generous.Producer.MaxMessageBytes = 16 << 20
@@ -101,6 +103,7 @@ func TestTooLarge(t *testing.T) {
 
 // After Close: publishing and initializing say so, whoever closes and how often. It means most with -race.
 func TestClosedPublisher(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	var all sync.WaitGroup
@@ -132,6 +135,7 @@ func TestClosedPublisher(t *testing.T) {
 
 // A topic that is missing is not made up by publishing to it, and the error comes.
 func TestMissingTopic(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	c.ends("Publish", func() {
@@ -233,6 +237,7 @@ func TestPublishIsBounded(t *testing.T) {
 // Promise P3: when the connection falls silent the subscription notices, cancels, and goes on when it is back. Close is
 // bounded meanwhile.
 func TestSilentConnection(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(2)...)
 	dialer := &faulty{}
@@ -263,6 +268,7 @@ func TestSilentConnection(t *testing.T) {
 // Promise P2, features D1, R10, V4: a record that fails, is set aside on Kafka and brought back from there is what it was,
 // key, headers, id and payload, in the topic it came from; and once handled, it is done with.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	c := newPartitioned(t, 3)
 	pub := c.publisher(PublisherConfig{})
 	dlq := c.topic + ".dlq"
@@ -339,6 +345,7 @@ func TestRoundTrip(t *testing.T) {
 
 // Feature V6 (drain): the backlog is what the group has not acked, from its first message on where it never came.
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	c := newPartitioned(t, 2)
 	records := numbered(5)
 	records[4].Partition = 1
@@ -374,6 +381,7 @@ func TestBacklog(t *testing.T) {
 
 // Promise P1: messages of aborted transactions are not delivered, and those behind them are.
 func TestAbortedTransaction(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	config := SaramaPublisherConfig()
 	config.Producer.Transaction.ID = c.topic

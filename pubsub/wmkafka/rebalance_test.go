@@ -29,6 +29,7 @@ func (c *cluster) channel(config spillway.Config) *spillway.Channel {
 // Promise P3: a second instance joins while a message waits in a retry's backoff. That is no failure: no letter, nothing
 // counted; the message is handled again, and takes effect once.
 func TestRebalanceInBackoff(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
 	dead := &sink{}
@@ -99,6 +100,7 @@ func TestRebalanceUnderBusyHandler(t *testing.T) {
 
 // Promise P1, P3: a handler that finishes within the grace after a rebalance began is not run again.
 func TestAckInTheGraceOfRebalance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
 	first := c.subscribe(c.subscriber(SubscriberConfig{SettleGrace: 5 * time.Second}))
@@ -114,6 +116,7 @@ func TestAckInTheGraceOfRebalance(t *testing.T) {
 
 // Promise P3: nobody takes the messages. The subscription gives its partition away all the same, and ends all the same.
 func TestRebalanceWithNobodyTaking(t *testing.T) {
+	t.Parallel()
 	c := newPartitioned(t, 2)
 	records := numbered(2)
 	records[1].Partition = 1
@@ -190,6 +193,7 @@ func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, erro
 
 // Bad input: a producer cannot have a good message set aside by writing the mark itself.
 func TestForgedMark(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	record := numbered(1)[0]
 	record.Headers = append(record.Headers, header("x-spillway-unreadable", "forged"))
@@ -203,6 +207,7 @@ func TestForgedMark(t *testing.T) {
 
 // Promise P3: a nacked message that waits to come again holds up neither a rebalance nor Close.
 func TestRebalanceInNackBackoff(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
 	sub := c.subscriber(SubscriberConfig{NackBackoff: time.Hour})

@@ -86,6 +86,7 @@ func TestClosedSubscriber(t *testing.T) {
 // What watermill-kafka's getters tell of a message, they tell of ours, in the same types; and the same goes for what the
 // message itself is.
 func TestContextOfStockSubscriber(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(3)...)
 	record := numbered(1)[0]
@@ -124,6 +125,7 @@ func TestContextOfStockSubscriber(t *testing.T) {
 
 // Feature D1: Origin tells what Kafka knows, less of it with the stock subscriber, and nothing wrong without Kafka.
 func TestOrigin(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	record := numbered(1)[0]
 	record.Key, record.Timestamp = sarama.ByteEncoder{0, 0xff}, time.UnixMilli(1700000000000)
@@ -172,6 +174,7 @@ func TestNoGoroutinePerMessage(t *testing.T) {
 
 // The context of a message ends when it is settled, acked or nacked, as the stock one does after the ack.
 func TestContextEndsWithTheMessage(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(2)...)
 	messages := c.subscribe(c.subscriber(SubscriberConfig{}))
@@ -194,6 +197,7 @@ func TestContextEndsWithTheMessage(t *testing.T) {
 
 // Promise P4: a nacked message comes again as it was, each time later, up to the longest wait; the ones behind it wait.
 func TestNackBackoff(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(2)...)
 	messages := c.subscribe(c.subscriber(SubscriberConfig{NackBackoff: 50 * time.Millisecond, MaxNackBackoff: 200 * time.Millisecond}))
@@ -308,6 +312,7 @@ func (e *expiring) Err() error {
 
 // Promise P3: the message's context is cancelled, and so its message aborted, even where a deadline ended the subscription.
 func TestDeadlineOfSubscription(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
 	type key struct{}
@@ -332,6 +337,7 @@ func TestDeadlineOfSubscription(t *testing.T) {
 
 // Two subscriptions of one Subscriber are two members of the group; one ends with its context, the other goes on.
 func TestSubscribeTwice(t *testing.T) {
+	t.Parallel()
 	c := newPartitioned(t, 2)
 	sub := c.subscriber(SubscriberConfig{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -362,6 +368,7 @@ func TestSubscribeTwice(t *testing.T) {
 
 // Promise P4: a record of 8 MiB comes through, and a subscription without a topic says so instead of starting one.
 func TestLargeRecord(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	large := c.topic + "-large"
 	c.create(large, 1, map[string]string{"max.message.bytes": "10000000"})
@@ -379,6 +386,7 @@ func TestLargeRecord(t *testing.T) {
 
 // A tracer of the user's wraps our handler, and nothing hangs when the session ends under it.
 func TestTracer(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(3)...)
 	sub := c.subscriber(SubscriberConfig{Tracer: kafka.NewOTELSaramaTracer()})
@@ -398,6 +406,7 @@ func TestTracer(t *testing.T) {
 
 // SubscribeInitialize creates the topic as told, once.
 func TestSubscribeInitialize(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	topic := c.topic + "-new"
 	c.deleteLater(topic)

@@ -16,6 +16,7 @@ import (
 // Promise P1: messages that are sent together are all there when Publish returns nil, once and in their order, however many
 // there are.
 func TestPublishTogether(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{InFlight: 64, ProducerPerTopic: true})
 	var messages []*message.Message
@@ -82,6 +83,7 @@ func TestRefusedTogether(t *testing.T) {
 
 // Bad input and a publisher that is closed, for which nothing is sent.
 func TestTogetherErrors(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, n := range []int{-1, maxPublishing + 1} {
 		if _, err := NewPublisher(c.brokers, PublisherConfig{InFlight: n}); err == nil || !strings.Contains(err.Error(), "InFlight") {

@@ -19,6 +19,7 @@ import (
 // Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what is
 // allowed.
 func TestInitializeTopicsRefusesName(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	for _, name := range []string{"orders.bill ing.retry.5s", strings.Repeat("x", 250)} {
@@ -87,6 +88,7 @@ func TestInitializeTopics(t *testing.T) {
 // start-up that says what, where and what to do, for dead letters as for stages. Nothing in it is changed, and who accepts
 // it says so.
 func TestFlawsOfExistingTopics(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	room := strconv.Itoa(kafkaMaxMessageBytes + letterRoom)
 	sound := map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": room}
@@ -152,6 +154,7 @@ func TestRetentionWithoutLimit(t *testing.T) {
 // Features D5, D16: a source whose largest letter no request has room for is an error at start-up: the broker would cut the
 // connection each time.
 func TestLetterLargerThanRequest(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	large := c.topic + "-large"
 	c.create(large, 1, map[string]string{"max.message.bytes": strconv.Itoa(100 << 20)})
@@ -169,6 +172,7 @@ func TestLetterLargerThanRequest(t *testing.T) {
 // Feature D5: a publisher that would itself refuse letters of the source's largest messages says so at start-up, and a
 // topic that cannot be created is an error that says what to do.
 func TestInitializeTopicsErrors(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	large := c.topic + "-large"
 	c.create(large, 1, map[string]string{"max.message.bytes": "5000000"})
@@ -190,6 +194,7 @@ func TestInitializeTopicsErrors(t *testing.T) {
 
 // Feature D5: many instances that start at once create a topic once, and all find it ready.
 func TestInitializeAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	dlq := c.topic + ".dlq"
 	c.deleteLater(dlq)
@@ -208,6 +213,7 @@ func TestInitializeAtOnce(t *testing.T) {
 // Feature D5: with a channel attached, a handler's start creates what its dead letters need; a source that does not exist
 // yet has them all the same.
 func TestChannelInitializes(t *testing.T) {
+	t.Parallel()
 	c := newPartitioned(t, 2)
 	dlq, invalid := c.topic+".dlq", c.topic+".invalid"
 	c.deleteLater(dlq, invalid)
