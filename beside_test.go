@@ -2,6 +2,7 @@ package spillway_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"time"
 
@@ -13,11 +14,20 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
+func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
+	t.Helper()
+	store, err := crashlimit.NewStore(t.Context(), db, crashlimit.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 // Feature D10: a channel with a store for deliveries registers its process while the router runs, and signs off before
 // the router has closed.
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(b.db)}})
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, CrashStore: crashStore(t, b.db)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,13 +73,13 @@ func TestDeliveriesCoordinates(t *testing.T) {
 	b := newBench(t, true)
 	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}
 	dlc, err := spillway.New(t.Context(), spillway.Config{
-		Publisher: b.letters, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(b.db), Consumer: "billing"},
+		Publisher: b.letters, CrashStore: crashStore(t, b.db),
 		Queue: poison.QueueConfig{Origin: func(msg *message.Message) poison.Origin { return known[string(msg.Payload)] }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.db.Exec(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at) VALUES ('', 'gone', '', 0, 0, 0, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))`); err != nil {
+	if _, err := b.db.Exec(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at) VALUES ('shop', 'gone', '', 0, 0, 0, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))`); err != nil {
 		t.Fatal(err)
 	}
 	stop := b.run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {

@@ -32,9 +32,11 @@ type Config struct {
 	Classify classify.Config
 	// Queue configures where dead letters go and what they carry.
 	Queue poison.QueueConfig
-	// Deliveries limits how often a message may end the process before the message is dead-lettered. It takes effect with a
-	// store or a broker's own count, and needs Attach or Plugin.
-	Deliveries crashlimit.LimitConfig
+	// CrashLimit configures how often a message may end the process before the message is dead-lettered. It takes effect with
+	// a CrashStore or a broker's own count, and needs Attach or Plugin.
+	CrashLimit crashlimit.Config
+	// CrashStore counts unfinished deliveries. Default: none.
+	CrashStore *crashlimit.Store
 	// Guard configures which messages never reach a handler.
 	Guard middleware.GuardConfig
 	// Stages configures how the handlers of Channel.Stages are retried later, while the messages behind go on. It takes effect
@@ -59,12 +61,12 @@ func (c *Config) check() error {
 	if r := &c.Receiver; c.Idempotency == nil && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
 		return errors.New("Config.Receiver is configured without Config.Idempotency: no message would be recognised; set Config.Idempotency")
 	}
-	if d := &c.Deliveries; d.Store == nil && d.Delivered == nil && (d.Max != 0 || d.Service != "" || d.Consumer != "") {
-		return errors.New("Config.Deliveries is configured without a Store: nothing would be counted; set Config.Deliveries.Store")
+	if l := &c.CrashLimit; c.CrashStore == nil && l.Delivered == nil && (l.Max != 0 || l.Key != nil || l.Heartbeat != 0) {
+		return errors.New("Config.CrashLimit is configured without a CrashStore: nothing would be counted; set Config.CrashStore")
 	}
-	if c.Receiver.Lease > 0 && c.Deliveries.Delivered != nil {
-		return errors.New("Config.Receiver.Lease and Config.Deliveries.Delivered are both set: a message whose key is leased is given back, " +
-			"which a broker counts as a delivery; set Config.Deliveries.Store instead of Delivered")
+	if c.Receiver.Lease > 0 && c.CrashLimit.Delivered != nil {
+		return errors.New("Config.Receiver.Lease and Config.CrashLimit.Delivered are both set: a message whose key is leased is given back, " +
+			"which a broker counts as a delivery; set Config.CrashStore instead of Delivered")
 	}
 	if p := &c.Purge; p.Retention == 0 && (p.Every != 0 || p.Batch != 0 || p.Horizon != 0 || p.Pause != 0) {
 		return errors.New("Config.Purge is configured without a Retention: no key would be purged; set Config.Purge.Retention")
@@ -81,7 +83,7 @@ func (c *Config) share() error {
 		c.Retry.MaskText = c.Queue.MaskText
 	}
 	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger,
-		&c.Deliveries.Logger, &c.Purge.Logger, &c.Stages.Logger} {
+		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Stages.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}
@@ -100,8 +102,8 @@ func (c *Config) share() error {
 			*part = classifier
 		}
 	}
-	if c.Deliveries.Coordinates == nil && c.Queue.Origin != nil {
-		c.Deliveries.Coordinates = coordinates(c.Queue.Origin)
+	if c.CrashLimit.Coordinates == nil && c.Queue.Origin != nil {
+		c.CrashLimit.Coordinates = coordinates(c.Queue.Origin)
 	}
 	return nil
 }

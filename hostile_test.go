@@ -307,17 +307,17 @@ func TestNewRefuses(t *testing.T) {
 		"Rules[0]":             {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
 		"Default cannot be":    {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
 		"no keys to purge":     {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
-		"Deliveries.Delivered": {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
-			Deliveries: crashlimit.LimitConfig{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
+		"CrashLimit.Delivered": {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
+			CrashLimit: crashlimit.Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
 		"without Config.Idempotency":      {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute}},
-		"without a Store":                 {Publisher: good, Deliveries: crashlimit.LimitConfig{Max: 3}},
+		"without a CrashStore":            {Publisher: good, CrashLimit: crashlimit.Config{Max: 3}},
 		"Config.Receiver is configured":   {Publisher: good, Receiver: idempotency.ReceiverConfig{MarkPublished: true}},
-		"Config.Deliveries is configured": {Publisher: good, Deliveries: crashlimit.LimitConfig{Consumer: "billing"}},
+		"Config.CrashLimit is configured": {Publisher: good, CrashLimit: crashlimit.Config{Heartbeat: time.Second}},
 		"without a Retention":             {Publisher: good, Idempotency: keys, Purge: idempotency.PurgeConfig{Every: time.Minute}},
 		"pgxstore.New":                    {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Optimistic: true}},
 		"Key is not": {Publisher: good, Idempotency: keys,
 			Receiver: idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
-		"LimitConfig.Max": {Publisher: good, Deliveries: crashlimit.LimitConfig{Store: crashlimit.SQLite(nil), Max: -1}},
+		"Config.Max": {Publisher: good, CrashLimit: crashlimit.Config{Delivered: func(*message.Message) (int, bool) { return 0, false }, Max: -1}},
 	} {
 		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("want an error with %q, got %v", field, err)

@@ -59,8 +59,8 @@ func (ch *Channel) compose(_ context.Context, config *Config) (err error) {
 		return err
 	}
 	parts := []any{ch.outputs, ch.queue}
-	if config.Deliveries.Store != nil || config.Deliveries.Delivered != nil {
-		limit, err := crashlimit.NewLimit(config.Deliveries)
+	if config.CrashStore != nil || config.CrashLimit.Delivered != nil {
+		limit, err := crashlimit.New(config.CrashStore, config.CrashLimit)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -86,7 +85,7 @@ func (c *consumer) configure(config *spillway.Config) {
 	// An output waits for its broker's return as long as that may take here.
 	config.Outputs = middleware.OutputsConfig{Attempts: 30, Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
-		config.Deliveries = crashlimit.LimitConfig{Store: c.deliveries(), Service: c.group, Beat: 500 * time.Millisecond}
+		config.CrashStore, config.CrashLimit.Heartbeat = c.deliveries(), 500*time.Millisecond
 	}
 	if len(c.Stages) > 0 {
 		c.stage(config)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -59,9 +60,10 @@ func (b *bench) supervised() (died bool) {
 }
 
 // deliveries is the store that counts them.
-func (b *bench) deliveries() crashlimit.Store {
-	if b.target.Database != nil && b.target.Deliveries != nil {
-		return b.target.Deliveries(b.db)
+func (b *bench) deliveries() *crashlimit.Store {
+	store, err := crashlimit.NewStore(context.Background(), b.db, crashlimit.StoreConfig{Service: b.group})
+	if err != nil {
+		b.Fatal(err)
 	}
-	return crashlimit.SQLite(b.db)
+	return store
 }

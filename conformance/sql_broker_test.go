@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -33,12 +32,11 @@ type sqlServer struct {
 	offsets      wsql.OffsetsAdapter
 	refuse, take string // make a table read-only, and writable
 	loses        bool
-	deliveries   func(*sql.DB) crashlimit.Store
 	delays       func(*sql.DB) *delay.Store
 }
 
 var postgres = sqlServer{
-	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres, deliveries: crashlimit.Postgres, delays: delay.Postgres,
+	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres, delays: delay.Postgres,
 	within: func(address, name string) (string, string, error) {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -66,7 +64,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON TABLE_NAME EXECUTE FUNCTION refuse()`,
 }
 
 var mariadb = sqlServer{
-	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL, deliveries: crashlimit.MySQL, delays: delay.MySQL,
+	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL, delays: delay.MySQL,
 	within: func(address, name string) (string, string, error) {
 		config, err := mysql.ParseDSN(address)
 		if err != nil {

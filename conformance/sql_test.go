@@ -54,7 +54,6 @@ func (s *tables) target(name string) conformance.Target {
 			}
 			return s.db, keys
 		},
-		Deliveries:  s.deliveries,
 		Delays:      func(testing.TB) *delay.Store { return s.delays(s.db) },
 		Holds:       true,
 		CreateTopic: s.createTopic,

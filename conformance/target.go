@@ -10,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -47,9 +46,6 @@ type Target struct {
 	// returns the database that the messages are in, the same at each call, and the store of keys that joins. The suite
 	// makes tables of its own there. Where it is nil the effects are in SQLite.
 	Database func(t testing.TB) (*sql.DB, idempotency.Store)
-
-	// Deliveries is the store that counts deliveries in Database. Where it is nil it is in SQLite too.
-	Deliveries func(db *sql.DB) crashlimit.Store
 
 	// Delays returns the store of messages that wait, where the broker's own messages are. Where it is nil they wait in SQLite.
 	Delays func(t testing.TB) *delay.Store

@@ -53,12 +53,16 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	if err != nil {
 		return err
 	}
+	crashes, err := crashlimit.NewStore(ctx, site.db, crashlimit.StoreConfig{Service: "chaos"})
+	if err != nil {
+		return err
+	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
 		Idempotency: keys,
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
-		Deliveries:  crashlimit.LimitConfig{Store: site.deliveries},
+		CrashStore:  crashes,
 		Stages: stages.Config{
 			Publisher:  later,
 			Subscriber: func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) },

@@ -13,7 +13,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -27,8 +26,7 @@ type site struct {
 	subscriber func(group string, inFlight int) (subscriber, error)
 	origin     func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
-	keys       func(ctx context.Context, live subscriber) (idempotency.Store, error)
-	deliveries crashlimit.Store
+	keys func(ctx context.Context, live subscriber) (idempotency.Store, error)
 	// later keeps what waits for its next attempt. Where it is nil, that waits in topics.
 	later *delay.Store
 
@@ -73,10 +71,6 @@ func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	site := &site{setting: s, logger: logger, db: db}
 	site.keys = func(ctx context.Context, _ subscriber) (idempotency.Store, error) {
 		return idempotency.NewStore(ctx, db, service)
-	}
-	site.deliveries = crashlimit.Postgres(db)
-	if s.Driver == "mysql" {
-		site.deliveries = crashlimit.MySQL(db)
 	}
 	switch {
 	case s.onTables():

@@ -12,11 +12,11 @@ import (
 // Pools forget at random under the race detector, so make test runs this without it.
 func TestQuietAllocatesNothing(t *testing.T) {
 	f := newFake()
-	for name, config := range map[string]LimitConfig{
-		"store": {Store: f}, "broker": {Delivered: func(*message.Message) (int, bool) { return 1, true }},
+	for name, config := range map[string]settings{
+		"store": {store: f}, "broker": {Config: Config{Delivered: func(*message.Message) (int, bool) { return 1, true }}},
 	} {
 		l := newLimit(t, config)
-		if config.Store != nil {
+		if config.store != nil {
 			if err := l.start(); err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,11 @@ func (o order) consume() error {
 	if err != nil {
 		return err
 	}
-	bind := newStore(nil, storeDialect(d)).query
+	store, err := NewStore(context.Background(), db, StoreConfig{Service: "shop"})
+	if err != nil {
+		return err
+	}
+	bind := store.db.Statement
 	letters := sinkFunc(func(msg *message.Message) error {
 		_, err := db.Exec(bind(`INSERT INTO letters (id, reason) VALUES (?, ?)`), msg.UUID, msg.Metadata["x-failure-reason"])
 		if err == nil && o.Die {
@@ -89,7 +93,7 @@ func (o order) consume() error {
 		return err
 	}
 	logger := watermill.NewStdLoggerWithOut(os.Stderr, false, false)
-	limit, err := NewLimit(LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond})
+	limit, err := build(settings{store: store, Config: Config{Heartbeat: 50 * time.Millisecond}})
 	if err != nil {
 		return err
 	}
@@ -108,11 +112,11 @@ func (o order) consume() error {
 		return err
 	}
 	if o.Receiver {
-		store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+		keys, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
 		if err != nil {
 			return err
 		}
-		receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{})
+		receiver, err := idempotency.NewReceiver(keys, idempotency.ReceiverConfig{})
 		if err != nil {
 			return err
 		}
@@ -285,8 +289,4 @@ func (s *source) deliver(out chan<- *message.Message, id string) {
 			return
 		}
 	}
-}
-
-func storeDialect(d testDatabase) *dialect {
-	return map[string]*dialect{"sqlite": &sqliteDialect, "postgres": &postgresDialect, "mariadb": &mysqlDialect}[d.name]
 }

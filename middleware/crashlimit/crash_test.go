@@ -23,7 +23,7 @@ func prepare(t *testing.T, d testDatabase, db *sql.DB, ids []string) {
 		}
 	}
 	for _, id := range ids {
-		if _, err := db.Exec(storeDialect(d).query(`INSERT INTO todo (id, done) VALUES (?, 0)`), id); err != nil {
+		if _, err := db.Exec(d.statement(`INSERT INTO todo (id, done) VALUES (?, 0)`), id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestKilledAndStopped(t *testing.T) {
 			if err := cmd.Wait(); kill != (err != nil) {
 				t.Fatal(err)
 			}
-			l := newLimit(t, LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond, QuietAfter: time.Second})
+			l := newLimit(t, settings{store: storeOn(t, db), quietAfter: time.Second, Config: Config{Heartbeat: 50 * time.Millisecond}})
 			if err := l.start(); err != nil {
 				t.Fatal(err)
 			}

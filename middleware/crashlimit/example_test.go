@@ -1,6 +1,7 @@
 package crashlimit_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -28,9 +29,11 @@ func ExampleLimit() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	limit, err := crashlimit.NewLimit(crashlimit.LimitConfig{
-		Store:     crashlimit.SQLite(db),
-		Consumer:  "billing", // in a router the handler's name serves
+	store, err := crashlimit.NewStore(context.Background(), db, crashlimit.StoreConfig{Service: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limit, err := crashlimit.New(store, crashlimit.Config{
 		Max:       5,
 		Delivered: func(msg *message.Message) (int, bool) { return len(msg.Payload), true }, // wmamqp.DeliveryCount, for instance
 	})

@@ -21,10 +21,9 @@ type fake struct {
 }
 
 type fakeProcess struct {
-	service string
-	beats   int64
-	beat    time.Duration
-	lostAt  time.Time
+	beats  int64
+	beat   time.Duration
+	lostAt time.Time
 }
 
 var errDown = errors.New("the store is down")
@@ -64,15 +63,14 @@ func (f *fake) count(of func() int) int {
 	return of()
 }
 
-func (f *fake) initialize(context.Context) error { return nil }
-func (f *fake) patience() time.Duration          { return statementTimeout }
-func (f *fake) within(context.Context) bool      { return f.exclusive }
+func (f *fake) patience() time.Duration     { return statementTimeout }
+func (f *fake) within(context.Context) bool { return f.exclusive }
 func (f *fake) sweep(ctx context.Context, _ time.Duration) (bool, error) {
 	return false, f.call(ctx, func() {})
 }
 
 func (f *fake) register(ctx context.Context, r registration) error {
-	return f.call(ctx, func() { f.processes[r.id] = &fakeProcess{service: r.service, beat: r.beat} })
+	return f.call(ctx, func() { f.processes[r.id] = &fakeProcess{beat: r.interval} })
 }
 
 func (f *fake) beat(ctx context.Context, id string) (there bool, err error) {
@@ -86,11 +84,11 @@ func (f *fake) beat(ctx context.Context, id string) (there bool, err error) {
 	return there, err
 }
 
-func (f *fake) others(ctx context.Context, service, id string) (rows []row, err error) {
+func (f *fake) others(ctx context.Context, id string) (rows []row, err error) {
 	err = f.call(ctx, func() {
 		for other, p := range f.processes {
-			if other != id && p.service == service {
-				r := row{id: other, beats: p.beats, beat: p.beat, lost: !p.lostAt.IsZero()}
+			if other != id {
+				r := row{id: other, beats: p.beats, interval: p.beat, lost: !p.lostAt.IsZero()}
 				if r.lost {
 					r.lostFor = time.Since(p.lostAt)
 				}
@@ -122,7 +120,7 @@ func (f *fake) signOff(ctx context.Context, id string) error {
 	return f.call(ctx, func() { delete(f.processes, id) })
 }
 
-func (f *fake) enter(ctx context.Context, _ string, m mark, w written) (entered bool, err error) {
+func (f *fake) enter(ctx context.Context, m mark, w written) (entered bool, err error) {
 	err = f.call(ctx, func() {
 		if entered = !slices.ContainsFunc(f.left[m], func(o written) bool { return o.delivery == w.delivery }); entered {
 			f.left[m] = append(f.left[m], w)
@@ -131,7 +129,7 @@ func (f *fake) enter(ctx context.Context, _ string, m mark, w written) (entered 
 	return entered, err
 }
 
-func (f *fake) marks(ctx context.Context, _ string, m mark) (found []written, err error) {
+func (f *fake) marks(ctx context.Context, m mark) (found []written, err error) {
 	err = f.call(ctx, func() {
 		found = slices.SortedFunc(slices.Values(f.left[m]), func(a, b written) int { return a.delivery - b.delivery })
 	})
@@ -144,7 +142,7 @@ func (f *fake) remove(m mark, gone func(written) bool) {
 	}
 }
 
-func (f *fake) clear(ctx context.Context, _ string, m mark, w written) error {
+func (f *fake) clear(ctx context.Context, m mark, w written) error {
 	return f.call(ctx, func() {
 		f.remove(m, func(o written) bool {
 			return w.process != "" && o.process == w.process || w.process == "" && o.delivery <= w.delivery
@@ -171,4 +169,4 @@ func (f *fake) leaveMarks(id string, n int) {
 	})
 }
 
-func markOf(id string) mark { return mark{consumer: "billing", id: id} }
+func markOf(id string) mark { return mark{id: id} }

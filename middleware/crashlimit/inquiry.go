@@ -100,7 +100,7 @@ func (q *inquiry) judge(found []written, looks int, rows map[string]row) (f find
 		if there && !s.there { // it registered after that look
 			s.beats, s.there = r.beats, true
 		}
-		q.slowed = max(q.slowed, r.beat)
+		q.slowed = max(q.slowed, r.interval)
 		switch {
 		case there && r.lost, !there && q.limit.news.gone(w.process, looks):
 			dead = append(dead, self)
@@ -133,7 +133,7 @@ const minInquiry = time.Minute
 
 // wait waits for the next look. An error gives the message back.
 func (q *inquiry) wait(c *chain.Call, next <-chan struct{}) error {
-	patience := max(minInquiry, 10*max(q.slowed, q.limit.config.Beat))
+	patience := max(minInquiry, 10*max(q.slowed, q.limit.config.Heartbeat))
 	timer := time.NewTimer(time.Until(q.begun.Add(patience)))
 	defer timer.Stop()
 	ctx := c.WaitContext()

@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -30,20 +31,19 @@ const patience = testkit.Patience
 
 var eventually = testkit.Eventually
 
-// testDatabase is one that a store can be in.
+// testDatabase is one that a store can be on.
 type testDatabase struct {
 	name, driver string
-	store        func(*sql.DB) Store
 	// create makes an empty one, and tells where it is.
 	create func(testing.TB) (address string)
 }
 
 var databases = []testDatabase{
-	{"sqlite", "sqlite", SQLite, func(t testing.TB) string {
+	{"sqlite", "sqlite", func(t testing.TB) string {
 		return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
 	}},
-	{"postgres", "pgx", Postgres, postgrestest.Schema},
-	{"mariadb", "mysql", MySQL, mysqltest.Database},
+	{"postgres", "pgx", postgrestest.Schema},
+	{"mariadb", "mysql", mysqltest.Database},
 }
 
 // open opens a pool as a process of its own would.
@@ -58,6 +58,14 @@ func (d testDatabase) open(t testing.TB, address string) *sql.DB {
 	return db
 }
 
+// statement spells a statement with question marks.
+func (d testDatabase) statement(text string) string {
+	if d.driver == "pgx" {
+		return postgres.Numbered(text)
+	}
+	return text
+}
+
 func onEach(t *testing.T, test func(t *testing.T, d testDatabase, address string)) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -67,12 +75,18 @@ func onEach(t *testing.T, test func(t *testing.T, d testDatabase, address string
 	}
 }
 
-func newLimit(t testing.TB, config LimitConfig) *Limit {
+func storeOn(t testing.TB, db *sql.DB) *Store {
 	t.Helper()
-	if config.Consumer == "" {
-		config.Consumer = "billing"
+	s, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	l, err := NewLimit(config)
+	return s
+}
+
+func newLimit(t testing.TB, config settings) *Limit {
+	t.Helper()
+	l, err := build(config)
 	if err != nil {
 		t.Fatal(err)
 	}

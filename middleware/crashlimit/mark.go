@@ -45,19 +45,16 @@ func (m mark) fields() watermill.LogFields {
 }
 
 func (l *Limit) markOf(msg *message.Message) mark {
-	consumer := l.config.Consumer
-	if consumer == "" {
-		consumer = message.HandlerNameFromCtx(msg.Context())
-	}
+	consumer := message.HandlerNameFromCtx(msg.Context())
 	var id string
 	if l.config.Key != nil {
-		safecall.Hook(l.config.Logger, "LimitConfig.Key", func() { id = l.config.Key(msg) })
+		safecall.Hook(l.config.Logger, "Config.Key", func() { id = l.config.Key(msg) })
 	}
 	if id == "" {
 		id = msg.UUID
 	}
 	if id == "" && l.config.Coordinates != nil {
-		safecall.Hook(l.config.Logger, "LimitConfig.Coordinates", func() { id = l.config.Coordinates(msg) })
+		safecall.Hook(l.config.Logger, "Config.Coordinates", func() { id = l.config.Coordinates(msg) })
 	}
 	// A producer may forge the count, and gains nothing: all deliveries of its message have the same.
 	m := mark{consumer: database.Column(consumer), redrives: boundedtext.Count(msg.Metadata[poison.KeyRedriveCount])}
@@ -88,32 +85,32 @@ func add(sum hash.Hash, s string) {
 // statement bounds one statement. Its time does not end with a message that goes away: a statement that is cut off may
 // have been carried out.
 func (l *Limit) statement(c *chain.Call) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(c.Ctx), l.config.Store.patience())
+	return context.WithTimeout(context.WithoutCancel(c.Ctx), l.config.store.patience())
 }
 
 // enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that number.
 func (l *Limit) enter(c *chain.Call, m mark, w written) (entered bool, err error) {
 	ctx, cancel := l.statement(c)
 	defer cancel()
-	if owed, owes := l.debts.owes(m); owes { // else a delivery that did return would count
-		if err := l.config.Store.clear(ctx, l.config.Service, m, owed); err != nil {
+	if owed, owes := l.removals.of(m); owes { // else a delivery that did return would count
+		if err := l.config.store.clear(ctx, m, owed); err != nil {
 			return false, err
 		}
-		l.debts.paid(m)
+		l.removals.done(m)
 	}
-	return l.config.Store.enter(ctx, l.config.Service, m, w)
+	return l.config.store.enter(ctx, m, w)
 }
 
 // marks returns what deliveries of a message left.
 func (l *Limit) marks(c *chain.Call, m mark) ([]written, error) {
 	ctx, cancel := l.statement(c)
 	defer cancel()
-	return l.config.Store.marks(ctx, l.config.Service, m)
+	return l.config.store.marks(ctx, m)
 }
 
 // failed notes that a mark was not written, and is to be removed if it was nevertheless. The message goes on without.
 func (l *Limit) failed(m mark, w written, err error) {
-	l.owe(m, written{process: w.process})
+	l.removeLater(m, written{process: w.process})
 	l.outage.began(l.config.Logger, err)
 }
 
@@ -125,13 +122,13 @@ func (l *Limit) remove(m mark, w written) {
 		w.process = ""
 	}
 	if l.outage.lasts() {
-		l.owe(m, w)
+		l.removeLater(m, w)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.config.Store.patience())
+	ctx, cancel := context.WithTimeout(context.Background(), l.config.store.patience())
 	defer cancel()
-	if err := l.config.Store.clear(ctx, l.config.Service, m, w); err != nil {
-		l.owe(m, w)
+	if err := l.config.store.clear(ctx, m, w); err != nil {
+		l.removeLater(m, w)
 		l.outage.began(l.config.Logger, err)
 	}
 }

@@ -29,7 +29,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
-				l := afterCrash(t, f, LimitConfig{})
+				l := afterCrash(t, f, settings{})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				msg := newMessage("a")
@@ -48,8 +48,8 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 						t.Fatalf("%d marks after %s", n, name)
 					}
 				}
-				if !l.room.isEmpty() || len(l.room.shared) != 0 {
-					t.Error("a message is left in the room")
+				if !l.admission.isEmpty() || len(l.admission.shared) != 0 {
+					t.Error("a message is left inside")
 				}
 			})
 		})
@@ -60,7 +60,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 func TestMarkGoesAfterMarking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{})
+		l := afterCrash(t, f, settings{})
 		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) {
 			time.Sleep(time.Hour)
 			synctest.Wait()
@@ -77,7 +77,7 @@ func TestMarkGoesAfterMarking(t *testing.T) {
 func TestTwiceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{})
+		l := afterCrash(t, f, settings{})
 		begin, calls := time.Now(), 0
 		f.leaveMarks("a", 1)
 		_, err := l.Middleware(l.Middleware(func(*message.Message) ([]*message.Message, error) {
@@ -85,7 +85,7 @@ func TestTwiceAtATime(t *testing.T) {
 			_, err := l.Middleware(succeed)(newMessage("a"))
 			return nil, err
 		}))(newMessage("a"))
-		if err != nil || calls != 1 || time.Since(begin) != 0 || f.marksOf("a") != 0 || !l.room.isEmpty() {
+		if err != nil || calls != 1 || time.Since(begin) != 0 || f.marksOf("a") != 0 || !l.admission.isEmpty() {
 			t.Errorf("%v, %d calls, %s, %d marks", err, calls, time.Since(begin), f.marksOf("a"))
 		}
 	})
@@ -97,7 +97,7 @@ func TestTooManyDebts(t *testing.T) {
 		for _, kind := range []string{"owed", "kept"} {
 			f := newFake()
 			var log text
-			l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false), QuietAfter: 24 * time.Hour})
+			l := afterCrash(t, f, settings{quietAfter: 24 * time.Hour, Config: Config{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}})
 			h := l.Middleware(succeed)
 			var all []*message.Message
 			add := func() {
@@ -120,8 +120,8 @@ func TestTooManyDebts(t *testing.T) {
 			if n := said(); n != 0 {
 				t.Errorf("%s: logged %d times before there were too many", kind, n)
 			}
-			if kind == "owed" && !l.debts.owe(markOf("0"), written{3, ""}) {
-				t.Error("a mark that is owed already finds no room")
+			if kind == "owed" && !l.removals.add(markOf("0"), written{3, ""}) {
+				t.Error("a mark that is owed already finds no space")
 			}
 			for range 3 {
 				add()
@@ -145,7 +145,7 @@ func TestTooManyDebts(t *testing.T) {
 func TestRedriven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{})
+		l := afterCrash(t, f, settings{})
 		f.leaveMarks("a", 3)
 		redriven := func(count string) *message.Message {
 			msg := newMessage("a")
@@ -174,7 +174,7 @@ func TestRedriven(t *testing.T) {
 func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{})
+		l := afterCrash(t, f, settings{})
 		f.leaveMarks("a", 3)
 		f.leaveMarks("b", 2)
 		calls := map[string]int{}
@@ -208,7 +208,7 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 		if refused != 1 || calls["a"] != 0 || calls["b"] != 2 || calls["c"] != 2 {
 			t.Errorf("refused %d times, handled %v, %v", refused, calls, errs)
 		}
-		if f.marksOf("a") != 3 || f.marksOf("b") != 0 || !l.room.isEmpty() {
+		if f.marksOf("a") != 3 || f.marksOf("b") != 0 || !l.admission.isEmpty() {
 			t.Errorf("marks are left: %v", f.left)
 		}
 	})
@@ -218,7 +218,7 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 func TestOwnMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{})
+		l := afterCrash(t, f, settings{})
 		begin, calls := time.Now(), 0
 		f.left[markOf("a")] = []written{{1, l.self + ".1"}, {2, l.self + ".2"}, {3, l.self + ".3"}, {4, "b.1"}, {5, "c.1"}}
 		for range 2 {
@@ -237,14 +237,14 @@ func TestOwnMarks(t *testing.T) {
 func TestWithoutIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		afterCrash(t, f, LimitConfig{})
+		afterCrash(t, f, settings{})
 		begin, release := time.Now(), make(chan struct{})
 		var all sync.WaitGroup
 		var running atomic.Int64
 		h := func(*message.Message) ([]*message.Message, error) { running.Add(1); <-release; return nil, nil }
 		const processes, each = 6, 3
 		for range processes {
-			l := newLimit(t, LimitConfig{Store: f})
+			l := newLimit(t, settings{store: f})
 			for range each {
 				all.Go(func() {
 					if _, err := l.Middleware(h)(newMessage("")); err != nil {
@@ -262,14 +262,14 @@ func TestWithoutIDs(t *testing.T) {
 		if len(f.left) != 0 {
 			t.Errorf("marks are left: %v", f.left)
 		}
-		dead := started(t, f, LimitConfig{})
+		dead := started(t, f, settings{})
 		content := dead.markOf(newMessage(""))
 		for i := range 3 {
 			f.left[content] = append(f.left[content], written{i + 1, fmt.Sprintf("gone%d.1", i)})
 		}
 		tick(1) // which shows that they are gone
 		at := func(offset string) *Limit {
-			return started(t, f, LimitConfig{Coordinates: func(*message.Message) string { return offset }})
+			return started(t, f, settings{Config: Config{Coordinates: func(*message.Message) string { return offset }}})
 		}
 		for offset, refused := range map[string]bool{"": true, "orders/0/7": false} {
 			l := at(offset)
@@ -305,7 +305,7 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
-				l := afterCrash(t, f, LimitConfig{})
+				l := afterCrash(t, f, settings{})
 				f.leaveMarks("a", 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -315,12 +315,12 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 					return []*message.Message{newMessage("out")}, nil
 				})(msg)
 				synctest.Wait()
-				if len(out) != 1 || err != nil || f.marksOf("a") != 2 || !l.room.taken {
+				if len(out) != 1 || err != nil || f.marksOf("a") != 2 || !l.admission.taken {
 					t.Errorf("%d marks while outputs are published: %v", f.marksOf("a"), err)
 				}
 				settle(msg, l, cancel)
 				synctest.Wait()
-				if f.marksOf("a") != 0 || !l.room.isEmpty() || len(l.pending.visits) != 0 {
+				if f.marksOf("a") != 0 || !l.admission.isEmpty() || len(l.pending.visits) != 0 {
 					t.Errorf("%d marks are left", f.marksOf("a"))
 				}
 				if name == "closed" && f.count(func() int { return len(f.processes) }) != 1 { // the one that crashed
@@ -333,12 +333,12 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 
 // Feature D10: a message is known by its key, else by its id, else by what it holds.
 func TestMarkOf(t *testing.T) {
-	l := newLimit(t, LimitConfig{Store: newFake(), Key: func(msg *message.Message) string {
+	l := newLimit(t, settings{store: newFake(), Config: Config{Key: func(msg *message.Message) string {
 		if msg.UUID == "panics" {
 			panic("boom")
 		}
 		return msg.Metadata["key"]
-	}})
+	}}})
 	of := func(id, payload string, metadata ...string) mark {
 		msg := message.NewMessage(id, []byte(payload))
 		for i := 0; i < len(metadata); i += 2 {

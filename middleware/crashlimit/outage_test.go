@@ -17,7 +17,7 @@ func TestStoreDownWhileMarking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var log bytes.Buffer
-		l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false)})
+		l := afterCrash(t, f, settings{Config: Config{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}})
 		h := l.Middleware(succeed)
 		f.set(func() { f.hang = make(chan struct{}) })
 		begin := time.Now()
@@ -50,7 +50,7 @@ func TestStoreDownAsksSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var log bytes.Buffer
-		l := afterCrash(t, f, LimitConfig{Logger: watermill.NewStdLoggerWithOut(&log, false, false)})
+		l := afterCrash(t, f, settings{Config: Config{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}})
 		f.leaveMarks("1", 3)
 		f.set(func() { f.down = true })
 		before, begin := f.calls, time.Now()
@@ -102,7 +102,7 @@ func TestOutageComesBack(t *testing.T) {
 func TestOwedMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{Beat: time.Minute})
+		l := afterCrash(t, f, settings{Config: Config{Heartbeat: time.Minute}})
 		fails := func(*message.Message) ([]*message.Message, error) {
 			f.set(func() { f.down = true })
 			return nil, errBoom
@@ -133,13 +133,13 @@ func TestOwedMarks(t *testing.T) {
 func TestInsideOfAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{})
+		l := afterCrash(t, f, settings{})
 		f.exclusive = true
 		before := f.calls
 		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
 			t.Errorf("%d statements: %v", f.calls-before, err)
 		}
-		lazy := newLimit(t, LimitConfig{Store: f})
+		lazy := newLimit(t, settings{store: f})
 		if _, err := lazy.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
 			t.Errorf("%d statements to register: %v", f.calls-before, err)
 		}

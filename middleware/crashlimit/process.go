@@ -20,9 +20,9 @@ const (
 type process struct {
 	limit      *Limit
 	id         string
-	observer   observer
+	detector   detector
 	registered bool
-	indebted   bool // marks that are due could not be removed
+	behind     bool // marks that are due could not be removed
 	swept      time.Time
 	ctx        context.Context // ends with the beats
 	cancel     context.CancelFunc
@@ -48,7 +48,7 @@ func (l *Limit) begin(insist bool) error {
 	}
 	p := &process{
 		limit: l, id: l.nextID(), done: make(chan struct{}), settled: make(chan struct{}, 1),
-		observer: observer{beat: l.config.Beat, quietAfter: l.config.QuietAfter},
+		detector: detector{interval: l.config.Heartbeat, quietAfter: l.config.quietAfter},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), registerWithin)
 	defer cancel()
@@ -74,12 +74,12 @@ func (l *Limit) begin(insist bool) error {
 func (l *Limit) depart() error {
 	l.endPending()
 	id := l.process()
-	if id == "" || l.room.isEmpty() {
+	if id == "" || l.admission.isEmpty() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), signOffWithin)
 	defer cancel()
-	if err := l.config.Store.leave(ctx, id); err != nil {
+	if err := l.config.store.leave(ctx, id); err != nil {
 		return fmt.Errorf("crashlimit: sign off the messages that are still being handled: %w", err)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (l *Limit) process() string {
 
 // signOffIfIdle signs this process off after the end was asked for and the last message has returned.
 func (l *Limit) signOffIfIdle() error {
-	if !l.room.isEmpty() {
+	if !l.admission.isEmpty() {
 		return nil // the last one will
 	}
 	l.mu.Lock()
@@ -106,7 +106,7 @@ func (l *Limit) signOffIfIdle() error {
 		return nil
 	}
 	before := l.mode.Swap(off) // whoever comes from now on registers again
-	if !l.room.isEmpty() {
+	if !l.admission.isEmpty() {
 		l.mode.Store(before)
 		return nil
 	}
@@ -116,7 +116,7 @@ func (l *Limit) signOffIfIdle() error {
 }
 
 func (p *process) mode() int32 {
-	if p.observer.marking(time.Now()) {
+	if p.detector.marking(time.Now()) {
 		return marking
 	}
 	return quiet
@@ -125,7 +125,7 @@ func (p *process) mode() int32 {
 // turn changes between quiet and marking. It never wakes a limit that is off.
 func (l *Limit) turn(to int32) {
 	if to == marking && l.mode.CompareAndSwap(quiet, marking) {
-		l.config.Logger.Info("crashlimit: a process ended uncleanly: deliveries are marked", watermill.LogFields{"for": l.config.QuietAfter.String()})
+		l.config.Logger.Info("crashlimit: a process ended uncleanly: deliveries are marked", watermill.LogFields{"for": l.config.quietAfter.String()})
 	}
 	if to == quiet && l.mode.CompareAndSwap(marking, quiet) {
 		l.config.Logger.Info("crashlimit: all processes ran clean: deliveries are no longer marked", nil)
@@ -139,10 +139,10 @@ func (p *process) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), signOffWithin)
 	defer cancel()
 	p.pay(ctx)
-	if err := p.limit.config.Store.leave(ctx, p.id); err != nil {
+	if err := p.limit.config.store.leave(ctx, p.id); err != nil {
 		return fmt.Errorf("crashlimit: sign this process off: remove its marks: %w", err)
 	}
-	if err := p.limit.config.Store.signOff(ctx, p.id); err != nil {
+	if err := p.limit.config.store.signOff(ctx, p.id); err != nil {
 		return fmt.Errorf("crashlimit: sign this process off: %w", err)
 	}
 	return nil
@@ -152,5 +152,5 @@ func (p *process) end() error {
 func (p *process) withdraw() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = p.limit.config.Store.signOff(ctx, p.id)
+	_ = p.limit.config.store.signOff(ctx, p.id)
 }

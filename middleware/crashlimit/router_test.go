@@ -33,13 +33,13 @@ func newRouter(t *testing.T, l *Limit, name string, h message.NoPublishHandlerFu
 }
 
 // haunted is a limit that marks, because another process was lost.
-func haunted(t testing.TB, config LimitConfig) *Limit {
+func haunted(t testing.TB, config settings) *Limit {
 	t.Helper()
 	l := newLimit(t, config)
-	if err := config.Store.register(t.Context(), registration{id: "lost"}); err != nil {
+	if err := config.store.register(t.Context(), registration{id: "lost"}); err != nil {
 		t.Fatal(err)
 	}
-	if lost, err := config.Store.lose(t.Context(), "lost", 0); err != nil || !lost {
+	if lost, err := config.store.lose(t.Context(), "lost", 0); err != nil || !lost {
 		t.Fatal(lost, err)
 	}
 	if err := l.start(); err != nil {
@@ -55,7 +55,7 @@ func haunted(t testing.TB, config LimitConfig) *Limit {
 // by however many limits, nor in processes that live. Those that died are counted beside them.
 func TestLostSessions(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		config := LimitConfig{Store: initialized(t, d, d.open(t, address)), Beat: 50 * time.Millisecond}
+		config := settings{store: storeOn(t, d.open(t, address)), Config: Config{Heartbeat: 50 * time.Millisecond}}
 		dies := haunted(t, config)
 		l := newLimit(t, config)
 		limits := []*Limit{l}
@@ -109,7 +109,7 @@ func TestLostSessions(t *testing.T) {
 func TestRouter(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		db := d.open(t, address)
-		l := haunted(t, LimitConfig{Store: d.store(db)})
+		l := haunted(t, settings{store: storeOn(t, db)})
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestRouter(t *testing.T) {
 func TestRouter_storeGone(t *testing.T) {
 	d := databases[0]
 	db := d.open(t, d.create(t))
-	l := newLimit(t, LimitConfig{Store: d.store(db)})
+	l := newLimit(t, settings{store: storeOn(t, db)})
 	if _, err := db.Exec(`ALTER TABLE spillway_processes RENAME TO elsewhere`); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestAroundAReceiver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := haunted(t, LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond})
+			l := haunted(t, settings{store: storeOn(t, db), Config: Config{Heartbeat: 50 * time.Millisecond}})
 			inner := chain.Enter(l.step)(succeed)
 			h := chain.EnterParts(l, receiver)(func(msg *message.Message) ([]*message.Message, error) {
 				next := newMessage("of " + msg.UUID)
@@ -227,7 +227,7 @@ func TestDatabaseCutOff(t *testing.T) {
 				p := newProxy(t)
 				address := p.to(t, d, direct)
 				db, observer := d.open(t, address), d.open(t, direct)
-				l := haunted(t, LimitConfig{Store: d.store(db), Beat: 50 * time.Millisecond})
+				l := haunted(t, settings{store: storeOn(t, db), Config: Config{Heartbeat: 50 * time.Millisecond}})
 				marks := func() int { return len(pairs(t, observer, `SELECT id, consumer FROM spillway_deliveries`)) }
 				marked := 0
 				h := l.Middleware(func(*message.Message) ([]*message.Message, error) { marked = marks(); return nil, nil })

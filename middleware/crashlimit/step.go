@@ -30,11 +30,11 @@ func (l *Limit) step(next chain.Handler) chain.Handler {
 				return nil, l.exceeded(c, l.markOf(c.Msg), n, true)
 			}
 		}
-		if l.config.Store == nil {
+		if l.config.store == nil {
 			return next(c)
 		}
 		v := visit{limit: l}
-		l.room.plain.Add(1)
+		l.admission.unmarked.Add(1)
 		defer v.end() // also of a panic and of runtime.Goexit
 		if l.mode.Load() != quiet {
 			if err := v.begin(c); err != nil {
@@ -50,7 +50,7 @@ func (l *Limit) step(next chain.Handler) chain.Handler {
 }
 
 func (l *Limit) delivered(msg *message.Message) (n int, ok bool) {
-	safecall.Hook(l.config.Logger, "LimitConfig.Delivered", func() { n, ok = l.config.Delivered(msg) })
+	safecall.Hook(l.config.Logger, "Config.Delivered", func() { n, ok = l.config.Delivered(msg) })
 	return n, ok
 }
 
@@ -58,7 +58,7 @@ func (l *Limit) delivered(msg *message.Message) (n int, ok bool) {
 type visit struct {
 	limit *Limit
 	mark  mark
-	place place
+	slot  slot
 	share *share // in that mark, or nil
 	// turned says that a suspect had its turn to run alone.
 	turned bool
@@ -67,7 +67,7 @@ type visit struct {
 // begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
 func (v *visit) begin(c *chain.Call) (err error) {
 	l := v.limit
-	if l.config.Store.within(c.Ctx) { // who waited for the store would wait for itself
+	if l.config.store.within(c.Ctx) { // who waited for the store would wait for itself
 		return nil
 	}
 	if l.mode.Load() == off {
@@ -78,7 +78,7 @@ func (v *visit) begin(c *chain.Call) (err error) {
 		return nil
 	}
 	m := l.markOf(c.Msg)
-	share, first := l.room.share(m)
+	share, first := l.admission.share(m)
 	v.mark, v.share = m, share
 	if !first { // the limit is attached twice, or the message was delivered twice: one mark serves all, until the last returns
 		return v.join(c)
@@ -95,7 +95,7 @@ func (v *visit) join(c *chain.Call) error {
 	select {
 	case <-v.share.decided:
 	default:
-		v.place = v.limit.room.wait(v.place)
+		v.slot = v.limit.admission.wait(v.slot)
 		ctx := c.WaitContext()
 		select {
 		case <-v.share.decided:
@@ -117,7 +117,7 @@ func (v *visit) count(c *chain.Call, process string) error {
 	for {
 		entered, err := l.enter(c, v.mark, w)
 		if entered {
-			l.room.wrote(v.share, w)
+			l.admission.wrote(v.share, w)
 			if l.leaving.Load() { // the marks of this process are signed off already, or are just now; those of others stay
 				l.remove(v.mark, written{1, process})
 			}
@@ -155,47 +155,47 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 	case f.dead >= l.config.Max:
 		return false, l.refuse(c, v.mark, f.dead)
 	case f.dead+f.unknown >= l.config.Max:
-		v.place, v.turned = l.room.wait(v.place), false
+		v.slot, v.turned = l.admission.wait(v.slot), false
 		return true, q.wait(c, next)
 	case f.dead+f.unknown > 0 && !v.turned:
 		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly message is
 		// counted, and it is counted only when it runs: others wait for the same.
 		v.turned = true
 		return true, v.move(c, true)
-	case v.place == aside:
+	case v.slot == slotAside:
 		return true, v.move(c, false)
 	}
 	return false, nil
 }
 
-// move waits for a place among the others or alone. A message that went away meanwhile is given back.
+// move waits for a slot among the others or alone. A message that went away meanwhile is given back.
 func (v *visit) move(c *chain.Call, alone bool) (err error) {
 	ctx := c.WaitContext()
-	if v.place, err = v.limit.room.move(ctx, v.place, alone, v.limit.config.AloneWait); err != nil {
+	if v.slot, err = v.limit.admission.move(ctx, v.slot, alone, v.limit.config.aloneWait); err != nil {
 		return c.Abort(fmt.Errorf("crashlimit: wait to be handled alone: %w", err))
 	}
 	return nil
 }
 
-// end comes after the handler, however that ended. The mark goes before the place does: whoever comes next starts after.
+// end comes after the handler, however that ended. The mark goes before the slot does: whoever comes next starts after.
 func (v *visit) end() {
 	l := v.limit
 	if l == nil {
 		return
 	}
 	if v.share != nil {
-		l.room.part(v.mark, v.share, l.remove)
+		l.admission.part(v.mark, v.share, l.remove)
 	}
-	l.room.leave(v.place)
+	l.admission.leave(v.slot)
 	if l.closing.Load() {
 		l.signOffOrLog() // if this was the last one
 	}
 }
 
-// refuse keeps the marks until the message is acked: if its letter finds no place now, it must not kill once more.
+// refuse keeps the marks until the message is acked: if its letter cannot be placed now, it must not kill once more.
 func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
 	r := refused{c.Msg, c.Ctx, m}
-	l.kept(l.debts.keep(r), m)
+	l.remembered(l.removals.addRefused(r), m)
 	l.mu.Lock()
 	p := l.current
 	l.mu.Unlock()
@@ -223,7 +223,7 @@ func (p *process) watch(r refused) {
 
 func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error {
 	if l.config.OnExceeded != nil {
-		safecall.Hook(l.config.Logger, "LimitConfig.OnExceeded", func() {
+		safecall.Hook(l.config.Logger, "Config.OnExceeded", func() {
 			l.config.OnExceeded(c.Ctx, Exceeded{Consumer: m.consumer, Key: m.id, Deliveries: earlier, Broker: broker})
 		})
 	}

@@ -28,9 +28,9 @@ func wantText(t *testing.T, err error, texts ...string) {
 }
 
 // afterCrash is a limit that marks.
-func afterCrash(t *testing.T, f *fake, config LimitConfig) *Limit {
+func afterCrash(t *testing.T, f *fake, config settings) *Limit {
 	t.Helper()
-	crash(started(t, f, LimitConfig{}))
+	crash(started(t, f, settings{}))
 	l := started(t, f, config)
 	wantMode(t, l, marking, "after a crash")
 	return l
@@ -56,7 +56,7 @@ func leave(h message.HandlerFunc, msg *message.Message) (err error) {
 func TestQuietAsksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		h := started(t, f, LimitConfig{}).Middleware(succeed)
+		h := started(t, f, settings{}).Middleware(succeed)
 		before := f.calls
 		for range 100 {
 			_, _ = h(newMessage("a"))
@@ -73,7 +73,7 @@ func TestExceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var told []Exceeded
-		l := afterCrash(t, f, LimitConfig{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") }})
+		l := afterCrash(t, f, settings{Config: Config{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") }}})
 		calls := 0
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 		f.leaveMarks("a", 2)
@@ -89,7 +89,7 @@ func TestExceeded(t *testing.T) {
 				tick(1)
 			}
 		}
-		if calls != 0 || !slices.Equal(told, []Exceeded{{"billing", "a", 2, false}, {"billing", "a", 2, false}}) {
+		if calls != 0 || !slices.Equal(told, []Exceeded{{"", "a", 2, false}, {"", "a", 2, false}}) {
 			t.Errorf("%d calls, told %v", calls, told)
 		}
 		tick(1)
@@ -102,7 +102,7 @@ func TestExceeded(t *testing.T) {
 		_, _ = h(gone)
 		cancel()
 		tick(1)
-		if f.marksOf("a") != 2 || len(l.debts.kept) != 1 {
+		if f.marksOf("a") != 2 || len(l.removals.refused) != 1 {
 			t.Error("a message that went away is waited for, or its mark is gone")
 		}
 		acked.Ack()
@@ -121,7 +121,7 @@ func TestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		run := func(want int, deadly bool) error { // a process from start to end
-			l := afterCrash(t, f, LimitConfig{})
+			l := afterCrash(t, f, settings{})
 			var err error
 			done := make(chan struct{})
 			stuck := make(chan struct{})
@@ -156,7 +156,7 @@ func TestCounts(t *testing.T) {
 		for want := 1; want <= 3; want++ {
 			_ = run(want, true)
 		}
-		if _, err := afterCrash(t, f, LimitConfig{}).Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
+		if _, err := afterCrash(t, f, settings{}).Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
 			t.Errorf("the fourth delivery: %v", err)
 		}
 	})
@@ -165,7 +165,7 @@ func TestCounts(t *testing.T) {
 // Feature D10: the broker's own count serves with or without a store, on every message.
 func TestDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, store := range map[string]Store{"alone": nil, "with a store": newFake()} {
+		for name, store := range map[string]store{"alone": nil, "with a store": newFake()} {
 			count := func(msg *message.Message) (int, bool) {
 				switch msg.UUID {
 				case "panics":
@@ -176,7 +176,7 @@ func TestDelivered(t *testing.T) {
 				return len(msg.Payload), true
 			}
 			var told []Exceeded
-			l := newLimit(t, LimitConfig{Store: store, Max: 3, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }})
+			l := newLimit(t, settings{store: store, Config: Config{Max: 3, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }}})
 			calls := 0
 			h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 			for id, n := range map[string]int{"panics": 9, "unknown": 9, "two": 2} {
@@ -185,7 +185,7 @@ func TestDelivered(t *testing.T) {
 				}
 			}
 			_, err := h(message.NewMessage("three", make([]byte, 3)))
-			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Exceeded{{"billing", "three", 3, true}}) {
+			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Exceeded{{"", "three", 3, true}}) {
 				t.Errorf("%s: %d calls, %v, %v", name, calls, err, told)
 			}
 			if err := l.Close(); err != nil {
@@ -201,7 +201,7 @@ func TestDelivered_default(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		count := func(msg *message.Message) (int, bool) { return len(msg.Payload), true }
-		for name, l := range map[string]*Limit{"alone": newLimit(t, LimitConfig{Delivered: count}), "with a store": afterCrash(t, f, LimitConfig{Delivered: count})} {
+		for name, l := range map[string]*Limit{"alone": newLimit(t, settings{Config: Config{Delivered: count}}), "with a store": afterCrash(t, f, settings{Config: Config{Delivered: count}})} {
 			h := l.Middleware(succeed)
 			if _, err := h(message.NewMessage("nacked", make([]byte, 19))); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -222,16 +222,18 @@ func TestDelivered_default(t *testing.T) {
 	})
 }
 
-// Feature D10: who is asked to count nothing, or nonsense, says so.
+// Feature D10: a configuration with which nothing would be counted names the field.
 func TestConfig(t *testing.T) {
-	for want, config := range map[string]LimitConfig{
-		"neither Store nor Delivered": {},
-		"nil pointer":                 {Store: (*sqlStore)(nil), Delivered: func(*message.Message) (int, bool) { return 0, false }},
-		"LimitConfig.Max":             {Store: newFake(), Max: -1},
-		"must not be negative":        {Store: newFake(), Beat: -1},
-		"LimitConfig.QuietAfter":      {Store: newFake(), Beat: time.Hour},
+	for want, config := range map[string]settings{
+		"Store is nil":             {},
+		"Config.Max":               {store: newFake(), Config: Config{Max: -1}},
+		"Config.Heartbeat is -1ns": {store: newFake(), Config: Config{Heartbeat: -1}},
+		"1ms to 3m20s; each":       {store: newFake(), Config: Config{Heartbeat: time.Hour}},
 	} {
-		_, err := NewLimit(config)
+		_, err := build(config)
 		wantText(t, err, "crashlimit: ", want)
+	}
+	if _, err := New(nil, Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,132 +4,123 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// Store is where processes register and deliveries are counted: what Postgres, MySQL and SQLite return. It keeps two
-// tables, spillway_processes and spillway_deliveries, which are nearly empty as long as nothing ends uncleanly.
-type Store interface {
-	// initialize creates the tables, or verifies those that are there.
-	initialize(ctx context.Context) error
+// StoreConfig configures a Store.
+type StoreConfig struct {
+	// Service names the processes that belong together: an unclean end of one makes all of them count. It has at most 100
+	// letters, digits, dots, underscores and hyphens. It is required on a database server, where other services may be too:
+	// without it, their crashes would be taken for this service's. On SQLite the default is none.
+	Service string
+}
+
+// Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries, which
+// are nearly empty as long as nothing ends uncleanly. It is safe for concurrent use, by several processes too.
+type Store struct {
+	db      *database.Database
+	service any // as it is bound
+	say     statements
+	timeout time.Duration
+}
+
+// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its tables, or
+// upgrades those that are there, and waits for that for at most 30 seconds. The Store does not close db.
+//
+// The pool should have a connection to spare: claims of an idempotent receiver hold theirs for as long as handlers run, and
+// a process that cannot send its heartbeat looks like one that ended. On SQLite the database must be a file. Writers of a
+// process come one after the other there, so a handler inside a claim on the same *sql.DB delays the heartbeat of its process:
+// keep such handlers short, or give the limit a file of its own.
+func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
+	if ctx == nil {
+		return nil, errors.New("crashlimit: the context is nil: give context.Background() if there is no other")
+	}
+	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err == nil {
+		if err := database.ValidateService(on.Kind(), config.Service); err != nil {
+			return nil, fmt.Errorf("crashlimit: StoreConfig.Service: %w", err)
+		}
+		err = on.Upgrade(ctx, tables...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("crashlimit: open the store: %w", err)
+	}
+	s := &Store{db: on, service: on.Text(config.Service), say: statementsFor(on), timeout: statementTimeout}
+	if on.Kind() == database.SQLite {
+		s.timeout *= 5 // a statement waits in a row with the claims of handlers
+	}
+	return s, nil
+}
+
+// store is what a Limit asks of its Store.
+type store interface {
 	// patience is how long one statement may take.
 	patience() time.Duration
-	// within tells whether ctx is inside of a claim that keeps everybody else out of the store.
+	// within reports whether ctx is inside a claim that keeps all others out of the store.
 	within(ctx context.Context) bool
 
 	register(ctx context.Context, r registration) error
-	// beat shows that a process lives, and tells whether it is still registered.
+	// beat shows that a process lives, and reports whether it is still registered.
 	beat(ctx context.Context, id string) (there bool, err error)
-	// others returns all processes of a service but the one with this id.
-	others(ctx context.Context, service, id string) ([]row, error)
-	// lose marks a process as lost, and tells whether it did: not if it has beaten since, or was lost before.
+	// others returns all processes of the service but the one with this id.
+	others(ctx context.Context, id string) ([]row, error)
+	// lose marks a process as lost, and reports whether it did: not if it has beaten since, or was lost before.
 	lose(ctx context.Context, id string, beats int64) (lost bool, err error)
 	// forget removes a process if it is lost.
 	forget(ctx context.Context, id string) error
 	signOff(ctx context.Context, id string) error
 
 	// enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that number.
-	enter(ctx context.Context, service string, m mark, w written) (entered bool, err error)
+	enter(ctx context.Context, m mark, w written) (entered bool, err error)
 	// marks returns what deliveries of a message left, in their order.
-	marks(ctx context.Context, service string, m mark) ([]written, error)
+	marks(ctx context.Context, m mark) ([]written, error)
 	// clear removes the mark that a process wrote or, without a process, those of all deliveries up to a number.
-	clear(ctx context.Context, service string, m mark, w written) error
+	clear(ctx context.Context, m mark, w written) error
 	// leave removes all marks that a process wrote.
 	leave(ctx context.Context, process string) error
-	// sweep removes some marks older than age, and tells whether there may be more.
+	// sweep removes some marks older than age, and reports whether there may be more.
 	sweep(ctx context.Context, age time.Duration) (more bool, err error)
 }
 
 // registration is a process that begins.
 type registration struct {
-	service, id, node string
-	beat              time.Duration
+	id, node string
+	interval time.Duration // between heartbeats
 }
 
-// Postgres returns the store in a PostgreSQL database of version 11 or later, opened with a driver whose errors tell their
-// SQLSTATE, such as pgx/v5/stdlib and lib/pq. The pool should have a connection to spare: claims of an idempotent receiver
-// hold theirs for as long as handlers run, and a process that cannot beat looks like one that ended. The same holds for
-// the other stores. None of them closes db; a nil db is an error of NewLimit.
-func Postgres(db *sql.DB) Store { return newStore(db, &postgresDialect) }
+func (s *Store) patience() time.Duration         { return s.timeout }
+func (s *Store) within(ctx context.Context) bool { return s.db.Held(ctx) }
 
-// MySQL returns the store in a MySQL database of version 8.0 or later, or a MariaDB one of 10.5 or later, opened with
-// github.com/go-sql-driver/mysql or a driver with errors of the same shape.
-func MySQL(db *sql.DB) Store { return newStore(db, &mysqlDialect) }
-
-// SQLite returns the store in a SQLite database of version 3.35 or later, opened with any driver. The database must be a
-// file. Writers of the process stand in a row there, with the claims of an idempotent receiver on the same *sql.DB, and a
-// handler inside such a claim keeps the beats of its process waiting: keep those handlers short, or give the limit a file
-// of its own.
-func SQLite(db *sql.DB) Store { return newStore(db, &sqliteDialect) }
-
-type sqlStore struct {
-	db *sql.DB
-	*dialect
-	say statements
-}
-
-func newStore(db *sql.DB, d *dialect) *sqlStore { return &sqlStore{db, d, d.statements()} }
-
-func (s *sqlStore) initialize(ctx context.Context) error {
-	return database.Of(s.kind, s.db).Upgrade(ctx, tables...)
-}
-
-func (s *sqlStore) patience() time.Duration { return s.timeout }
-
-func (s *sqlStore) within(ctx context.Context) bool {
-	claim := chain.ClaimOf(ctx)
-	return claim != nil && claim.Locks(s.db)
-}
-
-// exec writes, and returns how many rows it touched.
-func (s *sqlStore) exec(ctx context.Context, statement string, args ...any) (n int64, err error) {
-	err = s.write(ctx, s.db, func() error {
-		result, err := s.db.ExecContext(ctx, statement, args...)
-		if err == nil {
-			n, err = result.RowsAffected()
-		}
-		return err
-	})
-	return n, err
-}
-
-func (s *sqlStore) register(ctx context.Context, r registration) error {
-	_, err := s.exec(ctx, s.say.register, s.text(database.Column(r.service)), s.text(r.id), s.text(r.node), r.beat.Milliseconds())
-	return err
-}
-
-func (s *sqlStore) beat(ctx context.Context, id string) (bool, error) {
-	n, err := s.exec(ctx, s.say.beat, s.text(id))
+// changed runs a statement, and reports whether it changed a row.
+func (s *Store) changed(ctx context.Context, statement string, args ...any) (bool, error) {
+	n, err := s.db.Exec(ctx, statement, args...)
 	return n > 0, err
 }
 
-func (s *sqlStore) others(ctx context.Context, service, id string) (found []row, err error) {
-	err = s.read(ctx, func() (err error) {
-		found, err = s.rows(ctx, service, id)
-		return err
-	})
-	return found, err
+func (s *Store) register(ctx context.Context, r registration) error {
+	_, err := s.db.Exec(ctx, s.say.register, s.service, s.db.Text(r.id), s.db.Text(r.node), r.interval.Milliseconds())
+	return err
 }
 
-func (s *sqlStore) rows(ctx context.Context, service, id string) (found []row, err error) {
-	rows, err := s.db.QueryContext(ctx, s.say.others, s.text(database.Column(service)), s.text(id))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+func (s *Store) beat(ctx context.Context, id string) (bool, error) {
+	return s.changed(ctx, s.say.beat, s.db.Text(id))
+}
+
+func (s *Store) others(ctx context.Context, id string) (found []row, err error) {
+	err = s.db.Query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
 		var r row
-		var beat, lostFor int64
-		if err := rows.Scan(&r.id, &r.beats, &beat, &r.lost, &lostFor); err != nil {
-			return nil, err
-		}
-		r.beat, r.lostFor = milliseconds(beat), milliseconds(lostFor)
+		var interval, lostFor int64
+		err := rows.Scan(&r.id, &r.beats, &interval, &r.lost, &lostFor)
+		r.interval, r.lostFor = milliseconds(interval), milliseconds(lostFor)
 		found = append(found, r)
-	}
-	return found, rows.Err()
+		return err
+	}, s.say.others, s.service, s.db.Text(id))
+	return found, err
 }
 
 // milliseconds bounds what the database says: a clock may have jumped.
@@ -137,75 +128,53 @@ func milliseconds(n int64) time.Duration {
 	return time.Duration(min(max(0, n), int64(keepMarks/time.Millisecond))) * time.Millisecond
 }
 
-func (s *sqlStore) lose(ctx context.Context, id string, beats int64) (bool, error) {
-	n, err := s.exec(ctx, s.say.lose, s.text(id), beats)
-	return n > 0, err
+func (s *Store) lose(ctx context.Context, id string, beats int64) (bool, error) {
+	return s.changed(ctx, s.say.lose, s.db.Text(id), beats)
 }
 
-func (s *sqlStore) forget(ctx context.Context, id string) error {
-	_, err := s.exec(ctx, s.say.forget, s.text(id))
+func (s *Store) forget(ctx context.Context, id string) error {
+	_, err := s.db.Exec(ctx, s.say.forget, s.db.Text(id))
 	return err
 }
 
-func (s *sqlStore) signOff(ctx context.Context, id string) error {
-	_, err := s.exec(ctx, s.say.signOff, s.text(id))
+func (s *Store) signOff(ctx context.Context, id string) error {
+	_, err := s.db.Exec(ctx, s.say.signOff, s.db.Text(id))
 	return err
 }
 
-func (s *sqlStore) enter(ctx context.Context, service string, m mark, w written) (bool, error) {
-	n, err := s.exec(ctx, s.say.enter, append(s.key(service, m), w.delivery, s.text(w.process))...)
-	return n > 0, err
+func (s *Store) enter(ctx context.Context, m mark, w written) (bool, error) {
+	return s.changed(ctx, s.say.enter, append(s.key(m), w.delivery, s.db.Text(w.process))...)
 }
 
-func (s *sqlStore) marks(ctx context.Context, service string, m mark) (found []written, err error) {
-	err = s.read(ctx, func() (err error) {
-		found, err = s.marksOf(ctx, s.key(service, m))
+func (s *Store) marks(ctx context.Context, m mark) (found []written, err error) {
+	err = s.db.Query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
+		var w written
+		err := rows.Scan(&w.delivery, &w.process)
+		found = append(found, w)
 		return err
-	})
+	}, s.say.marks, s.key(m)...)
 	return found, err
 }
 
-func (s *sqlStore) marksOf(ctx context.Context, key []any) (found []written, err error) {
-	rows, err := s.db.QueryContext(ctx, s.say.marks, key...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var w written
-		if err := rows.Scan(&w.delivery, &w.process); err != nil {
-			return nil, err
-		}
-		found = append(found, w)
-	}
-	return found, rows.Err()
-}
-
-func (s *sqlStore) clear(ctx context.Context, service string, m mark, w written) error {
+func (s *Store) clear(ctx context.Context, m mark, w written) error {
 	statement, last := s.say.clear, any(w.delivery)
 	if w.process != "" {
-		statement, last = s.say.clearOwn, s.text(w.process)
+		statement, last = s.say.clearOwn, s.db.Text(w.process)
 	}
-	_, err := s.exec(ctx, statement, append(s.key(service, m), last)...)
+	_, err := s.db.Exec(ctx, statement, append(s.key(m), last)...)
 	return err
 }
 
-func (s *sqlStore) leave(ctx context.Context, process string) error {
-	_, err := s.exec(ctx, s.say.leave, s.text(process))
+func (s *Store) leave(ctx context.Context, process string) error {
+	_, err := s.db.Exec(ctx, s.say.leave, s.db.Text(process))
 	return err
 }
 
-// atOnce is how many marks one statement of a sweep removes.
-const atOnce = 500
-
-func (s *sqlStore) sweep(ctx context.Context, age time.Duration) (bool, error) {
-	n, err := s.exec(ctx, s.say.sweep, age.Milliseconds())
-	return n == atOnce, err
+func (s *Store) sweep(ctx context.Context, age time.Duration) (bool, error) {
+	n, err := s.db.Exec(ctx, s.say.sweep, age.Milliseconds())
+	return n == sweepAtOnce, err
 }
 
-func (s *sqlStore) key(service string, m mark) []any {
-	return []any{s.text(database.Column(service)), s.text(m.consumer), s.text(m.id), m.redrives}
+func (s *Store) key(m mark) []any {
+	return []any{s.service, s.db.Text(m.consumer), s.db.Text(m.id), m.redrives}
 }
-
-func asBytes(s string) any { return []byte(s) }
-func asText(s string) any  { return s }

@@ -16,15 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
 
-func initialized(t testing.TB, d testDatabase, db *sql.DB) Store {
-	t.Helper()
-	s := d.store(db)
-	if err := s.initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func must[T any](t testing.TB) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -39,19 +30,25 @@ func must[T any](t testing.TB) func(v T, err error) T {
 func TestStore_processes(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		ctx := t.Context()
-		s := initialized(t, d, d.open(t, address))
+		s := storeOn(t, d.open(t, address))
 		is, others := must[bool](t), must[[]row](t)
-		hostile := strings.Repeat("s", 64<<10) + "\x00\xff"
-		for _, r := range []registration{{"", "a", "node", time.Second}, {"", "b", "", 2 * time.Second}, {hostile, "c", "n", time.Second}} {
+		for _, r := range []registration{{"a", "node", time.Second}, {"b", "", 2 * time.Second}} {
 			if err := s.register(ctx, r); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := others(s.others(ctx, "", "a")); !slices.Equal(got, []row{{id: "b", beat: 2 * time.Second}}) {
+		another, err := NewStore(ctx, d.open(t, address), StoreConfig{Service: "Shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := another.register(ctx, registration{"c", "n", time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		if got := others(s.others(ctx, "a")); !slices.Equal(got, []row{{id: "b", interval: 2 * time.Second}}) {
 			t.Errorf("others of a are %+v", got)
 		}
-		if got := others(s.others(ctx, hostile, "")); len(got) != 1 || got[0].id != "c" {
-			t.Errorf("others of a hostile service are %+v", got)
+		if got := others(another.others(ctx, "")); len(got) != 1 || got[0].id != "c" {
+			t.Errorf("others of another service are %+v", got)
 		}
 		if !is(s.beat(ctx, "b")) || is(s.beat(ctx, "nobody")) {
 			t.Error("beat does not tell who is there")
@@ -62,19 +59,19 @@ func TestStore_processes(t *testing.T) {
 		if !is(s.lose(ctx, "b", 1)) || is(s.lose(ctx, "b", 1)) {
 			t.Error("of two that lose a process, not one did")
 		}
-		got := others(s.others(ctx, "", "a"))
+		got := others(s.others(ctx, "a"))
 		if len(got) != 1 || !got[0].lost || got[0].beats != 1 || got[0].lostFor > time.Minute {
 			t.Errorf("a lost process is %+v", got)
 		}
-		eventually(t, "the loss ages", func() bool { return others(s.others(ctx, "", "a"))[0].lostFor > 0 })
-		if !is(s.beat(ctx, "b")) || others(s.others(ctx, "", "a"))[0].lost {
+		eventually(t, "the loss ages", func() bool { return others(s.others(ctx, "a"))[0].lostFor > 0 })
+		if !is(s.beat(ctx, "b")) || others(s.others(ctx, "a"))[0].lost {
 			t.Error("one that beats again is still lost")
 		}
-		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "", "a"))) != 1 {
+		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "a"))) != 1 {
 			t.Error("one that lives was forgotten", err)
 		}
 		is(s.lose(ctx, "b", 2))
-		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "", "a"))) != 0 {
+		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "a"))) != 0 {
 			t.Error("one that is lost was not forgotten", err)
 		}
 		if err := s.signOff(ctx, "a"); err != nil || is(s.beat(ctx, "a")) {
@@ -99,8 +96,15 @@ func TestStore_mysqlSettings(t *testing.T) {
 func testStoreMarks(t *testing.T, d testDatabase, address string) {
 	ctx := t.Context()
 	db := d.open(t, address)
-	s := initialized(t, d, db)
-	is, found := must[bool](t), must[[]written](t)
+	stores := map[string]*Store{}
+	for _, service := range []string{"shop", "Shop"} {
+		s, err := NewStore(ctx, db, StoreConfig{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores[service] = s
+	}
+	s, is, found := stores["shop"], must[bool](t), must[[]written](t)
 	seen := map[mark]bool{}
 	for _, id := range []string{"id", "ID", "id ", "", "\x00", "\xff\xfe", "sha256:x", "'; DROP TABLE spillway_deliveries; --", strings.Repeat("x", 64<<10), strings.Repeat("x", 64<<10) + "y", "naïve 🙂"} {
 		m := mark{consumer: database.Column(id), id: database.Column(id)}
@@ -112,47 +116,47 @@ func testStoreMarks(t *testing.T, d testDatabase, address string) {
 		seen[m] = true
 		wants := func(service string, m mark, want ...written) {
 			t.Helper()
-			if got := found(s.marks(ctx, service, m)); !slices.Equal(got, want) {
+			if got := found(stores[service].marks(ctx, m)); !slices.Equal(got, want) {
 				t.Errorf("%.20q: marks %v, want %v", id, got, want)
 			}
 		}
 		p1, p2, p3 := written{1, "p1"}, written{2, "p2"}, written{3, "p3"}
-		for _, service := range []string{"", id + "service"} {
+		for service, s := range stores {
 			wants(service, m)
-			if !is(s.enter(ctx, service, m, p1)) || is(s.enter(ctx, service, m, written{1, "p2"})) {
+			if !is(s.enter(ctx, m, p1)) || is(s.enter(ctx, m, written{1, "p2"})) {
 				t.Errorf("%.20q: of two that are the first, not one is", id)
 			}
-			if !is(s.enter(ctx, service, m, p2)) || !is(s.enter(ctx, service, m, p3)) || !is(s.enter(ctx, service, again, p1)) {
+			if !is(s.enter(ctx, m, p2)) || !is(s.enter(ctx, m, p3)) || !is(s.enter(ctx, again, p1)) {
 				t.Errorf("%.20q: a mark was not written", id)
 			}
 			wants(service, m, p1, p2, p3)
 			wants(service, again, p1)
 		}
-		if err := s.clear(ctx, "", m, written{process: "p3"}); err != nil {
+		if err := s.clear(ctx, m, written{process: "p3"}); err != nil {
 			t.Error(err)
 		}
-		wants("", m, p1, p2)
-		if err := s.clear(ctx, "", m, written{delivery: 1}); err != nil {
+		wants("shop", m, p1, p2)
+		if err := s.clear(ctx, m, written{delivery: 1}); err != nil {
 			t.Error(err)
 		}
-		wants("", m, p2)
+		wants("shop", m, p2)
 		if err := s.leave(ctx, "p2"); err != nil {
 			t.Error(err)
 		}
-		wants("", m)
-		wants("", again, p1)
-		wants(id+"service", m, p1, p3)
-		if err := s.clear(ctx, id+"service", m, all); err != nil {
+		wants("shop", m)
+		wants("shop", again, p1)
+		wants("Shop", m, p1, p3)
+		if err := stores["Shop"].clear(ctx, m, all); err != nil {
 			t.Error(err)
 		}
-		wants(id+"service", m)
-		wants(id+"service", again, p1)
+		wants("Shop", m)
+		wants("Shop", again, p1)
 	}
-	if is(s.sweep(ctx, time.Hour)) || is(s.enter(ctx, "", mark{consumer: "id", id: "id", redrives: 1}, written{1, "p"})) {
+	if is(s.sweep(ctx, time.Hour)) || is(s.enter(ctx, mark{consumer: "id", id: "id", redrives: 1}, written{1, "p"})) {
 		t.Error("a young mark was swept away")
 	}
-	for i := range atOnce {
-		is(s.enter(ctx, "many", mark{consumer: "c", id: fmt.Sprint(i)}, written{1, "p"}))
+	for i := range sweepAtOnce {
+		is(s.enter(ctx, mark{consumer: "c", id: fmt.Sprint(i)}, written{1, "p"}))
 	}
 	if !is(s.sweep(ctx, -time.Hour)) || is(s.sweep(ctx, -time.Hour)) {
 		t.Error("the sweep does not tell whether there is more")
@@ -174,7 +178,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 			all.Go(func() {
 				<-start
 				var err error
-				if limits[i], err = NewLimit(LimitConfig{Store: d.store(db), Beat: 300 * time.Millisecond, QuietAfter: 3 * time.Second}); err == nil {
+				if limits[i], err = build(settings{store: storeOn(t, db), quietAfter: 3 * time.Second, Config: Config{Heartbeat: 300 * time.Millisecond}}); err == nil {
 					err = limits[i].start()
 				}
 				if err != nil {
@@ -211,13 +215,13 @@ func TestStore_tenAtOnce(t *testing.T) {
 // Feature D10: of concurrent deliveries of one message each gets a number of its own.
 func TestStore_concurrentMarks(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := initialized(t, d, d.open(t, address))
+		s := storeOn(t, d.open(t, address))
 		var all sync.WaitGroup
 		var entered atomic.Int64
 		for i := range 8 {
 			all.Go(func() {
 				for n := range 10 {
-					ok, err := s.enter(t.Context(), "", markOf("id"), written{n + 1, fmt.Sprint(i)})
+					ok, err := s.enter(t.Context(), markOf("id"), written{n + 1, fmt.Sprint(i)})
 					if err != nil {
 						t.Error(err)
 					}
@@ -228,7 +232,7 @@ func TestStore_concurrentMarks(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := len(must[[]written](t)(s.marks(t.Context(), "", markOf("id")))); n != 10 || entered.Load() != 10 {
+		if n := len(must[[]written](t)(s.marks(t.Context(), markOf("id")))); n != 10 || entered.Load() != 10 {
 			t.Errorf("%d marks of 10, %d entered", n, entered.Load())
 		}
 	})
@@ -245,17 +249,21 @@ func (l locking) Locks(db *sql.DB) bool { return l.db == db }
 func TestStore_within(t *testing.T) {
 	d := databases[0]
 	db := d.open(t, d.create(t))
-	s := initialized(t, d, db)
+	s := storeOn(t, db)
 	if s.within(t.Context()) || !s.within(chain.WithClaim(t.Context(), locking{db: db})) || s.within(chain.WithClaim(context.Background(), locking{})) {
 		t.Error("claims are not told apart")
 	}
 }
 
-// Feature D10: a store without a database is an error of the construction.
-func TestStore_nilDB(t *testing.T) {
+// Feature D10, promise P1: a store without a database, or on a server without a service, is an error that says what to do.
+func TestStore_refuses(t *testing.T) {
 	for _, d := range databases {
-		if _, err := NewLimit(LimitConfig{Store: d.store(nil)}); err == nil || !strings.Contains(err.Error(), "nil") {
-			t.Errorf("%s: %v", d.name, err)
+		_, err := NewStore(t.Context(), nil, StoreConfig{Service: "shop"})
+		wantText(t, err, "crashlimit: ", "the *sql.DB is nil")
+		_, err = NewStore(t.Context(), d.open(t, d.create(t)), StoreConfig{})
+		if d.name == "sqlite" && err == nil {
+			continue
 		}
+		wantText(t, err, "crashlimit: StoreConfig.Service", "the Service is empty")
 	}
 }

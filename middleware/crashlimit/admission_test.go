@@ -21,7 +21,7 @@ import (
 func TestSuspectsRunAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := started(t, f, LimitConfig{})
+		l := started(t, f, settings{})
 		var running atomic.Int64
 		h := l.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			suspect := msg.UUID[0] == 's'
@@ -65,7 +65,7 @@ func TestSuspectsRunAlone(t *testing.T) {
 			deliver(fmt.Sprint("s-", i))
 		}
 		all.Wait()
-		if !l.room.isEmpty() || len(f.left) != 0 {
+		if !l.admission.isEmpty() || len(f.left) != 0 {
 			t.Errorf("%d marks are left", len(f.left))
 		}
 	})
@@ -75,7 +75,7 @@ func TestSuspectsRunAlone(t *testing.T) {
 func TestSuspectsWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{AloneWait: 5 * time.Second})
+		l := afterCrash(t, f, settings{aloneWait: 5 * time.Second})
 		met := make(chan struct{})
 		begin := time.Now()
 		var all sync.WaitGroup
@@ -104,7 +104,7 @@ func TestSuspectsWaitIsBounded(t *testing.T) {
 func TestSuspectsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{AloneWait: 5 * time.Second})
+		l := afterCrash(t, f, settings{aloneWait: 5 * time.Second})
 		var running atomic.Int64
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
 			if running.Add(1) != 1 {
@@ -129,7 +129,7 @@ func TestSuspectsTurn(t *testing.T) {
 func TestSuspectGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{AloneWait: time.Hour})
+		l := afterCrash(t, f, settings{aloneWait: time.Hour})
 		f.leaveMarks("s", 1)
 		release, done := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -157,16 +157,16 @@ func TestSuspectGoesAway(t *testing.T) {
 		}
 		close(release)
 		<-done
-		if !l.room.isEmpty() {
-			t.Error("a message is left in the room")
+		if !l.admission.isEmpty() {
+			t.Error("a message is left inside")
 		}
 	})
 }
 
-// Feature D10: whatever comes, waits, gives up and goes, in whatever order: the room is empty in the end, and whoever is
+// Feature D10: whatever comes, waits, gives up and goes, in whatever order: it is empty in the end, and whoever is
 // alone is alone.
 func TestRoomUnderLoad(t *testing.T) {
-	var r room
+	var a admission
 	var running, suspects atomic.Int64
 	var all sync.WaitGroup
 	for range 16 {
@@ -176,39 +176,39 @@ func TestRoomUnderLoad(t *testing.T) {
 				if rand.N(4) == 0 {
 					time.AfterFunc(rand.N(time.Millisecond), cancel)
 				}
-				r.plain.Add(1)
-				at := plain
+				a.unmarked.Add(1)
+				at := slotPlain
 				var err error
 				for _, suspect := range [][]bool{{}, {false}, {false, true}, {true}}[rand.N(4)] {
-					if at, err = r.move(ctx, at, suspect, time.Minute); err != nil {
+					if at, err = a.move(ctx, at, suspect, time.Minute); err != nil {
 						break
 					}
 				}
-				if err == nil && at != plain { // what began unmarked is let in whatever is
+				if err == nil && at != slotPlain { // what began unmarked is let in whatever is
 					n := running.Add(1)
-					if at == alone && (n != 1 || suspects.Add(1) != 1) {
+					if at == slotAlone && (n != 1 || suspects.Add(1) != 1) {
 						t.Error("a suspect is not alone")
 					}
-					if at == alone {
+					if at == slotAlone {
 						suspects.Add(-1)
 					}
 					running.Add(-1)
 				}
-				r.leave(at)
+				a.leave(at)
 				cancel()
 			}
 		})
 	}
 	all.Wait()
-	if !r.isEmpty() || r.suspects.Load() != 0 || r.inside != 0 {
-		t.Errorf("left behind: %d plain, %d inside, %d in line", r.plain.Load(), r.inside, len(r.queue))
+	if !a.isEmpty() || a.suspects.Load() != 0 || a.inside != 0 {
+		t.Errorf("left behind: %d plain, %d inside, %d in line", a.unmarked.Load(), a.inside, len(a.queue))
 	}
 }
 
 // Promise P3: a message whose handler acked it in an outer chain is still waited for.
 func TestAckedMessageWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := afterCrash(t, newFake(), LimitConfig{})
+		l := afterCrash(t, newFake(), settings{})
 		ctx, cancel := context.WithCancel(t.Context())
 		msg := newMessage("a")
 		msg.SetContext(ctx)
@@ -226,7 +226,7 @@ func TestAckedMessageWaits(t *testing.T) {
 func TestSuspectOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, LimitConfig{})
+		l := afterCrash(t, f, settings{})
 		release, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)

@@ -18,7 +18,7 @@ const (
 // run beats until ctx ends.
 func (p *process) run(ctx context.Context) {
 	defer close(p.done)
-	ticker := time.NewTicker(p.limit.config.Beat)
+	ticker := time.NewTicker(p.limit.config.Heartbeat)
 	defer ticker.Stop()
 	for {
 		select {
@@ -51,27 +51,27 @@ func (p *process) round(ctx context.Context) error {
 	}
 	var rows []row
 	err := p.do(ctx, func(ctx context.Context) (err error) {
-		rows, err = config.Store.others(ctx, config.Service, p.id)
+		rows, err = config.store.others(ctx, p.id)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	stale, forgotten := p.observer.look(now, rows)
+	stale, forgotten := p.detector.look(now, rows)
 	p.limit.news.publish(rows)
 	for _, r := range stale {
 		lost := false
 		err = errors.Join(err, p.do(ctx, func(ctx context.Context) (err error) {
-			lost, err = config.Store.lose(ctx, r.id, r.beats)
+			lost, err = config.store.lose(ctx, r.id, r.beats)
 			return err
 		}))
 		if lost {
-			p.observer.lost(now, r.id)
+			p.detector.lost(now, r.id)
 		}
 	}
 	for _, r := range forgotten {
-		err = errors.Join(err, p.do(ctx, func(ctx context.Context) error { return config.Store.forget(ctx, r.id) }))
+		err = errors.Join(err, p.do(ctx, func(ctx context.Context) error { return config.store.forget(ctx, r.id) }))
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func (p *process) live(ctx context.Context) error {
 	if p.registered {
 		var there bool
 		err := p.do(ctx, func(ctx context.Context) (err error) {
-			there, err = config.Store.beat(ctx, p.id)
+			there, err = config.store.beat(ctx, p.id)
 			return err
 		})
 		if err != nil || there {
@@ -91,14 +91,14 @@ func (p *process) live(ctx context.Context) error {
 	}
 	node, _ := os.Hostname()
 	err := p.do(ctx, func(ctx context.Context) error {
-		return config.Store.register(ctx, registration{config.Service, p.id, boundedtext.Text(node, 128), config.Beat})
+		return config.store.register(ctx, registration{p.id, boundedtext.Text(node, 128), config.Heartbeat})
 	})
 	p.registered = p.registered || err == nil
 	return err
 }
 
 func (p *process) do(ctx context.Context, statement func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, max(p.limit.config.Store.patience(), p.limit.config.Beat))
+	ctx, cancel := context.WithTimeout(ctx, max(p.limit.config.store.patience(), p.limit.config.Heartbeat))
 	defer cancel()
 	return statement(ctx)
 }
@@ -110,7 +110,7 @@ func (p *process) note(ctx context.Context, err error) {
 	}
 	if l := p.limit; err != nil {
 		l.outage.began(l.config.Logger, err)
-	} else if !p.indebted {
+	} else if !p.behind {
 		l.outage.answered(l.config.Logger)
 	}
 }
@@ -118,14 +118,14 @@ func (p *process) note(ctx context.Context, err error) {
 // pay removes the marks that are due, and reports whether it could.
 func (p *process) pay(ctx context.Context) bool {
 	config := &p.limit.config
-	for m, w := range p.limit.debts.due() {
-		if err := p.do(ctx, func(ctx context.Context) error { return config.Store.clear(ctx, config.Service, m, w) }); err != nil {
-			p.indebted = true
+	for m, w := range p.limit.removals.due() {
+		if err := p.do(ctx, func(ctx context.Context) error { return config.store.clear(ctx, m, w) }); err != nil {
+			p.behind = true
 			return false // at the next beat
 		}
-		p.limit.debts.paid(m)
+		p.limit.removals.done(m)
 	}
-	p.indebted = false
+	p.behind = false
 	return true
 }
 
@@ -137,7 +137,7 @@ func (p *process) sweep(ctx context.Context) {
 	p.swept = time.Now()
 	for more := true; more; {
 		err := p.do(ctx, func(ctx context.Context) (err error) {
-			more, err = p.limit.config.Store.sweep(ctx, keepMarks)
+			more, err = p.limit.config.store.sweep(ctx, keepMarks)
 			return err
 		})
 		if err != nil {

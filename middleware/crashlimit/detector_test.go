@@ -12,9 +12,9 @@ func tick(n int) {
 	synctest.Wait()
 }
 
-func started(t *testing.T, f *fake, config LimitConfig) *Limit {
+func started(t *testing.T, f *fake, config settings) *Limit {
 	t.Helper()
-	config.Store = f
+	config.store = f
 	l := newLimit(t, config)
 	if err := l.start(); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestOrderlyEndIsNotMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		for range 3 {
-			l := started(t, f, LimitConfig{})
+			l := started(t, f, settings{})
 			wantMode(t, l, quiet, "at the start")
 			tick(10)
 			wantMode(t, l, quiet, "later")
@@ -58,11 +58,9 @@ func TestOrderlyEndIsNotMarked(t *testing.T) {
 func TestScalingOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, LimitConfig{})
+		first := started(t, f, settings{})
 		tick(1)
-		second := started(t, f, LimitConfig{})
-		other := started(t, f, LimitConfig{Service: "other"})
-		wantMode(t, other, quiet, "another service")
+		second := started(t, f, settings{})
 		wantMode(t, second, marking, "the new one at once")
 		tick(1)
 		wantMode(t, second, marking, "the new one after one beat, which may be late")
@@ -76,9 +74,9 @@ func TestScalingOut(t *testing.T) {
 func TestRollingDeploy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, LimitConfig{})
+		first := started(t, f, settings{})
 		tick(1)
-		second := started(t, f, LimitConfig{})
+		second := started(t, f, settings{})
 		_ = first.Close()
 		wantMode(t, second, marking, "at once")
 		tick(1)
@@ -90,12 +88,12 @@ func TestRollingDeploy(t *testing.T) {
 func TestRestartAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, LimitConfig{})
+		first := started(t, f, settings{})
 		crash(first)
-		second := started(t, f, LimitConfig{})
+		second := started(t, f, settings{})
 		wantMode(t, second, marking, "at once")
 		tick(3)
-		third := started(t, f, LimitConfig{})
+		third := started(t, f, settings{})
 		wantMode(t, third, marking, "who begins when the loss is known")
 		time.Sleep(9 * time.Minute)
 		wantMode(t, second, marking, "before things ran clean for long enough")
@@ -112,8 +110,8 @@ func TestRestartAfterCrash(t *testing.T) {
 func TestAnothersCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first, second := started(t, f, LimitConfig{}), started(t, f, LimitConfig{})
-		third, fourth := started(t, f, LimitConfig{}), started(t, f, LimitConfig{})
+		first, second := started(t, f, settings{}), started(t, f, settings{})
+		third, fourth := started(t, f, settings{}), started(t, f, settings{})
 		tick(5)
 		wantMode(t, first, quiet, "before")
 		wantMode(t, fourth, quiet, "before")
@@ -137,10 +135,10 @@ func TestAnothersCrash(t *testing.T) {
 func TestOneBeatIsNoProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, LimitConfig{})
+		first := started(t, f, settings{})
 		id := first.current.id
 		crash(first)
-		second := started(t, f, LimitConfig{})
+		second := started(t, f, settings{})
 		_, _ = f.beat(t.Context(), id)
 		tick(3)
 		wantMode(t, second, marking, "after the late beat")
@@ -151,8 +149,8 @@ func TestOneBeatIsNoProof(t *testing.T) {
 func TestSlowBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, LimitConfig{Beat: 30 * time.Second})
-		second := started(t, f, LimitConfig{})
+		first := started(t, f, settings{Config: Config{Heartbeat: 30 * time.Second}})
+		second := started(t, f, settings{})
 		time.Sleep(2 * time.Minute)
 		wantMode(t, second, quiet, "after proof of life")
 		for range 20 {
@@ -163,11 +161,11 @@ func TestSlowBeats(t *testing.T) {
 	})
 }
 
-// Feature D10: an observer that was suspended, or had no database, takes nobody for dead because of that.
+// Feature D10: a detector that was suspended, or had no database, takes nobody for dead because of that.
 func TestSuspendedObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first, second := started(t, f, LimitConfig{}), started(t, f, LimitConfig{})
+		first, second := started(t, f, settings{}), started(t, f, settings{})
 		tick(5)
 		f.set(func() { f.down = true })
 		time.Sleep(5 * time.Minute)
@@ -175,7 +173,7 @@ func TestSuspendedObserver(t *testing.T) {
 		tick(10)
 		wantMode(t, first, quiet, "after an outage")
 		wantMode(t, second, quiet, "after an outage")
-		o := observer{beat: time.Second, quietAfter: time.Minute}
+		o := detector{interval: time.Second, quietAfter: time.Minute}
 		now := time.Now()
 		o.look(now, nil)
 		o.look(now, []row{{id: "a", beats: 1}})
@@ -189,8 +187,8 @@ func TestSuspendedObserver(t *testing.T) {
 func TestOutageKeepsMarking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		crash(started(t, f, LimitConfig{}))
-		l := started(t, f, LimitConfig{})
+		crash(started(t, f, settings{}))
+		l := started(t, f, settings{})
 		tick(5)
 		f.set(func() { f.down = true })
 		time.Sleep(time.Hour)
@@ -205,7 +203,7 @@ func TestOutageKeepsMarking(t *testing.T) {
 func TestRevival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := started(t, f, LimitConfig{})
+		l := started(t, f, settings{})
 		tick(1)
 		id := l.current.id
 		f.set(func() { f.processes[id].lostAt = time.Now() })
@@ -226,9 +224,9 @@ func TestRevival(t *testing.T) {
 func TestStoreDownAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		crash(started(t, f, LimitConfig{}))
+		crash(started(t, f, settings{}))
 		f.down = true
-		l := newLimit(t, LimitConfig{Store: f})
+		l := newLimit(t, settings{store: f})
 		err := l.start()
 		wantText(t, err, "register this process", "start the router again", errDown.Error())
 		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {
@@ -247,7 +245,7 @@ func TestLazyStartIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.hang = make(chan struct{})
-		l := newLimit(t, LimitConfig{Store: f})
+		l := newLimit(t, settings{store: f})
 		begin := time.Now()
 		for range 3 {
 			if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {

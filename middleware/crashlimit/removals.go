@@ -1,0 +1,115 @@
+package crashlimit
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// removals are marks that are to be removed later.
+type removals struct {
+	mu       sync.Mutex
+	returned map[mark]written // of deliveries that returned
+	refused  []refused
+	full     atomic.Bool
+}
+
+// refused is a message that was refused, and keeps its mark until it is acked.
+type refused struct {
+	msg  *message.Message
+	ctx  context.Context // as it was: that of the message may change meanwhile
+	mark mark
+}
+
+// most bounds each kind of removal, so that a store that is away costs no more memory than this. What is more is dropped, and
+// that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it after keepMarks.
+const most = 1024
+
+// add reports whether there was space for one more.
+func (r *removals) add(m mark, w written) (ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.returned == nil {
+		r.returned = make(map[mark]written)
+	}
+	if _, there := r.returned[m]; !there && len(r.returned) >= most {
+		return false
+	}
+	r.returned[m] = w
+	return true
+}
+
+// of returns what is to be removed of a mark.
+func (r *removals) of(m mark) (w written, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok = r.returned[m]
+	return w, ok
+}
+
+func (r *removals) done(m mark) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.returned, m)
+}
+
+// addRefused reports whether there was space for one more.
+func (r *removals) addRefused(one refused) (ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.refused) >= most {
+		return false
+	}
+	r.refused = append(r.refused, one)
+	return true
+}
+
+// due returns the marks to remove now. Those of refused messages that were acked are among them from then on. A message that
+// was nacked, or went away, comes again and keeps its mark.
+func (r *removals) due() map[mark]written {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	undecided := r.refused[:0]
+	for _, one := range r.refused {
+		switch {
+		case closed(one.msg.Acked()):
+			if r.returned == nil {
+				r.returned = make(map[mark]written)
+			}
+			r.returned[one.mark] = all
+		case closed(one.msg.Nacked()), one.ctx.Err() != nil:
+		default:
+			undecided = append(undecided, one)
+		}
+	}
+	clear(r.refused[len(undecided):])
+	r.refused = undecided
+	return maps.Clone(r.returned)
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// removeLater remembers a mark that is to be removed.
+func (l *Limit) removeLater(m mark, w written) { l.remembered(l.removals.add(m, w), m) }
+
+// remembered logs the first mark that is forgotten. More of them would say nothing new.
+func (l *Limit) remembered(ok bool, m mark) {
+	if !ok && l.removals.full.CompareAndSwap(false, true) {
+		l.config.Logger.Error("crashlimit: a mark that is to be removed is forgotten, and perhaps others are: it counts until its message "+
+			"is handled again, or until old marks are removed", errTooMany, m.fields())
+	}
+}
+
+var errTooMany = errors.New("crashlimit: " + strconv.Itoa(most) + " marks wait to be removed")
