@@ -92,8 +92,8 @@ func TestChannelWithStages(t *testing.T) {
 			close(healed)
 			report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{
 				Rules: redrive.Rules{
-					Allow: []string{"orders"},
-					Entry: ch.Stages().ReentryTopic,
+					Allow:        []string{"orders"},
+					ReentryTopic: ch.Stages().ReentryTopic,
 					Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, _ poison.Letter, topic string) {
 						if !strings.HasPrefix(topic, "orders.billing.retry") {
 							t.Errorf("redriven to %q", topic)

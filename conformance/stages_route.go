@@ -94,7 +94,7 @@ func (b *bench) redrivenIntoStage() {
 	var l ledger
 	entering := &spillway.Config{Stages: stages.Config{Publisher: b.live}}
 	l.keep(entering)
-	report := b.drainThrough(entering.Stages.Publisher, b.dlq(), 3, func(c *redrive.DrainTopicConfig) { c.Entry = ch.Stages().ReentryTopic })
+	report := b.drainThrough(entering.Stages.Publisher, b.dlq(), 3, func(c *redrive.DrainTopicConfig) { c.ReentryTopic = ch.Stages().ReentryTopic })
 	if report.Redriven != 3 {
 		b.Errorf("%+v", report)
 	}

@@ -1,7 +1,6 @@
 package redrive
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,10 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -115,128 +112,4 @@ func (h *Handler) Handle(msg *message.Message) error {
 	}
 	_, err := h.handle(msg.Context(), msg, topic)
 	return err
-}
-
-// outcome is what became of a message of a dead-letter topic.
-type outcome int
-
-const (
-	givenBack outcome = iota
-	redriven
-	quarantined
-	refused
-	parked
-	failed
-)
-
-var (
-	errNotChosen = errors.New("redrive: the filter does not choose this letter")
-	errGivenBack = errors.New("redrive: the message is given back, its context ended")
-)
-
-func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string) (outcome, error) {
-	if err := ctx.Err(); err != nil {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
-	}
-	l, err := poison.Decode(msg)
-	if err != nil {
-		return h.park(ctx, msg, original(msg), topic, parked, err)
-	}
-	l.Topic = topic
-	if !h.Filter.Matches(l) {
-		return h.park(ctx, msg, l, topic, parked, errNotChosen)
-	}
-	if h.spent(l) {
-		return h.quarantine(ctx, msg, l, topic)
-	}
-	target, err := h.target(l)
-	if err != nil {
-		h.Logger.Error("A letter is not redriven", err, fields(l, target))
-		out, parking := h.park(ctx, msg, l, topic, refused, err)
-		if parking == nil {
-			h.onRefused(ctx, l, target)
-		}
-		return out, parking
-	}
-	if !h.rested(ctx, l) {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, ctx.Err())
-	}
-	if err := h.turn(ctx); err != nil {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
-	}
-	err = h.bring(ctx, l, target)
-	if err == nil {
-		h.onRedrive(ctx, l, target)
-		return redriven, nil
-	}
-	if ctx.Err() != nil {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, errors.Join(ctx.Err(), err))
-	}
-	return h.park(ctx, msg, l, topic, failed, err)
-}
-
-// rested waits until the letter has rested for MinWait, and reports whether ctx lasted that long. A time in the future, of
-// another clock or a forger, counts as now.
-func (h *Handler) rested(ctx context.Context, l poison.Letter) bool {
-	since := l.Failure.LastFailedAt
-	if l.Redrive.At.After(since) {
-		since = l.Redrive.At
-	}
-	pause := min(h.minWait-time.Since(since), h.minWait)
-	return pause <= 0 || wait.For(ctx, pause)
-}
-
-// turn waits for a free place, which bring gives back, and for the rate.
-func (h *Handler) turn(ctx context.Context) error {
-	select {
-	case h.busy <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	err := h.wait(ctx)
-	if err != nil {
-		<-h.busy
-	}
-	return err
-}
-
-func (h *Handler) bring(ctx context.Context, l poison.Letter, target string) error {
-	defer func() { <-h.busy }()
-	return h.redrive(ctx, l, target)
-}
-
-// park publishes the message unchanged to the parked topic.
-func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
-	l.Topic = topic
-	h.makeReady(topic)
-	if err := h.publish(ctx, h.parking, l, poison.ParkedTopic(topic), nil, func(error) *message.Message { return msg.Copy() }); err != nil {
-		return givenBack, errors.Join(why, err)
-	}
-	h.onParked(ctx, l, why)
-	return out, nil
-}
-
-// quarantine publishes the letter with the reason that says why it comes back no more, and all else of its story. One that
-// is too large with it goes as it is.
-func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison.Letter, topic string) (outcome, error) {
-	build := msg.Copy
-	if _, ours := msg.Metadata[poison.KeyFailureClass]; !ours { // of Watermill's PoisonQueue: our keys tell it all again
-		told := l
-		told.Failure.Reason = classify.ReasonMaxRedrives
-		build = told.Encode
-	}
-	h.makeReady(topic)
-	err := h.publish(ctx, h.parking, l, poison.QuarantineTopic(topic), nil, func(refusal error) *message.Message {
-		if refusal != nil && poison.IsTooLarge(refusal) {
-			return msg.Copy()
-		}
-		q := build()
-		q.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
-		return q
-	})
-	if err != nil {
-		return givenBack, err
-	}
-	h.onQuarantine(ctx, l)
-	return quarantined, nil
 }

@@ -251,3 +251,29 @@ func TestHandler_construction(t *testing.T) {
 		t.Error("a nil message is an error")
 	}
 }
+
+// Promise P1: a publisher that the router closes with another handler is an error at the start, also behind a decorator.
+func TestHandler_publisherOfAnotherHandler(t *testing.T) {
+	shared := &outbox{}
+	for name, h := range map[string]*redrive.Handler{
+		"the publisher":      newHandler(t, shared, redrive.HandlerConfig{Park: &outbox{}}),
+		"HandlerConfig.Park": newHandler(t, &outbox{}, redrive.HandlerConfig{Park: shared}),
+	} {
+		pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		router.AddHandler("billing", "orders", pubsub, "invoices", struct{ message.Publisher }{shared}, message.PassthroughHandler)
+		router.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
+		ctx, cancel := context.WithTimeout(t.Context(), deadline) // a router that starts runs on
+		defer cancel()
+		if err := router.Run(ctx); err == nil || !strings.Contains(err.Error(), name+" (") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := h.CheckPublisher(&outbox{}); err != nil {
+			t.Error(err)
+		}
+		_ = pubsub.Close()
+	}
+}

@@ -28,10 +28,11 @@ type Rules struct {
 	Allow []string
 	// To is published to instead of each letter's origin topic. It must be in Allow. Default: the origin topic.
 	To string
-	// Entry returns the topic at which a letter enters instead of its origin topic, or "" for its origin topic. Allow must
-	// hold the origin topic in both cases. With the method ReentryTopic of stages.Stages, letters enter at the first retry stage,
-	// apart from live traffic. The name must not come from the letter: nothing else checks it. Default: the origin topic.
-	Entry func(poison.Letter) string
+	// ReentryTopic returns the topic at which a letter enters instead of its origin topic, or "" for its origin topic. Allow
+	// must hold the origin topic in both cases. With the method ReentryTopic of stages.Stages, letters enter at the first retry
+	// stage, apart from live traffic. The name must not come from the letter: nothing else checks it. Default: the origin
+	// topic.
+	ReentryTopic func(poison.Letter) string
 	// Filter chooses the letters. Default: all letters; of a Store, all that wait. For a topic, the fields that choose rows of
 	// a Store must be empty. For Drain, Filter.Limit must be 0.
 	Filter letters.Filter
@@ -98,8 +99,8 @@ func (r *Rules) validate(owner string) error {
 	if r.To != "" && !slices.Contains(r.Allow, r.To) {
 		return fmt.Errorf("redrive: %s.To is %q, which is not in Allow: add it there", owner, r.To)
 	}
-	if r.To != "" && r.Entry != nil {
-		return fmt.Errorf("redrive: %s.To and Entry are both set: set one", owner)
+	if r.To != "" && r.ReentryTopic != nil {
+		return fmt.Errorf("redrive: %s.To and ReentryTopic are both set: set one", owner)
 	}
 	if r.Rate < 0 || math.IsNaN(r.Rate) || math.IsInf(r.Rate, 0) {
 		return fmt.Errorf("redrive: %s.Rate is %v letters per second: it must not be negative; 0 means no limit", owner, r.Rate)
@@ -151,12 +152,12 @@ func (r *rules) target(l poison.Letter) (string, error) {
 
 // entry is where a letter enters that may go to topic.
 func (r *rules) entry(l poison.Letter, topic string) string {
-	if r.Entry == nil {
+	if r.ReentryTopic == nil {
 		return topic
 	}
 	var entry string
-	if err := safecall.Call("redrive.Entry", func() error { entry = r.Entry(l); return nil }); err != nil {
-		r.Logger.Error("Entry panicked; the letter goes to its origin topic", err, fields(l, topic))
+	if err := safecall.Call("redrive.ReentryTopic", func() error { entry = r.ReentryTopic(l); return nil }); err != nil {
+		r.Logger.Error("ReentryTopic panicked; the letter goes to its origin topic", err, fields(l, topic))
 	}
 	if entry == "" {
 		return topic

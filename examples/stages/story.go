@@ -103,10 +103,10 @@ func (s *story) before(ctx context.Context) error {
 func (s *story) redrive(ctx context.Context) error {
 	report, err := redrive.Drain(ctx, s.consumer.letters, s.live, redrive.DrainConfig{
 		Rules: redrive.Rules{
-			Allow: []string{s.plan.Topic},
-			Entry: s.consumer.entry,
-			Rate:  200,
-			By:    "demo",
+			Allow:        []string{s.plan.Topic},
+			ReentryTopic: s.consumer.entry,
+			Rate:         200,
+			By:           "demo",
 		},
 	})
 	if err != nil {

@@ -27,12 +27,12 @@ var entryRows = map[string]struct {
 	"forged origin, panics": {"secrets", func(poison.Letter) string { panic("boom") }, "unknown.parked", true},
 }
 
-// Features V1, V8: the allow-list decides by a letter's origin, and Entry where it then enters; one that panics, or has
+// Features V1, V8: the allow-list decides by a letter's origin, and ReentryTopic where it then enters; one that panics, or has
 // nothing to say, leaves it to enter at its origin.
-func TestEntry(t *testing.T) {
+func TestReentryTopic(t *testing.T) {
 	for name, row := range entryRows {
 		live, park := &outbox{}, &outbox{}
-		h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Entry: row.entry}, Park: park})
+		h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, ReentryTopic: row.entry}, Park: park})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,11 +53,11 @@ func TestEntry(t *testing.T) {
 }
 
 // Features V1, V8: a drain of the store obeys the same rules.
-func TestEntryOfDrain(t *testing.T) {
+func TestReentryTopic_drain(t *testing.T) {
 	for name, row := range entryRows {
 		store, live := newStore(t), &outbox{}
 		publish(t, store, "orders.dlq", letter("1", "{}", from(row.origin)))
-		if _, err := redrive.Drain(context.Background(), store, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Entry: row.entry}}); err != nil {
+		if _, err := redrive.Drain(context.Background(), store, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, ReentryTopic: row.entry}}); err != nil {
 			t.Fatal(err)
 		}
 		if taken := live.All(); row.refused != (len(taken) == 0) || !row.refused && (len(taken) != 1 || taken[0].Topic != row.want) {
@@ -66,13 +66,13 @@ func TestEntryOfDrain(t *testing.T) {
 	}
 }
 
-// Feature V1: Entry and To say two things.
-func TestEntryOrTo(t *testing.T) {
+// Feature V1: ReentryTopic and To contradict each other.
+func TestReentryTopic_orTo(t *testing.T) {
 	_, err := redrive.NewHandler(&outbox{}, redrive.HandlerConfig{
 		Rules: redrive.Rules{
-			Allow: []string{"orders"},
-			To:    "orders",
-			Entry: func(poison.Letter) string { return "" },
+			Allow:        []string{"orders"},
+			To:           "orders",
+			ReentryTopic: func(poison.Letter) string { return "" },
 		},
 		Park: &outbox{},
 	})
@@ -82,7 +82,7 @@ func TestEntryOrTo(t *testing.T) {
 }
 
 // Features V1, V8: stages name the first stage of a handler that they have, and nothing for what a letter makes up.
-func TestEntryOfStages(t *testing.T) {
+func TestReentryTopic_ofStages(t *testing.T) {
 	queue, err := poison.NewQueue(&outbox{}, poison.QueueConfig{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,101 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// outcome is what became of a message of a dead-letter topic.
+type outcome int
+
+const (
+	givenBack outcome = iota
+	redriven
+	quarantined
+	refused
+	parked
+	failed
+)
+
+var (
+	errNotChosen = errors.New("redrive: the filter does not choose this letter")
+	errGivenBack = errors.New("redrive: the message is given back: its context ended")
+)
+
+func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string) (outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
+	}
+	l, err := poison.Decode(msg)
+	if err != nil {
+		return h.park(ctx, msg, original(msg), topic, parked, err)
+	}
+	l.Topic = topic
+	if !h.Filter.Matches(l) {
+		return h.park(ctx, msg, l, topic, parked, errNotChosen)
+	}
+	if h.spent(l) {
+		return h.quarantine(ctx, msg, l, topic)
+	}
+	target, err := h.target(l)
+	if err != nil {
+		h.Logger.Error("A letter is not redriven", err, fields(l, target))
+		out, parking := h.park(ctx, msg, l, topic, refused, err)
+		if parking == nil {
+			h.onRefused(ctx, l, target)
+		}
+		return out, parking
+	}
+	if !h.rested(ctx, l) {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, ctx.Err())
+	}
+	if err := h.turn(ctx); err != nil {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
+	}
+	err = h.bring(ctx, l, target)
+	if err == nil {
+		h.onRedrive(ctx, l, target)
+		return redriven, nil
+	}
+	if ctx.Err() != nil {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, errors.Join(ctx.Err(), err))
+	}
+	return h.park(ctx, msg, l, topic, failed, err)
+}
+
+// rested waits until the letter has rested for MinWait, and reports whether ctx lasted that long. A time in the future, of
+// another clock or a forger, counts as now.
+func (h *Handler) rested(ctx context.Context, l poison.Letter) bool {
+	since := l.Failure.LastFailedAt
+	if l.Redrive.At.After(since) {
+		since = l.Redrive.At
+	}
+	pause := min(h.minWait-time.Since(since), h.minWait)
+	return pause <= 0 || wait.For(ctx, pause)
+}
+
+// turn waits for a free place, which bring gives back, and for the rate.
+func (h *Handler) turn(ctx context.Context) error {
+	select {
+	case h.busy <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := h.wait(ctx)
+	if err != nil {
+		<-h.busy
+	}
+	return err
+}
+
+func (h *Handler) bring(ctx context.Context, l poison.Letter, target string) error {
+	defer func() { <-h.busy }()
+	return h.redrive(ctx, l, target)
+}

@@ -1,0 +1,109 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// choose returns the first n letters that w chooses, as many as together have at most the given bytes, or else the first
+// alone if one is asked for. It reads no payload. It takes no locks: on MariaDB a locking read locks every row that it
+// looks at, so that others pass over letters that no one takes. It is no write either: on SQLite there is one writer at a
+// time.
+func (s *Store) choose(ctx context.Context, w *where, n, most int, one bool) (chosen []int64, bytes int, err error) {
+	err = s.read(ctx, func() { chosen, bytes = nil, 0 }, func(rows *sql.Rows) error {
+		var seq int64
+		var size int
+		if err := rows.Scan(&seq, &size); err != nil {
+			return err
+		}
+		if bytes+size > most && !(one && len(chosen) == 0) {
+			return errFull // SQLite would read on, through the payloads, to the next size
+		}
+		chosen, bytes = append(chosen, seq), bytes+size
+		return nil
+	}, `SELECT seq, CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END
+FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`, append(w.args, n)...)
+	if errors.Is(err, errFull) {
+		err = nil
+	}
+	return chosen, bytes, err
+}
+
+var errFull = errors.New("no more letters fit")
+
+// lease gives the token to those of the chosen letters that f still chooses, that still have no lease, and that no other
+// transaction is writing. It looks them up by their key, so that it locks no others.
+func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token string, lease time.Duration) ([]Taken, error) {
+	f.After, f.MaxSeq = 0, 0 // the keys say as much
+	until := time.Now().Add(lease)
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		w := s.freeByKey(f, chosen)
+		if skip := s.db.SkipLocked(); skip != "" { // in the order of keys, and without those that others have locked
+			locked, err := s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
+			if err != nil || len(locked) == 0 {
+				return err
+			}
+			w = s.freeByKey(f, locked)
+		}
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?`+w.String(),
+			append([]any{s.db.Bytes(token), ticks(lease)}, w.args...)...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys, args := amongSeqs(chosen)
+	leased, err := s.letters(ctx, `SELECT `+letterColumns+` FROM spillway_dead_letters WHERE `+keys+` AND token = ? ORDER BY seq`,
+		append(args, s.db.Bytes(token))...)
+	if err != nil {
+		taken := make([]Taken, len(chosen))
+		for i, seq := range chosen {
+			taken[i] = Taken{Letter: Letter{Seq: seq}, Token: token}
+		}
+		return nil, errors.Join(err, s.giveUp(ctx, taken))
+	}
+	taken := make([]Taken, len(leased))
+	for i, l := range leased {
+		taken[i] = Taken{Letter: l, Token: token, Until: until}
+	}
+	return taken, nil
+}
+
+// ticks is a lease in microseconds, and a millisecond more: SQLite's clock stands still for as long.
+func ticks(lease time.Duration) int64 { return lease.Microseconds() + 1000 }
+
+// giveUp releases letters after an error. The context may have ended with it.
+func (s *Store) giveUp(ctx context.Context, taken []Taken) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWrite)
+	defer cancel()
+	return s.Release(ctx, taken...)
+}
+
+// seqs reads the letters that a query within a transaction returns.
+func (s *Store) seqs(ctx context.Context, tx *sql.Tx, query string, args ...any) (seqs []int64, err error) {
+	rows, err := tx.QueryContext(ctx, s.db.Statement(query), args...)
+	if err != nil {
+		return nil, err
+	}
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var seq int64
+		err := rows.Scan(&seq)
+		seqs = append(seqs, seq)
+		return err
+	})
+	return seqs, err
+}
+
+// amongSeqs is the condition to be one of the letters.
+func amongSeqs(seqs []int64) (condition string, args []any) {
+	args = make([]any, len(seqs))
+	for i, seq := range seqs {
+		args[i] = seq
+	}
+	return `seq IN (?` + strings.Repeat(",?", len(seqs)-1) + `)`, args
+}

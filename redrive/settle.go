@@ -1,0 +1,141 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+var errInterrupted = errors.New("the publisher called runtime.Goexit")
+
+// one settles a letter: marked, or released.
+func (d *drain) one(ctx context.Context, b *batch, t letters.Taken) {
+	defer b.done(t)
+	returned := false
+	defer func() {
+		if !returned { // the goroutine is lost, the letter is not
+			d.failed(t, errInterrupted)
+			d.stop(errInterrupted) // the rest of the batch was not considered, and must not pass for done
+		}
+	}()
+	d.settle(ctx, b, t)
+	returned = true
+}
+
+func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
+	l := t.Letter.Letter
+	if d.spent(l) {
+		if d.mark(t, letters.StatusQuarantined, classify.ReasonMaxRedrives, &d.report.Quarantined) {
+			d.onQuarantine(ctx, l)
+		}
+		return
+	}
+	topic, err := d.target(l)
+	if err != nil {
+		d.Logger.Error("A letter is not redriven", err, fields(l, topic))
+		d.unreadable(t, topic)
+		return
+	}
+	if err := d.wait(ctx); err != nil {
+		d.release(t)
+		d.stop(err)
+		return
+	}
+	if err := d.keep(b, t); err != nil {
+		d.unmarked(t, err)
+		return
+	}
+	if err := d.redrive(ctx, l, topic); err != nil {
+		if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
+			d.release(t)
+			return
+		}
+		d.failed(t, err)
+		return
+	}
+	d.mu.Lock()
+	d.refusals = 0
+	d.mu.Unlock()
+	d.mark(t, letters.StatusRedriven, "", &d.report.Redriven)
+	d.onRedrive(ctx, l, topic)
+}
+
+// mark counts what happened to the letter and records it. It reports whether the record stands.
+func (d *drain) mark(t letters.Taken, status letters.Status, why string, count *int) bool {
+	err := d.underGrace(func(ctx context.Context) error {
+		return d.store.Mark(ctx, t, status, letters.Marked{By: d.By, Why: why, RedriveID: d.id})
+	})
+	if err == nil || status == letters.StatusRedriven { // published it is, marked or not
+		d.mu.Lock()
+		*count++
+		if slices.Contains(d.Filter.Statuses, status) {
+			d.considered[t.Seq] = struct{}{}
+		}
+		d.mu.Unlock()
+	}
+	if err != nil {
+		d.unmarked(t, err)
+	}
+	return err == nil
+}
+
+// unmarked handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other error
+// is of the database: a drain that went on without marking would publish every letter twice.
+func (d *drain) unmarked(t letters.Taken, err error) {
+	if errors.Is(err, letters.ErrLeaseLost) {
+		d.Logger.Info("A letter was taken over, or arrived again, while it was worked on", map[string]any{"error": err.Error()})
+		d.mu.Lock()
+		d.report.LeasesLost++
+		d.considered[t.Seq] = struct{}{}
+		d.mu.Unlock()
+		return
+	}
+	d.stop(err)
+}
+
+// failed puts the letter back behind all others, so that one that is refused for good does not stand in the way of the
+// next drain too. A refusal for size is the letter's own and says nothing of the publisher.
+func (d *drain) failed(t letters.Taken, err error) {
+	if postponed := d.underGrace(func(ctx context.Context) error { return d.store.Postpone(ctx, t) }); postponed != nil {
+		d.unmarked(t, postponed)
+	}
+	d.mu.Lock()
+	d.report.Failed++
+	if !poison.IsTooLarge(err) {
+		d.refusals++
+	}
+	over := d.refusals >= maxRefusals
+	d.mu.Unlock()
+	if over {
+		d.stop(fmt.Errorf("the publisher refused %d letters in a row: %w", maxRefusals, err))
+	}
+}
+
+func (d *drain) release(taken ...letters.Taken) {
+	err := d.underGrace(func(ctx context.Context) error { return d.store.Release(ctx, taken...) })
+	if err != nil {
+		d.Logger.Error("Letters were not released; they are free again when their lease is over", err, nil)
+	}
+}
+
+// underGrace runs what must still be written after the drain's context ended.
+func (d *drain) underGrace(work func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	defer cancel()
+	return work(ctx)
+}
+
+// stop ends the drain with the first error.
+func (d *drain) stop(err error) {
+	d.mu.Lock()
+	if d.err == nil {
+		d.err = err
+	}
+	d.mu.Unlock()
+	d.cancel()
+}
