@@ -10,19 +10,19 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Call is one message on its way through the chain. It is pooled: nobody may hold it, or a slice of its bytes, after
-// the handler returned, except who called Detach.
+// Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its bytes, after the
+// handler returned.
 type Call struct {
 	// Msg is the message that the handler gets.
 	Msg *message.Message
 	// Ctx is the message's context as it was on entry.
 	Ctx context.Context
-	// Attempts counts the handler invocations that a retry made for this call, the current one included.
+	// Attempts counts the calls of the handler that a retry made, the current one included.
 	Attempts int
-	// Later tells whether somebody further out has the message handled again later, so that nobody need wait further in.
-	// Nil is nobody.
+	// Later reports whether a part further out handles the message again later, so that no part further in need wait. It may be
+	// nil.
 	Later func(*Call) bool
-	// Reentry is not nil for a message that comes out of a retry stage.
+	// Reentry is not nil if the message comes out of a retry stage.
 	Reentry *Reentry
 
 	uuid     string
@@ -31,8 +31,8 @@ type Call struct {
 	arrived  message.Payload // the slice that arrived, whose bytes the handler may write into
 	payload  []byte          // a copy of those bytes
 	detached bool
-	shared   bool   // payload is not a copy, but arrived itself
-	sum      uint64 // of the bytes that are shared
+	shared   bool   // there is no copy
+	sum      uint64 // of arrived, if it is shared
 
 	putBack   bool
 	published []func()
@@ -62,15 +62,14 @@ func begin(msg *message.Message) *Call {
 	return c
 }
 
-// Keep takes the snapshot of a message outside of a chain. Who keeps it calls Release, once.
+// Keep takes the snapshot of a message outside of a chain. Call Release once.
 func Keep(msg *message.Message) *Call {
 	c := begin(msg)
 	c.Detach()
 	return c
 }
 
-// KeepShared takes a snapshot as Keep does, and shares the payload's bytes instead of copying them. Intact reports whether they
-// are still the same.
+// KeepShared is Keep without a copy of the payload. Intact reports whether the payload's bytes are still the same.
 func KeepShared(msg *message.Message) *Call {
 	head := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
 	head.Metadata = msg.Metadata
@@ -85,7 +84,7 @@ var seed = maphash.MakeSeed()
 // Intact reports whether the snapshot's payload is as it was.
 func (c *Call) Intact() bool { return !c.shared || maphash.Bytes(seed, c.arrived) == c.sum }
 
-// end gives the call back, unless somebody keeps it.
+// end releases the call, unless it is detached.
 func (c *Call) end() {
 	if c.detached {
 		return
@@ -93,11 +92,10 @@ func (c *Call) end() {
 	c.Release()
 }
 
-// Detach keeps the call beyond the return of the chain. Who detaches it calls Release, once, or leaves it to the
-// garbage collector.
+// Detach keeps the call beyond the return of the chain. Call Release once, or leave the call to the garbage collector.
 func (c *Call) Detach() { c.detached = true }
 
-// Release gives the call to the pool.
+// Release returns the call to the pool.
 func (c *Call) Release() {
 	if cap(c.payload) > maxPooledPayload {
 		c.payload = nil
@@ -110,8 +108,8 @@ func (c *Call) Release() {
 	calls.Put(c)
 }
 
-// Restore makes the message what it was on entry: id, metadata, payload and context. A handler's writes into the
-// payload are undone in place, because a subscriber may redeliver the same bytes.
+// Restore makes the message what it was on entry: id, metadata, payload and context. It undoes a handler's writes into the payload in
+// place, because a subscriber may redeliver the same bytes.
 func (c *Call) Restore() {
 	m := c.Msg
 	m.UUID = c.uuid
@@ -125,11 +123,10 @@ func (c *Call) Restore() {
 	m.SetContext(c.Ctx)
 }
 
-// Original returns a copy of the message as it arrived, with the context it had. It shares nothing with the call, so it
-// may be kept.
+// Original returns a copy of the message as it arrived, with the context that it had. The copy shares nothing with the call.
 func (c *Call) Original() *message.Message {
 	var payload message.Payload
-	if c.arrived != nil { // an empty payload stays empty: brokers tell it from none
+	if c.arrived != nil { // an empty payload stays empty: brokers distinguish it from none
 		payload = append(message.Payload{}, c.payload...)
 		if c.shared {
 			payload = append(payload, c.arrived...)
@@ -145,7 +142,7 @@ func (c *Call) Original() *message.Message {
 // ID returns the id that the message had on entry.
 func (c *Call) ID() string { return c.uuid }
 
-// Arrived returns the value that metadata had on entry.
+// Arrived returns the value that the metadata key had on entry.
 func (c *Call) Arrived(key string) string {
 	for i := range c.metadata {
 		if c.metadata[i].key == key {
@@ -182,4 +179,15 @@ func (c *Call) pairs(yield func(string, string) bool) {
 			return
 		}
 	}
+}
+
+// OnPublished calls f after all outputs of the handler were published. Only middleware.Outputs sees that: without it f is not called.
+func (c *Call) OnPublished(f func()) { c.published = append(c.published, f) }
+
+// Published runs the functions of OnPublished.
+func (c *Call) Published() {
+	for _, f := range c.published {
+		f()
+	}
+	c.published = nil
 }

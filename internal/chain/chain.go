@@ -1,6 +1,19 @@
-// Package chain runs the parts of Spillway around a handler as one call per message, so that they share one snapshot
-// of the message as it arrived. A part's Middleware is the chain entered with that part's Step alone; the front door
-// enters it once with all of them.
+// Package chain runs the parts of Spillway around a handler as one Call per message, so that they share one snapshot of the message
+// as it arrived.
+//
+// Each part has a Step, which wraps the Steps further in. A part's own Middleware is a chain of its Step alone. The front door makes one
+// chain of all parts with EnterParts: packages Register the types of their parts for it.
+//
+//	Enter(a, b)(handler)(msg)
+//	      │  begin: the snapshot of msg
+//	      ▼
+//	      a ──▶ b ──▶ handler
+//	      │
+//	      ▼  an error, a panic or runtime.Goexit leaves: msg is restored
+//
+// Parts talk to each other through the Call, and through values in the message's context: Claim (a receiver's transaction), Reentry
+// (out of a retry stage), Transaction (a subscriber's), Own (a handler of Spillway's own) and Returning (a message that Spillway
+// publishes).
 package chain
 
 import (
@@ -10,14 +23,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Handler handles one call. It is to Call what message.HandlerFunc is to message.Message.
+// Handler handles one call, as a message.HandlerFunc handles one message.
 type Handler func(*Call) ([]*message.Message, error)
 
-// Step is one part's share of a chain: it wraps what lies inside. It is applied once per handler, not per message.
+// Step is one part of a chain: it wraps the part further in. It is applied once per handler, not per message.
 type Step func(next Handler) Handler
 
-// Enter returns the middleware that takes the snapshot and runs steps around a handler, the first one outermost.
-// When an error leaves it, the message is again as it arrived. Messages of Spillway's own handlers pass by the steps.
+// Enter returns the middleware that takes the snapshot and runs steps around a handler, the first step outermost. When it returns an
+// error, the message is as it arrived. Messages of Spillway's own handlers skip the steps.
 func Enter(steps ...Step) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		run := Handler(func(c *Call) ([]*message.Message, error) {
@@ -30,7 +43,7 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 		for i := len(steps) - 1; i >= 0; i-- {
 			run = steps[i](run)
 		}
-		var known atomic.Bool // that the handler is not our own: its subscriber does not change
+		var known atomic.Bool // the handler is not Spillway's own: its subscriber does not change
 		return func(msg *message.Message) ([]*message.Message, error) {
 			if !known.Load() {
 				if IsOwn(msg.Context()) {
@@ -52,9 +65,9 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 func enter(run Handler, msg *message.Message, r *Reentry) (out []*message.Message, err error) {
 	c := begin(msg)
 	c.Reentry = r
-	failed := true // until told otherwise: a panic or runtime.Goexit leaves the message as it arrived too
+	failed := true // after a panic or runtime.Goexit the message is restored too
 	defer func() {
-		if failed && !c.Nacked() { // who nacked it himself gave it away: it may be on its way again already
+		if failed && !c.Nacked() { // a nacked message may be on its way again already
 			c.Restore()
 		}
 		c.end()

@@ -7,12 +7,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Claim is what an idempotent receiver leaves in its message's context while the handler runs, so that the other parts
-// know that they stand inside of its transaction.
+// Claim is in a message's context while an idempotent receiver runs the handler. It shows other parts that they are inside of the
+// receiver's transaction.
 type Claim interface {
-	// Holds tells whether it is msg that is claimed. The context may have gone on to another message.
+	// Holds reports whether msg is the claimed message. The context may be of another message by now.
 	Holds(msg *message.Message) bool
-	// Locks tells whether the transaction is open and keeps other writers out of db: who waits for db waits for itself.
+	// Locks reports whether the transaction is open and keeps other writers out of db: to wait for db would be to wait for itself.
 	Locks(db *sql.DB) bool
 }
 
@@ -29,9 +29,9 @@ func ClaimOf(ctx context.Context) Claim {
 	return c
 }
 
-// Claimed tells whether this chain runs inside of a claim on its own message: somebody attached it twice, or put a part
-// inside of the receiver that belongs outside. What such a part would retry has its writes still in the transaction, and
-// what it would set aside would commit as a success; so it lets errors pass outward.
+// Claimed reports whether this chain runs inside of a claim on its own message: a part was attached twice, or inside of the receiver
+// though it belongs outside. Such a part must let errors pass outward. Writes of an attempt that it retries would still be in the
+// transaction, and a message that it dead-letters would commit as a success.
 func (c *Call) Claimed() bool {
 	claim := ClaimOf(c.Ctx)
 	return claim != nil && claim.Holds(c.Msg)

@@ -9,17 +9,16 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Aborted tells whether the message of this call went away, rather than failed: its context was cancelled although
-// nobody acked it, or a part put it back. A deadline that passed is a failure in time. A message acked by its handler,
-// which ends the context too, has not gone away.
+// Aborted reports whether the message went away rather than failed: its context was cancelled without an ack, or a part put the
+// message back. A deadline that passed is a failure. An ack by the handler ends the context too, and the message has not gone away.
 func (c *Call) Aborted() bool {
 	return c.putBack || errors.Is(c.Ctx.Err(), context.Canceled) && !c.Acked()
 }
 
-// Acked tells whether the handler acked the message itself.
+// Acked reports whether the handler acked the message itself.
 func (c *Call) Acked() bool { return closed(c.Msg.Acked()) }
 
-// Nacked tells whether the handler nacked the message itself: it is on its way back already.
+// Nacked reports whether the handler nacked the message itself. The message may be on its way again already.
 func (c *Call) Nacked() bool { return closed(c.Msg.Nacked()) }
 
 func closed(ch <-chan struct{}) bool {
@@ -31,8 +30,8 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// WaitContext is the context in which to wait on behalf of the message: its own, or, where its handler acked it and so
-// ended that one, a context without end.
+// WaitContext returns the context in which to wait on behalf of the message. It is the message's own, without its end if the handler
+// acked the message.
 func (c *Call) WaitContext() context.Context {
 	if c.Acked() {
 		return context.WithoutCancel(c.Ctx)
@@ -42,24 +41,24 @@ func (c *Call) WaitContext() context.Context {
 
 type ownKey struct{}
 
-// IsOwn tells whether ctx is of a message consumed by one of Spillway's own handlers.
+// IsOwn reports whether ctx is of a message that one of Spillway's own handlers consumes.
 func IsOwn(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
 
-// Own wraps the subscriber of a handler of Spillway's own, so that a router-level chain lets its messages pass.
+// Own wraps the subscriber of one of Spillway's own handlers, so that a chain of the router lets its messages pass.
 func Own(sub message.Subscriber) (message.Subscriber, error) {
 	return message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
 		msg.SetContext(context.WithValue(msg.Context(), ownKey{}, true))
 	})(sub)
 }
 
-// PutBack returns the error with which a message is given back that did not fail: it is to come again later. For the
-// parts further out it has gone away.
+// PutBack returns the error that gives back a message that did not fail, to come again later. To the parts further out the message
+// has gone away.
 func (c *Call) PutBack(err error) error {
 	c.putBack = true
 	return givenBack{c.Abort(err)}
 }
 
-// givenBack tells a chain further out, where parts are attached one by one, that the message was put back.
+// givenBack is the error of PutBack. A chain further out recognises it, if parts are attached one by one.
 type givenBack struct{ error }
 
 func (e givenBack) Unwrap() error { return e.error }
@@ -70,8 +69,8 @@ func GaveBack(err error) bool {
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 
-// Abort returns the error with which a message that went away is given back: nothing is published and nothing counted.
-// It is a context.Canceled too, which the router does not log as a failure.
+// Abort returns the error that gives back a message that went away: nothing is published and nothing counted. The error is a
+// context.Canceled too, which the router does not log as a failure.
 func (c *Call) Abort(err error) error {
 	if GaveBack(err) {
 		return err

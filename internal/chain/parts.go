@@ -7,11 +7,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// registered are the steps of the types that Register was called with. Only init functions write to it.
+// registered has the step of each type that Register was called with. Only init functions write to it.
 var registered = make(map[reflect.Type]func(part any) Step)
 
-// Register makes T a part of chains: step is its share. Call Register in the init function of T's package. So the front
-// door composes parts of many packages, and no part exports a method with a type of this package.
+// Register makes values of type T parts of chains. Call it in the init function of T's package. So the front door can compose parts of
+// many packages, and no part exports a method with a type of this package.
 func Register[T any](step func(part T, next Handler) Handler) {
 	registered[reflect.TypeFor[T]()] = func(part any) Step {
 		return func(next Handler) Handler { return step(part.(T), next) }

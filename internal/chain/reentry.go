@@ -7,34 +7,34 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Reentry tells that a message comes to a handler that it has met before: out of a retry stage.
+// Reentry is in the context of a message that comes to its handler again, out of a retry stage.
 type Reentry struct {
-	// Handler is the name of the handler that the message first came to, which is who consumes it.
+	// Handler is the name of the handler that the message first came to.
 	Handler string
-	// As is the name of the stage's handler in the router. Whoever has another name has the context alone, which some
-	// pub/subs hand on with what a handler published.
+	// As is the name of the stage's handler in the router. Some pub/subs pass a context on with what a handler published: a
+	// handler with another name then ignores the Reentry.
 	As string
-	// Stage is the stage the message comes out of, the first being 1, or 0 for none that is known.
+	// Stage is the number of the stage that the message waited in. The first is 1, and 0 is none.
 	Stage int
-	// Foreign says that the message waits for another handler than this, and that nobody else may ever see it.
+	// Foreign means that the message waits for another handler, which may never get it.
 	Foreign bool
-	// Met is set by the stages that the message passes on its way to the handler.
+	// Met is set by the stages' middleware.
 	Met bool
 }
 
 type reentryKey struct{}
 
-// stages tells that there are any in this process. Without them nobody pays for the question whose message it is; with
-// them it is asked for each, since a function may serve the live topic and its stages alike.
+// stages is set if this process has stages. Only then a chain looks for a Reentry in each message, since one function can serve the
+// live topic and its stages.
 var stages atomic.Bool
 
-// WithReentry returns ctx with r, for the messages of a stage.
+// WithReentry returns ctx with r, for a message of a stage.
 func WithReentry(ctx context.Context, r *Reentry) context.Context {
 	stages.Store(true)
 	return context.WithValue(ctx, reentryKey{}, r)
 }
 
-// ReentryOf returns what WithReentry left in ctx for the handler that has it, or nil.
+// ReentryOf returns the Reentry in ctx, or nil if there is none for the handler of ctx.
 func ReentryOf(ctx context.Context) *Reentry {
 	r, _ := ctx.Value(reentryKey{}).(*Reentry)
 	if r == nil {
@@ -46,40 +46,10 @@ func ReentryOf(ctx context.Context) *Reentry {
 	return r
 }
 
-// Within returns ctx as a handler's message has it, for what is done on its behalf outside of a router.
-func Within(ctx context.Context, handler, topic string) context.Context {
-	return context.WithValue(context.WithValue(ctx, handlerName, handler), subscribeTopic, topic)
-}
-
-// identify gives the message's context the name of the handler that it first came to, in place of the stage's: the
-// receiver, the names of dead letters, and whoever else asks, see one consumer.
+// identify replaces the stage's name in the message's context by the name of the handler that the message first came to. So the
+// receiver, the dead letters and user code see one consumer.
 func (r *Reentry) identify(msg *message.Message) {
 	if ctx := msg.Context(); message.HandlerNameFromCtx(ctx) != r.Handler {
 		msg.SetContext(context.WithValue(ctx, handlerName, r.Handler))
 	}
-}
-
-// handlerName and subscribeTopic are keys under which a router leaves what it knows. Watermill exports the reading alone.
-var (
-	handlerName    = KeyOf(func(ctx context.Context) { message.HandlerNameFromCtx(ctx) })
-	subscribeTopic = KeyOf(func(ctx context.Context) { message.SubscribeTopicFromCtx(ctx) })
-)
-
-// KeyOf returns the key under which get looks for a value in a context: a secret of its package, but the context that it
-// asks is told.
-func KeyOf(get func(context.Context)) any {
-	asked := &asked{Context: context.Background()}
-	get(asked)
-	return asked.key
-}
-
-// asked remembers for what it was asked.
-type asked struct {
-	context.Context
-	key any
-}
-
-func (a *asked) Value(key any) any {
-	a.key = key
-	return nil
 }

@@ -7,16 +7,16 @@ import (
 
 type transactionKey struct{}
 
-// WithTransaction returns ctx with what an adapter knows of the transaction in which it consumes the message.
+// WithTransaction returns ctx with an adapter's value for the transaction in which it consumes the message.
 func WithTransaction(ctx context.Context, transaction any) context.Context {
 	return context.WithValue(ctx, transactionKey{}, transaction)
 }
 
-// TransactionOf returns what WithTransaction left in ctx, or nil.
+// TransactionOf returns the value of WithTransaction in ctx, or nil.
 func TransactionOf(ctx context.Context) any { return ctx.Value(transactionKey{}) }
 
-// CarryTransaction returns to with the transaction of from, if there is one: what comes of a message is published in the
-// message's own transaction, by a publisher that can.
+// CarryTransaction returns to with the transaction of from, if there is one. So a publisher that can publishes outputs of a message in
+// the message's own transaction.
 func CarryTransaction(to, from context.Context) context.Context {
 	transaction := TransactionOf(from)
 	if transaction == nil || TransactionOf(to) == transaction {
@@ -25,10 +25,10 @@ func CarryTransaction(to, from context.Context) context.Context {
 	return WithTransaction(to, transaction)
 }
 
-// Joined is a transaction that what comes of its message can be written in.
+// Joined is a transaction of a subscriber that stores can write in.
 type Joined interface {
-	// Write runs work behind a savepoint of the transaction, on the connection that it has, and tells that it did: not
-	// where the transaction is of another database than db, or its message is settled. An error undoes work and nothing else.
+	// Write runs work behind a savepoint of the transaction, on its connection. It reports false, and does not run work, if the
+	// transaction is of another database than db, or the message is settled. An error of work undoes work and nothing else.
 	Write(db *sql.DB, work func(*sql.Tx) error) (joined bool, err error)
 }
 
