@@ -1,6 +1,7 @@
 package spillway
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -15,13 +16,22 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Config configures a Channel. Only Publisher is required. The fields below Logger configure one part each. A part uses
+// Config configures a Channel. Only DB or Publisher is required. The fields below Logger configure one part each. A part uses
 // the Logger, and the classifier made of Classify, unless the part's own config has one.
 type Config struct {
+	// Service names the service whose keys and dead letters these are in DB: letters, digits and ". _ -", at most 100 bytes.
+	// It is part of each handler's identity there, so that a handler "billing" of another service is another handler. To
+	// rename it is to forget what was applied, see idempotency.StoreConfig. Required if DB is on a database server.
+	Service string
+	// DB keeps what the channel keeps: the keys of applied messages, unless Idempotency is set, and the dead letters, unless
+	// Publisher is set. It is a SQLite file, PostgreSQL, MySQL or MariaDB; New asks which. With DB each message takes effect
+	// once: the handler writes through idempotency.Tx. The channel does not close DB. Default: none.
+	DB *sql.DB
 	// Publisher receives the dead letters. It must belong to the channel: the router closes a handler's publisher when that
-	// handler stops.
+	// handler stops. Default: the dead-letter store in DB, which Channel.Letters returns.
 	Publisher message.Publisher
-	// Idempotency makes each message take effect once. Default: none.
+	// Idempotency makes each message take effect once. Set it for a store with settings of its own, such as pgxstore.New or
+	// wmsql.Join. Default: the store in DB, or none without DB.
 	Idempotency idempotency.Store
 	// Logger receives an Error line per dead letter and an Info line per retry, each with the cause. Payloads are never
 	// logged. Default: the logger of the first router that Attach or Plugin receives. If only Middleware is used, the channel
@@ -44,7 +54,7 @@ type Config struct {
 	Stages stages.Config
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
-	// Receiver configures how messages are recognised. It takes effect with Idempotency.
+	// Receiver configures how messages are recognised. It takes effect with DB or Idempotency.
 	Receiver idempotency.ReceiverConfig
 	// Purge configures how long the receiver keeps keys. It takes effect with a Retention, and needs Attach or Plugin.
 	// Default: keys are kept for good.
@@ -55,11 +65,12 @@ type Config struct {
 
 // check returns an error for a part that is configured and would do nothing.
 func (c *Config) check() error {
+	keys := c.Idempotency != nil || c.DB != nil
 	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
 		return errors.New("Config.Stages is configured without a Subscriber: messages would wait in their stages for good; set Config.Stages.Subscriber")
 	}
-	if r := &c.Receiver; c.Idempotency == nil && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
-		return errors.New("Config.Receiver is configured without Config.Idempotency: no message would be recognised; set Config.Idempotency")
+	if r := &c.Receiver; !keys && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
+		return errors.New("Config.Receiver is configured without Config.Idempotency: no message would be recognised; set Config.DB or Config.Idempotency")
 	}
 	if l := &c.CrashLimit; c.CrashStore == nil && l.Delivered == nil && (l.Max != 0 || l.Key != nil || l.Heartbeat != 0) {
 		return errors.New("Config.CrashLimit is configured without a CrashStore: nothing would be counted; set Config.CrashStore")
@@ -71,8 +82,8 @@ func (c *Config) check() error {
 	if p := &c.Purge; p.Retention == 0 && (p.Every != 0 || p.Batch != 0 || p.Horizon != 0 || p.Pause != 0) {
 		return errors.New("Config.Purge is configured without a Retention: no key would be purged; set Config.Purge.Retention")
 	}
-	if c.Purge.Retention != 0 && c.Idempotency == nil {
-		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set Config.Idempotency", c.Purge.Retention)
+	if c.Purge.Retention != 0 && !keys {
+		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set Config.DB or Config.Idempotency", c.Purge.Retention)
 	}
 	return nil
 }

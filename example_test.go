@@ -35,17 +35,9 @@ func Example() {
 	}
 
 	// begin quick start
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
-	if err != nil {
-		log.Fatal(err)
-	}
 	dlc, err := spillway.New(ctx, spillway.Config{
-		Publisher:   store, // dead letters go here; any publisher of its own will do
-		Idempotency: keys,  // optional: each message takes effect once
+		Service: "shop", // whose dead letters and keys these are
+		DB:      db,     // PostgreSQL, MySQL, MariaDB, or a SQLite file
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -64,14 +56,14 @@ func Example() {
 		log.Fatal(err)
 	}
 	for waiting := 0; waiting == 0; {
-		if waiting, err = store.Count(ctx, letters.Filter{}); err != nil {
+		if waiting, err = dlc.Letters().Count(ctx, letters.Filter{}); err != nil {
 			log.Fatal(err)
 		}
 	}
 	customers["acme"] = true
 
-	// later, when the cause is mended
-	report, err := redrive.Drain(ctx, store, live, redrive.DrainConfig{Rules: redrive.Rules{Rate: 100, Allow: []string{"orders"}}})
+	// later, when the cause is fixed
+	report, err := redrive.Drain(ctx, dlc.Letters(), live, redrive.DrainConfig{Rules: redrive.Rules{Rate: 100, Allow: []string{"orders"}}})
 	invoice := <-invoices
 	invoice.Ack()
 	fmt.Println(report.Redriven, err, string(invoice.Payload))

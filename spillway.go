@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Channel is a dead letter channel: the parts of Spillway composed in the only right order. It is safe for concurrent use
@@ -22,6 +23,7 @@ type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
 	stages  *stages.Stages // nil without Config.Stages.Subscriber
+	letters *letters.Store // nil if Config gives the publisher
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
@@ -42,7 +44,10 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		err = config.share()
 	}
 	if err == nil {
-		err = ch.compose(ctx, &config)
+		ch.letters, err = config.openStores(ctx)
+	}
+	if err == nil {
+		err = ch.compose(&config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
@@ -51,7 +56,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 }
 
 // compose makes the parts and puts them in order, outermost first.
-func (ch *Channel) compose(_ context.Context, config *Config) (err error) {
+func (ch *Channel) compose(config *Config) (err error) {
 	if ch.queue, err = poison.NewQueue(config.Publisher, config.Queue); err != nil {
 		return err
 	}
@@ -108,3 +113,7 @@ func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 // Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to initialise
 // destinations.
 func (ch *Channel) Queue() *poison.Queue { return ch.queue }
+
+// Letters returns the dead-letter store that New made in Config.DB: list its letters, and redrive them with redrive.Drain. It
+// returns nil if Config.Publisher was set.
+func (ch *Channel) Letters() *letters.Store { return ch.letters }

@@ -32,9 +32,7 @@ func main() {
 	printed := must(invoices.Subscribe(context.Background(), "invoices"))
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
-	store := must(letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"}))
-	keys := must(idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"}))
-	dlc := must(spillway.New(context.Background(), spillway.Config{Publisher: store, Idempotency: keys}))
+	dlc := must(spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db}))
 	dlc.Attach(router)
 	known := make(chan struct{})
 	router.AddHandler("billing", "orders", orders, "invoices", invoices, func(msg *message.Message) ([]*message.Message, error) {
@@ -55,14 +53,14 @@ func main() {
 
 	must(0, orders.Publish("orders", message.NewMessage("order-1", nil), message.NewMessage("order-2", []byte("of a new customer"))))
 	show(<-printed)
-	for len(must(store.List(context.Background(), letters.Filter{}))) == 0 {
+	for len(must(dlc.Letters().List(context.Background(), letters.Filter{}))) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	for _, group := range must(store.Groups(context.Background(), letters.Filter{})) {
+	for _, group := range must(dlc.Letters().Groups(context.Background(), letters.Filter{})) {
 		fmt.Printf("%d dead letter(s) in %s: %s (%s)\n", group.Count, group.DeadLetterTopic, group.Description, group.Reason)
 	}
-	close(known) // the cause is mended
-	report := must(redrive.Drain(context.Background(), store, orders, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}))
+	close(known) // the cause is fixed
+	report := must(redrive.Drain(context.Background(), dlc.Letters(), orders, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}))
 	fmt.Println("redriven:", report.Redriven)
 	show(<-printed)
 	must(0, router.Close())

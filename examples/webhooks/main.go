@@ -54,13 +54,9 @@ func run(input string, seed uint64) (result webhooks.Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
-	if err != nil {
-		return result, err
-	}
 	tally := &webhooks.Tally{}
 	live := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	router, err := newRouter(db, store, live, faults, tally)
+	router, store, err := newRouter(ctx, db, live, faults, tally)
 	if err != nil {
 		return result, err
 	}
@@ -110,18 +106,14 @@ func run(input string, seed uint64) (result webhooks.Result, err error) {
 }
 
 // newRouter is what a service has anyway, a router with its handlers, and the few lines that protect it.
-func newRouter(db *sql.DB, store *letters.Store, live *gochannel.GoChannel, faults *webhooks.Faults, tally *webhooks.Tally) (*message.Router, error) {
+func newRouter(ctx context.Context, db *sql.DB, live *gochannel.GoChannel, faults *webhooks.Faults, tally *webhooks.Tally) (*message.Router, *letters.Store, error) {
 	router, err := message.NewRouter(message.RouterConfig{}, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	keys, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
-	if err != nil {
-		return nil, err
-	}
-	dlc, err := spillway.New(context.Background(), spillway.Config{
-		Publisher:   store,
-		Idempotency: keys,
+	dlc, err := spillway.New(ctx, spillway.Config{
+		Service: service,
+		DB:      db,
 		Retry: middleware.RetryConfig{
 			Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 			OnRetry: func(context.Context, middleware.Attempt, time.Duration) { tally.Retries.Add(1) },
@@ -135,7 +127,7 @@ func newRouter(db *sql.DB, store *letters.Store, live *gochannel.GoChannel, faul
 		},
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	dlc.Attach(router)
 
@@ -143,14 +135,17 @@ func newRouter(db *sql.DB, store *letters.Store, live *gochannel.GoChannel, faul
 	summaries := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	router.AddHandler(storeEvents, "webhooks", live, "summaries", summaries, faults.Handle)
 	router.AddConsumerHandler("receive-summaries", "summaries", summaries, tally.Receive)
-	return router, nil
+	return router, dlc.Letters(), nil
 }
 
-const storeEvents = "store-events"
+const (
+	service     = "demo"
+	storeEvents = "store-events"
+)
 
 // count leaves out the handler of the summaries, which the channel protects too.
 func count(counter *atomic.Int64, key idempotency.Key) {
-	if key.Consumer == storeEvents {
+	if key.Consumer == service+"/"+storeEvents {
 		counter.Add(1)
 	}
 }
