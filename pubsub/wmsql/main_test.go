@@ -30,13 +30,15 @@ func TestMain(m *testing.M) {
 
 const patience = testkit.Patience
 
-// onEach runs a test on each kind of database.
+// onEach runs a test on both kinds of databases at the same time.
 func onEach(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		address := postgrestest.Schema(t)
 		test(t, newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address) }))
 	})
 	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
 		dsn := mysqltest.Database(t)
 		test(t, newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) }))
 	})
