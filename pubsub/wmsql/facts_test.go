@@ -71,7 +71,7 @@ func TestKeyCommittedMeanwhile(t *testing.T) {
 		b.publish("first", "second", "third")
 		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
 			if msg.UUID == "first" {
-				b.exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('billing', 'second', 0)`)
+				b.exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('shop/billing', 'second', 0)`)
 			}
 			return b.whole(msg)
 		})
