@@ -25,7 +25,7 @@ func TestBatchInterrupts(t *testing.T) {
 		ids := []string{"a", "own", "b", "deadline", "c"}
 		b.publish(ids...)
 		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
-			c.MaxDeliveries, c.AckDeadline, c.SettleGrace = 2, time.Second, patience
+			c.MaxDeliveries, c.AckDeadline, c.SettleGrace = 2, 500*time.Millisecond, patience
 		}), func(msg *message.Message) ([]*message.Message, error) {
 			seen.add(msg.UUID)
 			if msg.UUID != "own" && msg.UUID != "deadline" {
@@ -34,10 +34,10 @@ func TestBatchInterrupts(t *testing.T) {
 			err := b.write(msg, "half")
 			ctx, cancel := msg.Context(), func() {}
 			if msg.UUID == "own" {
-				ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
+				ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
 			}
 			defer cancel()
-			_, slow := txOf(ctx).ExecContext(ctx, b.sleep("2"))
+			_, slow := txOf(ctx).ExecContext(ctx, b.sleep("1"))
 			if slow == nil {
 				t.Error("the statement was not interrupted")
 			}
@@ -52,7 +52,7 @@ func TestBatchInterrupts(t *testing.T) {
 	})
 }
 
-// What fails in the COMMIT alone, fails the batch once and then its message alone.
+// What the database refuses only in the COMMIT fails the batch once and then its message alone.
 func TestBatchCommitRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if !b.isPostgres() {
@@ -72,6 +72,9 @@ func TestBatchCommitRefused(t *testing.T) {
 			return b.whole(msg)
 		})
 		b.account(ids, "orphan")
+		if reason := b.letters()["orphan"][0].Failure.Reason; reason != setAside {
+			t.Errorf("set aside for %q", reason)
+		}
 		if got := seen.get(); got["orphan"] > 4 || got["a"] > 2 || got["c"] > 3 {
 			t.Errorf("deliveries %v", got)
 		}

@@ -14,7 +14,7 @@ import (
 // Close in the middle of a handler, at random moments: there is no half-done work, ever, and nothing is lost.
 func TestCloseCampaign(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		random, rounds := seeded(t), 200*chaos()
+		random, rounds := seeded(t), 120*chaos()
 		var ids []string
 		publish := func() {
 			var batch []*message.Message
@@ -44,6 +44,7 @@ func TestCloseCampaign(t *testing.T) {
 					return nil, err
 				}
 				if time.Sleep(pause); round%40 == 0 {
+					<-msg.Context().Done()            // Close has begun
 					time.Sleep(50 * time.Millisecond) // beyond the grace
 				}
 				return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, b.write(msg, "two")

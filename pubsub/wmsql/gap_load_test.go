@@ -96,7 +96,7 @@ func TestStockLosesRows(t *testing.T) {
 // Ours loses none of more, on either database, and delivers none twice.
 func TestConcurrentPublishers(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		const publishers, each = 8, 1000
+		const publishers, each = 8, 400
 		// A server that stands still between giving a number out and writing the row loses it for those who wait less.
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.GapWait = 10 * time.Second })
 		seen := b.load(sub, publishers, each)

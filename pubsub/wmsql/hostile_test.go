@@ -147,21 +147,6 @@ func TestLateErrorOfRows(t *testing.T) {
 	})
 }
 
-// What the database refuses at the commit alone, it refuses again: the message is set aside in the end.
-func TestDeferredConstraint(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		if !b.isPostgres() {
-			t.Skip("only PostgreSQL checks anything at the commit")
-		}
-		b.exec(`CREATE TABLE parent (id int PRIMARY KEY)`)
-		b.exec(`CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`)
-		around(b, func(msg *message.Message, _ int) error { return said(`INSERT INTO child VALUES (1)`)(b, msg) })
-		if reason := b.aside(); reason != "max_delivery_count_exceeded" {
-			t.Errorf("set aside for %q", reason)
-		}
-	})
-}
-
 // Settling by hand, panics and Goexit.
 func TestHandlerSettlesItself(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -198,44 +183,19 @@ func nackUntil(msg *message.Message, attempt, last int) {
 	}
 }
 
-// Between two deliveries of a nacked message there is no transaction, and each comes later than the one before.
+// Between two deliveries of a nacked message there is no transaction. Each delivery is later than the one before: TestBatchNacked.
 func TestNackBackoffHoldsNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")
-		subscribe := func(backoff time.Duration) (*wmsql.Subscriber, <-chan *message.Message) {
-			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = backoff, time.Hour })
-			messages, err := sub.Subscribe(t.Context(), b.topic)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return sub, messages
+		messages, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour }).Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
 		}
-		sub, messages := subscribe(time.Hour)
 		msg := <-messages
 		if !b.held() {
 			t.Error("a message without a transaction")
 		}
 		msg.Nack()
 		b.until("the transaction has ended, within the hour", func() bool { return !b.held() })
-		if err := sub.Close(); err != nil {
-			t.Fatal(err)
-		}
-		_, messages = subscribe(300 * time.Millisecond)
-		for i, least := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
-			msg, nacked := <-messages, time.Now()
-			msg.Nack()
-			b.until("it comes again", func() bool {
-				select {
-				case msg = <-messages:
-					return true
-				default:
-					return false
-				}
-			})
-			if d := time.Since(nacked); d < least {
-				t.Errorf("delivery %d came after %s", i+2, d)
-			}
-			msg.Nack()
-		}
 	})
 }
