@@ -1,4 +1,4 @@
-// Package sqlproxy gives a user a *sql.Tx, or a *sql.DB, in a transaction that somebody else owns. The owner has begun the
+// Package sqlproxy gives a user a *sql.Tx, or a *sql.DB, in a transaction that an owner keeps. The owner has begun the
 // transaction on a connection that it has to itself, and will end it. What the user runs goes to that connection, one
 // statement at a time; what the user begins and ends there is the owner's to decide:
 //

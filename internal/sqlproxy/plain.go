@@ -2,10 +2,13 @@ package sqlproxy
 
 import "strings"
 
-// Plain tells whether a statement is one of those that begin with the given words (upper case), and nothing behind it.
-// One that begins with a comment, or has a semicolon anywhere, or is one word, which may be the name of a prepared
-// statement, is not: who asks must then make sure by other means. Nor is one that names set_config, by which a query of
-// PostgreSQL changes settings.
+// Plain reports whether a statement begins with one of the given words (upper case) and has no other statement behind it. It
+// is false, and the caller must find out by other means, for a statement that
+//
+//   - begins with a comment,
+//   - has a semicolon anywhere,
+//   - is one word, which may be the name of a prepared statement,
+//   - names set_config, with which a query of PostgreSQL changes settings.
 func Plain(statement string, words ...string) bool {
 	statement = strings.TrimLeft(statement, " \t\r\n")
 	end := strings.IndexFunc(statement, func(r rune) bool { return (r|0x20) < 'a' || (r|0x20) > 'z' })
@@ -21,7 +24,8 @@ func Plain(statement string, words ...string) bool {
 	return false
 }
 
-// names tells whether a word stands in a statement, in whatever case. It allocates nothing: every statement comes by here.
+// names reports whether a word is in a statement, in upper or lower case. It allocates nothing, because it reads every
+// statement.
 func names(statement, word string) bool {
 	for i := 0; i+len(word) <= len(statement); i++ {
 		if statement[i]|0x20 == word[0] && strings.EqualFold(statement[i:i+len(word)], word) {

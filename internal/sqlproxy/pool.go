@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// kept is how long a shell stays that nobody needs. It is short, because each is a goroutine that somebody may count.
+// kept is how long an unused shell stays. It is short, because each shell is a goroutine, which tests may count.
 const kept = 100 * time.Millisecond
 
-// Pool begins transactions. It keeps what is costly of them for those that follow: a sql.DB is a goroutine and some
-// microseconds. The zero Pool is ready, and has nothing to close: what it keeps goes by itself, a tenth of a second after
-// the last transaction.
+// Pool begins transactions. It keeps their shells for the next ones, because a sql.DB costs a goroutine and some
+// microseconds. The zero Pool is ready, and has nothing to close: a tenth of a second after the last transaction it has
+// freed all shells.
 type Pool struct {
 	mu     sync.Mutex
 	idle   []*shell
-	unused int // how many of those nobody has needed since the last sweep
+	unused int // how many of those were not needed since the last sweep
 	swept  bool
 }
 

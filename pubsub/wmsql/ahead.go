@@ -10,19 +10,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// ErrPositionAhead is wrapped by the error of Subscribe, and by the error that a running subscription logs, if the position
-// of the consumer group cannot be a position in the table: new messages would be passed over. See
-// SubscriberConfig.RestartIfAhead.
+// ErrPositionAhead says that the position of the consumer group cannot be a position in the table: new messages would be
+// passed over. Errors of Subscribe wrap it, and errors that a running subscription logs. See SubscriberConfig.RestartIfAhead.
 var ErrPositionAhead = errors.New("the position of the consumer group is not of this table")
 
 // trust is what reading a position shows of it. It costs no statement of its own.
 type trust int
 
 const (
-	unknown    trust = iota // nothing speaks against it
+	unknown    trust = iota // there is no evidence against it
 	sure                    // the row that was acknowledged last is there
 	doubted                 // it seems to be of another table
-	unrecorded              // nothing speaks against it, and the server that it is of has yet to be recorded
+	unrecorded              // there is no evidence against it, and its server has yet to be recorded
 )
 
 // verifyInterval is how often an idle subscription looks for what reading the position does not show.
@@ -37,8 +36,8 @@ func (s *Subscriber) verify(ctx context.Context, db *sql.DB, topic string, at po
 	if evidence == "" {
 		return nil
 	}
-	return fmt.Errorf("wmsql: consumer group %q of %q: %w: %s; set SubscriberConfig.RestartIfAhead to deliver everything that the table holds, "+
-		"or set the group's row in the table of positions to where it should go on", s.config.ConsumerGroup, topic, ErrPositionAhead, evidence)
+	return fmt.Errorf("wmsql: consumer group %q of %q: %w: %s; set SubscriberConfig.RestartIfAhead to deliver everything in the table, "+
+		"or set the group's row in the table of positions to where the group should go on", s.config.ConsumerGroup, topic, ErrPositionAhead, evidence)
 }
 
 // verifyFirst is for Subscribe. With RestartIfAhead the first transaction acts on it, under the lock of the position.
@@ -102,7 +101,7 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 			return false, err
 		}
 		if trust == doubted {
-			s.logger.Info("The position is good on another server too: transaction ids have gone on", nil)
+			s.logger.Info("The position is valid on another server: its transaction ids go on from those of the old server", nil)
 		}
 		return true, t.commit()
 	case !errors.Is(ahead, ErrPositionAhead):
@@ -128,6 +127,6 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 	}
 	s.suspicious = false
 	s.gap, s.nacks, s.cuts, s.losses = gap{}, count{}, count{}, count{} // they are of other messages
-	s.logger.Error("The position was set back to the start: everything that the table holds is delivered", ahead, watermill.LogFields{})
+	s.logger.Error("The position was set back to the start: everything in the table is delivered", ahead, watermill.LogFields{})
 	return true, nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// KeyCarried is metadata in which a message on a table carries what the columns cannot hold, as JSON: an id of more than
-// 36 characters, in whose place a hash of it stands, and ids and metadata that are no text. Of a dead letter that the
-// database refuses for its values, it carries everything that is not ASCII, and at last the payload. The Publisher writes
-// it and the Subscriber puts everything back; the name is reserved.
+// KeyCarried is the metadata key under which a message in a table carries, as JSON, what the columns cannot hold. That is an
+// id of more than 36 characters, which a hash replaces in its column, and ids and metadata that are not text. Of a dead letter
+// whose values the database refuses it is everything that is not ASCII, and at last the payload. The Publisher writes the
+// key, and the Subscriber restores the message. The name is reserved.
 const KeyCarried = "x-sql-carried"
 
 // maxID is the length of watermill-sql's column of ids, in characters.
@@ -89,15 +89,13 @@ func escaped(text []byte) string {
 	return to.String()
 }
 
-// standIn is the id in the column: always the same for the same id, so that whoever reads the table without us can tell
-// messages apart.
+// standIn is the id in the column. The same id has the same one, so that other readers of the table can tell messages apart.
 func standIn(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "sha-" + hex.EncodeToString(sum[:16])
 }
 
-// restoreCarried undoes carry. An id is believed only where the column has its hash. What is not of the form is metadata
-// like any other.
+// restoreCarried undoes carry. An id is believed only if the column has its hash. Any other value is metadata like the rest.
 func restoreCarried(msg *message.Message) {
 	var aside carried
 	encoded, ok := msg.Metadata[KeyCarried]
@@ -144,5 +142,5 @@ func isASCII(s string) bool {
 	return true
 }
 
-// isText tells whether both databases keep s as it is: PostgreSQL's text has no NUL.
+// isText reports whether both databases keep s as it is: PostgreSQL's text has no NUL.
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }

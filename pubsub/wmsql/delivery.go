@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// delivery is one message on its way, in its transaction. The message's context knows it.
+// delivery is one message on its way, in its transaction. The message's context holds it.
 type delivery struct {
 	t     *transaction
 	db    *sql.DB // the pool that the transaction's connection is of
@@ -27,7 +27,7 @@ type delivery struct {
 	mu    sync.Mutex
 	state outcome
 	first string        // the savepoint before everything that the message brought about
-	busy  chan struct{} // closed when the claim that is open has ended; nil where none is
+	busy  chan struct{} // closed when the claim that is open has ended; nil without a claim
 	// spoiled says that an attempt failed whose key is in the database all the same: delivered again, the message would
 	// be absorbed as if it had succeeded.
 	spoiled atomic.Bool
@@ -41,7 +41,7 @@ const (
 	acked
 	nacked
 	rolledBack
-	gone // before anybody had the message
+	gone // before a handler had the message
 )
 
 func deliveryOf(ctx context.Context) *delivery {
@@ -49,7 +49,7 @@ func deliveryOf(ctx context.Context) *delivery {
 	return d
 }
 
-// deliver gives a message to whoever consumes and waits until it is settled, or its time is up.
+// deliver gives a message to the consumer and waits until it is settled, or its time is up.
 func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) outcome {
 	d := &delivery{t: t, db: s.db, topic: s.topic, group: s.config.ConsumerGroup, at: e.at}
 	ctx, cancel := context.WithCancel(ctx)
@@ -64,8 +64,8 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	msg := e.row.Msg
 	msg.SetContext(chain.WithTransaction(ctx, d))
 	if s.exhausted(e.at) {
-		poison.MarkMaxDeliveries(msg, fmt.Errorf("delivered %d times, and each time the handler overran the ack deadline of %s, or interrupted or ended the "+
-			"transaction, or the database refused to commit or lost it", s.cuts.of(e.at)+s.losses.of(e.at), s.config.AckDeadline))
+		poison.MarkMaxDeliveries(msg, fmt.Errorf("delivered %d times, and each time the handler overran the AckDeadline of %s, or interrupted or ended the "+
+			"transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at), s.config.AckDeadline))
 	}
 	if ctx.Err() != nil { // select would choose at random
 		return gone
@@ -86,7 +86,7 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	return how
 }
 
-// consumed runs what an adapter of the user's own wants done before a message.
+// consumed runs the query of an adapter of the user's own before a message.
 func (s *subscription) consumed(ctx context.Context, t *transaction, e *entry) error {
 	if s.source != nil {
 		return nil
@@ -122,13 +122,13 @@ func (s *subscription) settled(ctx context.Context, msg *message.Message, d *del
 	case <-msg.Nacked():
 		return nacked
 	case <-grace.C:
-		s.logger.Info("A handler did not settle its message in time", nil)
+		s.logger.Info("A handler did not settle its message in time: its transaction is rolled back, and its messages come again", nil)
 		return rolledBack
 	}
 }
 
-// end closes the delivery: from now on nobody works in it. A message that its handler settled itself is held until the
-// claim of that handler has ended.
+// end closes the delivery: from now on nothing is written in it. A message that its handler settled itself is held until
+// the claim of that handler has ended.
 func (d *delivery) end(how outcome, grace time.Duration) outcome {
 	if how == rolledBack || !d.lockUnclaimed(grace) {
 		how = rolledBack
@@ -149,7 +149,8 @@ func (d *delivery) end(how outcome, grace time.Duration) outcome {
 	return how
 }
 
-// lockUnclaimed waits until no claim is open, another attempt's neither, and then holds the lock. False is grace over.
+// lockUnclaimed waits until no claim is open, and then holds the lock. It returns false, without the lock, if a claim is
+// still open after grace.
 func (d *delivery) lockUnclaimed(grace time.Duration) bool {
 	var over <-chan time.Time
 	for {

@@ -75,35 +75,35 @@ func (d *dialect) stranger(adapter any) bool {
 // checkSize refuses a statement for which the server would close the connection.
 func (d *dialect) checkSize(size int) error {
 	if d.maxStatement > 0 && size+statementOverhead > d.maxStatement {
-		return fmt.Errorf("wmsql: a statement of %d bytes, where %s takes %d: %w", size, d.name, d.maxStatement, poison.ErrTooLarge)
+		return fmt.Errorf("wmsql: the statement has %d bytes, and %s takes %d: %w", size, d.name, d.maxStatement, poison.ErrTooLarge)
 	}
 	return nil
 }
 
-// source is what we can say better about watermill-sql's own tables than its adapters can.
+// source has the queries for watermill-sql's own tables that are better than those of its adapters.
 type source interface {
 	// introduce asks the server what it lets the role read.
 	introduce(ctx context.Context, db *sql.DB) (source, error)
-	// noteColumn makes room for what refuse and accept record.
+	// noteColumn adds the column in which refuse and accept record, if there is one.
 	noteColumn(ctx context.Context, db *sql.DB, topic string) error
-	// refuse records a refusal of a position where time would erase the evidence. It is not done where there is no room.
+	// refuse records that a position was refused, if time erases the evidence. It is not done if there is no column.
 	refuse(ctx context.Context, db *sql.DB, topic, group string, at position) (done bool, err error)
 	// accept records that the position is of this server.
 	accept(ctx context.Context, db *sql.DB, topic, group string) (done bool, err error)
-	// register makes sure that there is a row of the group to lock.
+	// register gives the group a row to lock, unless it has one.
 	register(topic, group string) wsql.Query
 	// registered counts the rows of the group, and does not wait for a lock.
 	registered(topic, group string) wsql.Query
-	// position returns how far the group is, and whether that can be. With forUpdate for lock it waits for the group's row,
-	// and locks it.
+	// position returns how far the group is, and whether that is possible. With forUpdate for lock it waits for the group's
+	// row, and locks it.
 	position(ctx context.Context, db *sql.DB, topic, group, lock string) (position, trust, error)
-	// evidence says what shows that a position is not of this table, or "".
+	// evidence returns what shows that a position is not of this table, or "".
 	evidence(ctx context.Context, db *sql.DB, topic, group string, at position, trust trust) (string, error)
-	// restart sets the group back to the start, so that it gets all that the table holds.
+	// restart sets the group back to the start of the table.
 	restart(topic, group string) []wsql.Query
 	// acknowledge moves the position behind a row.
 	acknowledge(topic, group string, row wsql.Row) wsql.Query
-	// next selects what comes behind a position, n messages at the most.
+	// next selects at most n messages behind a position.
 	next(topic string, from position, n int) wsql.Query
 	// between reads the rows between two numbers, and does not wait for a lock. Only where there are gaps.
 	between(topic string, first, behind int64) wsql.Query
@@ -141,7 +141,7 @@ func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
 	return nil, fmt.Errorf("wmsql: the database is %s: topics are tables on PostgreSQL, MySQL or MariaDB; on %[1]s use another pub/sub", found.Kind())
 }
 
-// unfit are the characters that watermill-sql refuses in topics, because it puts them into the names of tables.
+// unfit matches the characters that watermill-sql refuses in topics, because topics are parts of table names.
 var unfit = regexp.MustCompile(`[^A-Za-z0-9\-$:._]`)
 
 // fit returns an error if a topic cannot be a table, or if the database would cut its name short: two topics would share one

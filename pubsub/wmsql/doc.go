@@ -1,9 +1,10 @@
-// Package wmsql is what Spillway knows about tables as topics, on PostgreSQL, MySQL and MariaDB: a subscriber and a
-// publisher with which everything about a message is in one transaction. It stands on watermill-sql, on the same tables,
-// and can take the place of its subscriber and be taken back.
+// Package wmsql is a subscriber and a publisher for topics that are tables in PostgreSQL, MySQL or MariaDB. Everything
+// about a message commits in one transaction, or not at all: the handler's writes, the key that recognizes a duplicate, the
+// outputs, the dead letter, and the acknowledgement. The tables are those of watermill-sql. The Subscriber can replace
+// watermill-sql's subscriber, and be replaced by it again.
 //
 //	sub, err := wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: "billing"})
-//	dead, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{}) // a handler's outputs need another one
+//	dead, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{}) // outputs of handlers need another one
 //	keys, err := wmsql.Join(ctx, sub, idempotency.StoreConfig{Service: "shop"})
 //	dlc, err := spillway.New(ctx, spillway.Config{
 //		Publisher:   dead,
@@ -17,14 +18,11 @@
 //		return []*message.Message{booked}, err
 //	}
 //
-// The handler's writes, the key by which a duplicate is known, the messages it produces, its dead letter and the
-// acknowledgement commit together or not at all.
-//
 // # The transaction
 //
-// A subscription consumes a few messages in one transaction: Batch of them, 10 by default, or as many as begin within
-// BatchTime, 5 ms. Each attempt at each message has a savepoint, and idempotency.Tx returns a *sql.Tx of that savepoint. So
-// a statement that fails spoils its attempt alone. What becomes of a message, and of those before it in the transaction:
+// A subscription consumes a batch of messages in one transaction. A batch has at most SubscriberConfig.Batch messages, all
+// begun within BatchTime. Each attempt at a message has a savepoint, and idempotency.Tx returns a *sql.Tx of that savepoint.
+// So a statement that fails spoils only its attempt. This is what becomes of a message, and of those before it in the batch:
 //
 //	the message                              it                            those before it
 //	is acked                                 commits with the others       commit
@@ -37,111 +35,116 @@
 //	is refused in the COMMIT (a constraint   is undone, comes again        are undone, come again
 //	that is checked there)
 //	ends the transaction in SQL (COMMIT,     comes again, and is absorbed  come again; what was committed is absorbed
-//	ROLLBACK, DDL on MySQL)                  where its key was committed
+//	ROLLBACK, DDL on MySQL)                  if its key was committed
 //
-// What is undone leaves nothing in the database, and late statements get an error that wraps sql.ErrTxDone. After a
-// transaction that was rolled back, messages have one each for a while, so that one that always fails in this way holds
-// up nobody but itself; and delivered MaxDeliveries times it is set aside with reason max_delivery_count_exceeded, or ten
-// times as often where others were to blame each time (it may be what crashes the server). A message that waits to come again holds no transaction. A handler that settles its message itself is waited for, up
-// to SettleGrace, so that nothing is committed in the middle of it; and once it has acked, a letter or output that comes
-// of it later is published by itself.
+// What is undone leaves nothing in the database. Late statements get an error that wraps sql.ErrTxDone.
 //
-// MySQL and MariaDB notice at the end of an interrupted statement that its client has gone. Until then it holds the
-// position, and the group stands still: bound slow statements on the server too (max_statement_time).
+//   - After a rollback each message has a transaction of its own for a while. So a message that always fails in this way holds
+//     up no other message.
+//   - After MaxDeliveries deliveries such a message is dead-lettered with reason max_delivery_count_exceeded. If other
+//     transactions or the server caused each rollback, that takes ten times as many: the message may crash the server.
+//   - A message that waits for its next delivery holds no transaction.
+//   - If a handler settles its message itself, the transaction waits for the handler, at most SettleGrace. Once the message is
+//     acked, a later letter or output of it is published in a transaction of its own.
+//   - If the answer to a COMMIT is lost, the next transaction begins where the table of positions says.
+//   - MySQL and MariaDB notice a client's end only when the interrupted statement ends. Until then the group stands still:
+//     limit slow statements on the server too (max_statement_time).
 //
-// A COMMIT whose answer is lost with the connection happened or did not: the table of positions knows, and the next
-// transaction begins there.
+// # Who takes part
 //
-// # Who joins
+// The store of Join and a Publisher take part if they are on the same *sql.DB and get the message's context. What a handler
+// writes through the *sql.DB itself does not. With watermill-sql's own subscriber use idempotency.NewStore, whose
+// transactions are its own: at its ack deadline, and when it closes, that subscriber commits what a running handler has half
+// done. Handlers that call its TxFromContext must call idempotency.Tx here.
 //
-// The store of Join and a Publisher on the same *sql.DB join, by the context of the message. What a handler writes
-// through the *sql.DB itself does not. With watermill-sql's own subscriber the kit works in transactions of its own
-// (idempotency.Postgres, idempotency.MySQL), and Join refuses it: at its ack deadline, and when it is closed, it commits
-// what a running handler has half done. Handlers that use its TxFromContext must use idempotency.Tx here: the key of that
-// value is not exported.
+// A statement may leave something in the session until the transaction ends: SET LOCAL, a temporary table, a cursor. After
+// such a statement the batch ends with its message, so that the next message does not find it.
 //
-// What a handler leaves in the session until the transaction ends, by SET LOCAL, a temporary table, a cursor, the message
-// behind it does not find: after a statement that may leave something the batch ends with its message.
+// # Reading on PostgreSQL
 //
-// # Reading
+// The Subscriber compares rows in a way that the index answers at any backlog. A message becomes visible when every
+// transaction that began before its own has ended. So one transaction that stays open anywhere in the database delays the
+// messages of all topics, also with watermill-sql.
 //
-// PostgreSQL: READ COMMITTED, and a comparison of rows which the index answers at any backlog. A message is visible when
-// every transaction that began before its own has ended; so a transaction that stays open anywhere in the database, a
-// handler's too, delays the messages of all topics, as with watermill-sql.
+// # Reading on MySQL and MariaDB
 //
-// MySQL and MariaDB: READ COMMITTED. Numbers become visible out of order, and watermill-sql's subscriber passes over
-// those that come late, for good. Here a number that is missing is waited for, GapWait once, and for as long as anybody
-// has an uncommitted row in the gap. What remains is a server that gives a number out and takes longer than GapWait to
-// enter its row: that row would be passed over. Compare SELECT count(*) of the table with what was handled, or the rows at
-// and below offset_acked with the keys, to see it.
+// Numbers become visible out of order, and watermill-sql's subscriber passes over those that come late, for good. The
+// Subscriber waits for a missing number: GapWait once, and longer while a transaction has an uncommitted row in the gap. One
+// case remains: a server that gives out a number and needs more than GapWait to write the row. That row is passed over.
+// To find such rows, compare the table's row count with what was handled, or the rows up to offset_acked with the keys.
 //
-// With auto_increment_increment above 1 there is a gap before every number: throughput stays, each message is later by up
-// to GapWait. Galera: the nodes give out numbers in turns, and a node sees another node's message when it has applied it.
-// GapWait is then the longest that a node may lag behind in this, and nothing shows that one lags longer. So let all
-// publishers of a topic, and its subscribers, use one node at a time; then a cluster is as safe as one server. Several
-// writers at once are not supported, and no test covers a cluster. The same holds for two masters that replicate to each
-// other.
+//   - With auto_increment_increment above 1 there is a gap before every number. Throughput stays; each message is later by at
+//     most GapWait.
+//   - In a Galera cluster a node sees another node's message when it has applied it, and GapWait must cover that lag. Let all
+//     publishers and subscribers of a topic use one node at a time. Several writers at once are not supported, and no test
+//     covers a cluster. The same holds for two masters that replicate to each other.
 //
-// What a schema adapter cannot read (metadata such as {"n":1}) becomes a message with the payload's bytes, and the
-// metadata's as KeyMetadata, that poison.Queue sets aside; watermill-sql's subscriber would stand still. So handlers need
-// a queue around them.
+// # Messages that cannot be read
+//
+// If a schema adapter cannot read a row (metadata such as {"n":1}), the message has the payload's bytes, and the column's
+// metadata as KeyMetadata. poison.Queue dead-letters it, so handlers need a queue. watermill-sql's subscriber stands still.
 //
 // # A position of another table
 //
-// PostgreSQL gives out transaction ids from the start again when a dump is restored, or replicated, into another server;
-// MySQL gives out numbers from the start again after TRUNCATE. What is published from then on is behind the position and
-// would be passed over. Subscribe returns ErrPositionAhead then, and a running subscription logs it and stands still.
-// RestartIfAhead goes on from the start. Deleted rows are no reason, nor is a position that was moved by hand. What shows
-// that a position is wrong:
+// PostgreSQL counts transaction ids from the start again when a dump is restored, or replicated, into another server. MySQL
+// counts numbers from the start again after TRUNCATE. New messages are then behind the position and would be passed over.
+// Subscribe returns ErrPositionAhead, and a running subscription logs it and stands still. RestartIfAhead begins at the start
+// of the table. Deleted rows are no evidence, and neither is a position that was moved by hand. The evidence is:
 //
-//	PostgreSQL       it, or a message, has a transaction id that the server has yet to give out; or the server is another
-//	                 one, and a message with a higher number has a lower transaction id; or it was refused before
-//	MySQL, MariaDB   the table has yet to give out its number, or the message with its number is another one; for
-//	                 that, offset_consumed holds a number below zero, made of the id of the message acknowledged last
+//	PostgreSQL       the position or a message has a transaction id that the server has yet to give out;
+//	                 the server is another one, and a message with a higher number has a lower transaction id;
+//	                 the position was refused before
+//	MySQL, MariaDB   the table has yet to give out the position's number;
+//	                 the message with that number is another one: offset_consumed holds a negative number for this, made of
+//	                 the id of the message that was acknowledged last
 //
-// On PostgreSQL the column spillway_server of the table of positions holds the server's identifier (pg_control_system),
-// or the refusal. SubscribeInitialize and InitializeSchema add it, also to a table that is there; without them run ALTER
-// TABLE "watermill_offsets_<topic>" ADD COLUMN spillway_server TEXT. watermill-sql's subscriber leaves it as it is. A
-// refused position stays refused until RestartIfAhead, or until a person sets the position or drops its row. When the
-// server is found to be another one, the messages of the topic are read once, in full. pg_upgrade makes another server
-// whose ids go on: the group goes on, and the new identifier is recorded. It is refused there by mistake if the last
-// transactions before the upgrade overlapped, so that a message with a higher number has a lower id. If every message
-// before the upgrade was handled, set spillway_server to null: the group goes on where it is.
+// On PostgreSQL the column spillway_server of the table of positions holds the server's identifier (pg_control_system), or the
+// refusal. SubscribeInitialize and InitializeSchema add the column, also to a table that exists. You can add it yourself:
+// ALTER TABLE "watermill_offsets_<topic>" ADD COLUMN spillway_server TEXT. watermill-sql's subscriber ignores it. A refused
+// position stays refused until RestartIfAhead, or until you set the position or delete its row. When the server is found to
+// be another one, the messages of the topic are read once, in full.
 //
-// Nothing shows on PostgreSQL that a position is wrong if no identifier is on record (the column is missing or null, or
-// the role may not call pg_control_system), and the server's ids have passed the position before a subscription looks.
-// An order of numbers is no evidence on one server: transactions that overlap make higher numbers with lower ids. Nothing
-// shows it on MySQL when the message with the number of the position was deleted, or the position was written by
-// watermill-sql's subscriber, and the numbers have passed it by then. After a move set the position by hand, or drop its
-// row.
+// pg_upgrade makes another server whose ids go on: the group goes on, and the new identifier is recorded. If the last
+// transactions before the upgrade overlapped, a message with a higher number has a lower id, and the position is refused by
+// mistake. If every message before the upgrade was handled, set spillway_server to null: the group goes on where it is.
+//
+// A wrong position is not found in these cases; after a move, set the position by hand or delete its row:
+//
+//   - PostgreSQL: no identifier is recorded (no column, null, or the role may not call pg_control_system), and the server's
+//     ids have passed the position before a subscription looks. On one server the order of numbers is no evidence:
+//     overlapping transactions give higher numbers to lower ids.
+//   - MySQL: the message at the position was deleted, or watermill-sql's subscriber wrote the position, and the numbers have
+//     passed it by then.
 //
 // # Retrying later
 //
-// Give stages.Stages a delay.Store on the same *sql.DB: a message that is to be handled later is put there in the
-// transaction that acknowledges it. In a stage topic of a Subscriber a message that waits would hold a transaction open, and
-// with it, on PostgreSQL, the messages of all topics; such a wait is broken off every second, and logged as an error.
+// Give stages.Stages a delay.Store on the same *sql.DB: a message to retry later is stored in the transaction that acknowledges
+// it. Do not use stage topics of a Subscriber. A message that waits there holds a transaction open, and with it, on
+// PostgreSQL, the messages of all topics. Such a wait is interrupted every second, and logged as an error.
 //
 // # Writing
 //
-// The tables that a Publisher makes take payloads of any bytes. Ids beyond 36 characters, and ids and metadata that are no
-// text, are carried aside (KeyCarried) and put back by the Subscriber. A name that the database would cut short is
-// refused: two topics would share one table. A dead letter whose values a column refuses, such as a payload that is no JSON in
-// a table that watermill-sql made, is carried as a whole in ASCII; a Subscriber reads it as it was.
+// The tables that a Publisher creates take payloads of any bytes. Ids of more than 36 characters, and ids and metadata that
+// are not text, are in KeyCarried, and the Subscriber restores them. A topic whose table name the database would cut short is
+// refused, because two topics would share one table. If a column refuses the values of a dead letter, for example a payload that
+// is not JSON in a table of watermill-sql's, the whole letter is written as ASCII; the Subscriber restores it.
 //
-// MySQL closes the connection on a statement longer than max_allowed_packet, and the transaction ends with it, on every
-// attempt anew. What is longer is written by several statements. So the dead letter of any message that came in one
-// statement can be written, whatever published it; metadata of close to max_allowed_packet, a payload type other than LONGBLOB
-// and a schema adapter of your own are the exceptions. And a Publisher refuses a message as too large that leaves less than
-// 128 KiB of max_allowed_packet for its letter, wherever that may be stored; on PostgreSQL, of 1 GiB.
+// MySQL closes the connection on a statement longer than max_allowed_packet, which ends the transaction. The Publisher writes
+// longer messages with several statements. So it can write the dead letter of each message that was written with one
+// statement, by any publisher. Exceptions: metadata close to max_allowed_packet, a payload type other than LONGBLOB, and a
+// schema adapter of your own. The Publisher refuses a message as too large if it leaves less than 128 KiB of
+// max_allowed_packet for its letter. On PostgreSQL the limit is 1 GiB.
 //
 // # What is not promised
 //
-// Order: a message that is set aside and comes back comes behind the others. Effects outside of the transaction, such as
-// calls to other services: they happen at least once, and a message may be handled again because of another in its
-// batch (Batch 1 avoids that). A statement that commits implicitly, such as DDL on MySQL, commits what was done before it,
-// with the key, so that the effect is still one, but not the acknowledgement: outputs of the batch may then be published a
-// second time, with the same ids. A handler that fails after that has its message set aside, because delivered again it
-// would be absorbed. A handler that does not heed its context runs on beside the next delivery, without access to the
-// database. A connection that is dead without a word is noticed when TCP, or a time-out of the driver's, notices it; until
-// then, or until Close, its consumer waits. Rows are never deleted.
+//   - Order: a message that is dead-lettered and redriven comes behind the others.
+//   - Effects outside of the transaction, such as calls to other services, happen at least once. A message may be handled
+//     again because of another one in its batch; Batch 1 avoids that.
+//   - A statement that commits implicitly, such as DDL on MySQL, commits the writes before it with the key, but not the
+//     acknowledgement. The effect is still one. Outputs of the batch may be published again, with the same ids. If the handler
+//     fails after that, its message is dead-lettered, because a new delivery would be absorbed.
+//   - A handler that ignores its context runs on beside the next delivery, without access to the database.
+//   - A connection that dies silently is noticed when TCP or a time-out of the driver's notices it. Until then, or until
+//     Close, its consumer waits.
+//   - Rows are never deleted.
 package wmsql

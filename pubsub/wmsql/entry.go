@@ -20,8 +20,8 @@ type entry struct {
 	at  position
 }
 
-// read locks the group's position and reads what comes behind it. Where that may not be taken yet, wait says how long to
-// wait for it.
+// read locks the group's position and reads what comes behind it. If that may not be taken yet, wait is the time until the
+// next try.
 func (s *subscription) read(ctx context.Context, t *transaction) (entries []entry, wait time.Duration, err error) {
 	query := wsql.Query{}
 	var from position
@@ -58,8 +58,8 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 	return entries, wait, nil
 }
 
-// nothing looks, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL use
-// up a transaction id and write, which a consumer with nothing to do should not, many times a second.
+// nothing reports, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL write
+// and use up a transaction id. An idle consumer should not do that many times a second.
 func (s *subscription) nothing(ctx context.Context) (bool, error) {
 	from, trust, err := s.source.position(ctx, s.db, s.topic, s.config.ConsumerGroup, "")
 	if err != nil {
@@ -77,8 +77,8 @@ func (s *subscription) nothing(ctx context.Context) (bool, error) {
 	return !found, errors.Join(rows.Err(), rows.Close())
 }
 
-// entry reads one row. What the adapter cannot read becomes a message with the payload's bytes that poison.Queue sets
-// aside: the columns are read by their names.
+// entry reads one row. A row that the adapter cannot read becomes a message with the payload's bytes, which poison.Queue
+// dead-letters: its columns are read by their names.
 func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 	var row wsql.Row
 	err := safecall.Call("the schema adapter", func() (err error) {
@@ -93,7 +93,7 @@ func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 			return entry{}, fmt.Errorf("wmsql: read a row of %q: %w", s.topic, err)
 		}
 	}
-	if row.Msg.Metadata == nil { // of a column that says null; whoever sets metadata would panic
+	if row.Msg.Metadata == nil { // of a column that is null; setting metadata would panic
 		row.Msg.Metadata = message.Metadata{}
 	}
 	restoreCarried(row.Msg)
@@ -102,7 +102,7 @@ func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 	return e, nil
 }
 
-// KeyMetadata is metadata in which a message that could not be read carries what its metadata column holds.
+// KeyMetadata is the metadata key under which a message that could not be read carries the text of its metadata column.
 const KeyMetadata = "x-sql-metadata"
 
 // raw reads a row without understanding it.

@@ -6,19 +6,19 @@ import (
 )
 
 // gap is a number that is missing in front of the next message, and since when. MySQL gives a number to a row before the
-// row can be seen, and the row of another publisher with the next number may be seen first. A position that moved past
-// it would lose the message. A number that nobody ever uses, of a publisher that rolled back, stays missing. So a gap is
-// waited for once, and for longer only while somebody has a row in it that is not committed.
+// row is visible, and the row of another publisher with the next number may be visible first. A position that moved past
+// the missing number would lose the message. The number of a publisher that rolled back stays missing. So the subscription
+// waits once for a gap, and longer only while a transaction has an uncommitted row in it.
 //
-// Whatever numbers are missing below the highest that can be seen have been given out by then, so one wait is for all of
-// them. With auto_increment_increment above 1 there is a gap before every number. The step is not learnt from the server's
-// setting, nor from rows: another session, or another node of a cluster, may have another one, or begin elsewhere.
+// All numbers that are missing below the highest visible one have been given out by then, so one wait covers them all. With
+// auto_increment_increment above 1 there is a gap before every number. The step is not learnt from the server's setting, nor
+// from rows: another session, or another node of a cluster, may have another step or start.
 type gap struct {
 	seen  int64 // the highest number in the table by then
 	since time.Time
 }
 
-// beforeGap returns the messages up to the first gap. Where one comes first it returns none, and how long to wait.
+// beforeGap returns the messages up to the first gap. If the gap comes first it returns none, and how long to wait.
 func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []entry, from position) ([]entry, time.Duration) {
 	expected := from.offset + 1
 	for i := range entries {
@@ -34,8 +34,8 @@ func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []
 	return entries, 0
 }
 
-// pending tells whether somebody has a row between two numbers that is not committed: who reads with a lock meets it. An
-// error ends the transaction, in which nothing has happened yet, and is as good as a yes.
+// pending reports whether a transaction has an uncommitted row between two numbers: a read with a lock meets it. An error
+// ends the transaction, in which nothing has happened yet, and counts as a yes.
 func (s *subscription) pending(ctx context.Context, t *transaction, first, behind int64) bool {
 	query := s.source.between(s.topic, first, behind)
 	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
@@ -51,7 +51,7 @@ func (s *subscription) waitedFor(ctx context.Context, t *transaction, number int
 	if number <= s.gap.seen {
 		return time.Since(s.gap.since) >= s.config.GapWait
 	}
-	highest := number // if the answer is an error, those behind it wait again
+	highest := number // if the query fails, the numbers behind this one wait again
 	query := s.source.highest(s.topic)
 	_ = t.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&highest)
 	s.gap = gap{seen: max(number, highest), since: time.Now()}

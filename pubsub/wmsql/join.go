@@ -55,7 +55,7 @@ func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 	}
 	c := &claim{d: d, row: rowOf(entry)}
 	switch err := c.begin(ctx); {
-	case errors.Is(err, errSettled), errors.Is(err, errClaimed): // by its handler; or the message is another one with this context
+	case errors.Is(err, errSettled), errors.Is(err, errClaimed): // settled by its handler, or another message with this context
 		return s.store.Claim(ctx, entry)
 	case err != nil:
 		return nil, err
@@ -105,7 +105,7 @@ func (c *claim) Recorded() *idempotency.Record { return (*idempotency.Record)(c.
 
 var (
 	errSettled = errors.New("wmsql: the message is acked")
-	errClaimed = errors.New("wmsql: the message is inside of a claim")
+	errClaimed = errors.New("wmsql: another claim of the message is open")
 	errAborted = errors.New("wmsql: a statement failed, and so nothing of the attempt can commit; return the error of a failed statement, " +
 		"or set a SAVEPOINT before it and roll back to that")
 )
@@ -132,7 +132,7 @@ func (c *claim) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// usable tells why a delivery takes nothing more.
+// usable returns why a delivery takes nothing more, or nil.
 func (d *delivery) usable() error {
 	switch d.state {
 	case open:
@@ -198,14 +198,14 @@ func (c *claim) undo() error {
 		err = c.d.t.rollbackTo(c.name)
 	}
 	if over == nil && c.d.t.dialect.noSavepoint(err) {
-		c.d.spoiled.Store(true) // until it is known: the answer may come when nobody waits for it any more
+		c.d.spoiled.Store(true) // until it is known: the answer may come too late for the delivery
 		c.d.spoiled.Store(c.committed())
 	}
-	return nil // where there is no savepoint any more the whole transaction has ended
+	return nil // if the savepoint is gone the whole transaction has ended
 }
 
-// committed tells whether the key of this claim is in the database although the transaction is gone: the handler
-// committed it, in SQL or by a statement that commits implicitly. One that a duplicate entered has another nonce.
+// committed reports whether the key of this claim is in the database although the transaction is gone: the handler
+// committed it, in SQL or by a statement that commits implicitly. A key that a duplicate entered has another nonce.
 func (c *claim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// listTimeout is how long ListWaiting takes at the most.
+	// listTimeout is how long ListWaiting takes at most.
 	listTimeout = 10 * time.Second
 	// maxListed is how many topics are asked about: each is a count of rows.
 	maxListed = 1000
@@ -25,11 +25,13 @@ WHERE table_schema = ANY(current_schemas(false)) AND column_name = 'payload' AND
 WHERE table_schema = DATABASE() AND column_name = 'payload' AND LOCATE(?, table_name) = 1 ORDER BY 1 LIMIT ?`
 )
 
-// ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same name
-// has not acknowledged, all that they hold where there is no such group: those of retry stages. Topics are the tables in
-// the database, or the schemas of the search path, that the *sql.DB is connected to. It takes 10 s at the most and asks about the
-// first 1,000 topics; where that, or a table that cannot be read, leaves the answer incomplete, there is an error beside
-// what was found. It needs watermill-sql's own adapters, and names of tables that end with their topics.
+// ListWaiting returns the topics whose names begin with prefix and that hold waiting messages, with the number of them:
+// those of retry stages. A message waits if the consumer group of the topic's name has not acknowledged it. If there is no
+// such group all messages wait. Topics are the tables in the database, or the schemas of the search path, of the *sql.DB.
+//
+// ListWaiting takes 10 s at most and asks about the first 1,000 topics. If that, or a table that cannot be read, leaves the
+// answer incomplete, it returns an error beside what it found. It needs watermill-sql's own adapters, and names of tables
+// that end with their topics.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -61,7 +63,7 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (map[string]
 	for _, topic := range topics {
 		n, err := p.waiting(ctx, source, topic)
 		if ctx.Err() != nil {
-			return waiting, errors.Join(append(errs, fmt.Errorf("from %q on nothing is known: %w", topic, ctx.Err()))...)
+			return waiting, errors.Join(append(errs, fmt.Errorf("the topics from %q on were not asked about: %w", topic, ctx.Err()))...)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%q: %w", topic, err))
@@ -73,7 +75,7 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (map[string]
 	return waiting, errors.Join(errs...)
 }
 
-// topics are those with a table, one too many where there are too many.
+// topics returns the topics that have a table: at most one more than maxListed.
 func (p *Publisher) topics(ctx context.Context, prefix string) (topics []string, err error) {
 	schema, ok := p.config.Schema.(interface{ MessagesTable(string) string })
 	if !ok {
@@ -113,7 +115,7 @@ func (p *Publisher) waiting(ctx context.Context, source source, topic string) (n
 		query = source.all(topic)
 	}
 	err = p.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
-	if err != nil && p.dialect.missing(err) { // nobody has consumed the topic yet, or it has just gone
+	if err != nil && p.dialect.missing(err) { // the topic was never consumed, or it was dropped just now
 		query = source.all(topic)
 		err = p.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
 	}

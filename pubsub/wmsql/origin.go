@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Origin tells where a table had a message: topic, offset, consumer group, id. It is what poison.QueueConfig.Origin wants.
-// Of a message of watermill-sql's own subscriber only the topic of its handler and the id are known.
+// Origin returns where a message came from: topic, offset, consumer group, id. It is for poison.QueueConfig.Origin. Of a
+// message of watermill-sql's own subscriber only the topic of its handler and the id are known.
 func Origin(msg *message.Message) poison.Origin {
 	if msg == nil {
 		return poison.Origin{}
@@ -24,8 +24,8 @@ func Origin(msg *message.Message) poison.Origin {
 	return origin
 }
 
-// Backlog returns how many messages of topic the consumer group has not acknowledged: what
-// redrive.DrainTopicConfig.Backlog asks for. It needs watermill-sql's own adapters; with others it is an error.
+// Backlog returns how many messages of topic the consumer group has not acknowledged. It is for
+// redrive.DrainTopicConfig.Backlog. With adapters that are not watermill-sql's own it returns an error.
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err error) {
 	if err := s.fit(topic); err != nil {
 		return 0, err
@@ -35,7 +35,7 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err erro
 	}
 	query := s.source.behind(topic, s.config.ConsumerGroup)
 	err = s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
-	if err != nil && s.dialect.missing(err) { // nobody has consumed the topic yet: there are no positions
+	if err != nil && s.dialect.missing(err) { // the topic was never consumed: there are no positions
 		query = s.source.all(topic)
 		err = s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)
 	}

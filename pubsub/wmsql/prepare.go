@@ -32,7 +32,7 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 		return nil
 	}
 	if err := s.source.noteColumn(ctx, s.db, topic); err != nil { // the role may not, or consumers are busy: the next start tries again
-		s.config.Logger.Info("The table of positions has no column for the server, so a move to another server is noticed only at first",
+		s.config.Logger.Info("The table of positions has no column spillway_server, so a move to another server is noticed only until transaction ids pass the position; the next start adds the column",
 			watermill.LogFields{"topic": topic, "error": err.Error()})
 	}
 	return nil
@@ -53,7 +53,7 @@ func (s *Subscriber) fit(topic string) error {
 	return s.dialect.fit(topic, s.config.Schema, s.config.Offsets)
 }
 
-// prepare makes sure that there is a topic to consume, and that the group has a row that its consumers can lock.
+// prepare checks that the topic can be consumed, and gives the group a row that its consumers can lock.
 func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -80,8 +80,8 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 	return s.verifyFirst(ctx, topic)
 }
 
-// register looks first: on MySQL an INSERT IGNORE of a row that is there waits for whoever has it locked, which a consumer
-// of the group has for as long as a handler takes.
+// register looks first. On MySQL an INSERT IGNORE of a row that exists waits for the row's lock, which a consumer of the
+// group holds as long as a handler takes.
 func (s *Subscriber) register(ctx context.Context, topic string) error {
 	group := s.config.ConsumerGroup
 	if s.source == nil {
@@ -93,7 +93,7 @@ func (s *Subscriber) register(ctx context.Context, topic string) error {
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := execute(brief, s.db, []wsql.Query{s.source.register(topic, group)})
-	if err != nil { // somebody may have been faster
+	if err != nil { // another consumer may have been faster
 		if known, _ := s.known(ctx, topic); known {
 			return nil
 		}
@@ -101,7 +101,7 @@ func (s *Subscriber) register(ctx context.Context, topic string) error {
 	return err
 }
 
-// known tells whether the group has its row.
+// known reports whether the group has its row.
 func (s *Subscriber) known(ctx context.Context, topic string) (bool, error) {
 	var n int
 	query := s.source.registered(topic, s.config.ConsumerGroup)

@@ -20,28 +20,29 @@ import (
 
 // PublisherConfig configures a Publisher. The zero value is valid.
 type PublisherConfig struct {
-	// Schema knows the table of messages. Default: Schema for the database, whose payloads may be any bytes.
+	// Schema knows the table of messages. Default: the function Schema's, whose payloads may be any bytes.
 	Schema wsql.SchemaAdapter
-	// InitializeSchema creates the table of a topic, where there is none, before the first message is published there. On
-	// MySQL and MariaDB that is never done inside of a message's transaction, which it would commit.
+	// InitializeSchema creates the table of a topic, if it does not exist, before the first message is published there. On
+	// MySQL and MariaDB that is never done in a message's transaction, which it would commit. Default: a missing table is an
+	// error.
 	InitializeSchema bool
-	// Timeout bounds a publish that is in no message's transaction. Default: 30 s.
+	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration
-	// Logger is told what was created. Default: none.
+	// Logger receives one line for each table that was created. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
-// Publisher writes messages into tables, those of watermill-sql. A message whose context is that of one which a Subscriber
-// on the same *sql.DB delivered is written in that one's transaction: outputs and dead letters are visible when their source
-// is acknowledged, and never otherwise; those of a source that its handler acked itself, and that has been committed by then,
-// are written by themselves. It is safe for concurrent use.
+// Publisher writes messages into tables of watermill-sql's. A message with the context of one that a Subscriber on the same
+// *sql.DB delivered is written in the transaction of the delivered message. So outputs and dead letters become visible if
+// and when their source is acknowledged. If the handler acked its source itself, and the ack is committed, they are written
+// in a transaction of their own. A Publisher is safe for concurrent use.
 type Publisher struct {
 	db      *sql.DB
 	config  PublisherConfig
 	dialect *dialect
 	closed  atomic.Bool
 	ready   sync.Map // topics whose tables are there
-	// inPieces says that a message can be written by several statements.
+	// inPieces reports whether a message can be written by several statements.
 	inPieces bool
 }
 
@@ -80,9 +81,9 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 	return p, nil
 }
 
-// Publish writes messages, all of those that stand in one transaction at once. It returns nil when they are committed, or
-// in the transaction of the message they come from. An error there undoes what Publish did and nothing else. The
-// transaction of a message that is not being handled any more is an error that wraps sql.ErrTxDone.
+// Publish writes messages. It returns nil when they are committed, or when they are written in the transaction of the message
+// that they come from. An error in that transaction undoes what Publish did and nothing else. If that message is not being
+// handled any more, the error wraps sql.ErrTxDone.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return ErrClosed
@@ -143,8 +144,8 @@ func (p *Publisher) publishAs(d *delivery, topic string, messages []*message.Mes
 	return p.write(d, queries)
 }
 
-// write writes in the message's transaction, behind a savepoint: what fails must not fail the rest. Without one it writes
-// all or nothing too.
+// write writes in the message's transaction, behind a savepoint: what fails must not fail the rest. Without a message's
+// transaction it writes all or nothing too.
 func (p *Publisher) write(d *delivery, queries []wsql.Query) error {
 	if d != nil {
 		err := d.write(func(tx *sql.Tx) error { return execute(context.Background(), tx, queries) })
@@ -195,14 +196,14 @@ func (d *delivery) write(work func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// Close makes every later Publish return ErrClosed. It does not close the database.
+// Close makes each later Publish return ErrClosed. It does not close the database.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	return nil
 }
 
-// InitializeTopics creates the tables of topics, where there are none, with room for payloads of any bytes. It is what
-// poison.Queue asks for at start-up.
+// InitializeTopics creates the tables of topics, if they do not exist, for payloads of any bytes. poison.Queue calls it at
+// start-up.
 func (p *Publisher) InitializeTopics(topics ...string) error {
 	for _, topic := range topics {
 		if err := p.initializeOnce(topic); err != nil {
@@ -225,6 +226,6 @@ func (p *Publisher) initializeOnce(topic string) error {
 		return err
 	}
 	p.ready.Store(topic, nil)
-	p.config.Logger.Info("The table of a topic is there", watermill.LogFields{"topic": topic})
+	p.config.Logger.Info("The table of the topic exists", watermill.LogFields{"topic": topic})
 	return nil
 }

@@ -8,12 +8,12 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 )
 
-// Schema returns watermill-sql's schema for db with payloads of any bytes, BYTEA or LONGBLOB, for those who want to give
-// it to watermill-sql's own publisher and subscriber too. It asks db what it is. Watermill-sql's default is JSON, which
-// refuses all other payloads. A table that is there keeps its type, whatever the schema says.
+// Schema returns watermill-sql's schema for db with payloads of any bytes: BYTEA or LONGBLOB. It is the default of
+// Subscriber and Publisher; give it to watermill-sql's own publisher and subscriber too. Their default is JSON, which refuses
+// all other payloads. A table that exists keeps its type. Schema asks db which database it is.
 func Schema(ctx context.Context, db *sql.DB) (wsql.SchemaAdapter, error) {
 	if db == nil {
-		return nil, errors.New("wmsql: Schema: the db is nil")
+		return nil, errors.New("wmsql: the db of Schema is nil: give the database that the messages are in")
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -17,7 +17,7 @@ const serverColumn = "spillway_server"
 // identity reads the identifier that initdb gave the server. A copy of the files keeps it; another server has another.
 const identity = `(SELECT system_identifier::text FROM pg_control_system())`
 
-// introduce finds out whether the role may read the server's identifier. Without it no server is known from another.
+// introduce finds out whether the role may read the server's identifier, which tells servers apart.
 func (s postgresSource) introduce(ctx context.Context, db *sql.DB) (source, error) {
 	_, err := db.ExecContext(ctx, `SELECT `+identity)
 	if err != nil && postgres.State(err) == "" {

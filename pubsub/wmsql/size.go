@@ -94,7 +94,7 @@ func (p *Publisher) pieces(topic string, msg, row *message.Message) ([]wsql.Quer
 	}), nil
 }
 
-// written is how long a statement is where the driver writes the arguments into it, at most.
+// written is the greatest length of a statement into which a driver writes the arguments.
 func (d *dialect) written(query wsql.Query) int {
 	size := sizeOf(query)
 	if !d.escapes {
@@ -116,7 +116,7 @@ func (d *dialect) written(query wsql.Query) int {
 }
 
 func (d *dialect) tooLarge(size int) error {
-	return fmt.Errorf("wmsql: a statement of %d bytes, where %s takes %d, of which %d are for the dead letter that the message may become: %w",
+	return fmt.Errorf("wmsql: the statement has %d bytes; %s takes %d, of which %d are kept for the dead letter of the message; publish a smaller message: %w",
 		size, d.name, d.maxStatement, d.liveRoom(), poison.ErrTooLarge)
 }
 
@@ -132,7 +132,7 @@ func sizeOf(query wsql.Query) int {
 	return size
 }
 
-// lengthOf is the length of an argument, where that may be much.
+// lengthOf is the length of an argument that may be long, or 0.
 func lengthOf(arg any) int {
 	switch value := arg.(type) {
 	case []byte:
@@ -145,8 +145,7 @@ func lengthOf(arg any) int {
 	return 0
 }
 
-// oursIn is how much of the room for a dead letter a message has used: a letter, and one that was redriven, has been
-// through here before.
+// oursIn is how much of the room for a dead letter a message has used already: as a letter, or before it was redriven.
 func oursIn(msg *message.Message) int {
 	size := 0
 	for key, value := range msg.Metadata {

@@ -20,47 +20,48 @@ var ErrClosed = errors.New("wmsql: closed")
 
 // SubscriberConfig configures a Subscriber. The zero value is valid.
 type SubscriberConfig struct {
-	// ConsumerGroup is the group whose position is kept. Each group gets every message; the consumers of one group take
+	// ConsumerGroup names the group whose position is kept. Each group gets every message; the consumers of one group take
 	// turns. Default: the group without a name, as with watermill-sql.
 	ConsumerGroup string
-	// Schema knows the table of messages. Default: Schema for the database. One that is not watermill-sql's own keeps its own query
-	// and isolation level, with what they cost.
+	// Schema knows the table of messages. Default: the function Schema's. A schema that is not watermill-sql's own keeps its
+	// own query and isolation level, at their cost.
 	Schema wsql.SchemaAdapter
 	// Offsets knows the table of positions. Default: watermill-sql's for the database.
 	Offsets wsql.OffsetsAdapter
-	// InitializeSchema creates the tables of a topic, where there are none, when it is subscribed to.
+	// InitializeSchema creates the tables of a topic, if they do not exist, in Subscribe. Default: a missing table is an error.
 	InitializeSchema bool
 
-	// RestartIfAhead delivers everything that the table holds if the group's position is not of this table: PostgreSQL's
-	// transaction ids began again (a dump was restored, or replicated, into another server), or MySQL's numbers did
-	// (TRUNCATE). Without it Subscribe returns an error that wraps ErrPositionAhead, and a running subscription logs one and
-	// stands still, because new messages would be passed over. Set it for one start; messages that were handled come again.
+	// RestartIfAhead delivers everything in the table if the group's position is not of this table. That is so after
+	// PostgreSQL's transaction ids began again (a dump was restored, or replicated, into another server), or MySQL's numbers
+	// did (TRUNCATE). Default: Subscribe returns an error that wraps ErrPositionAhead, and a running subscription logs it and
+	// stands still, because new messages would be passed over. Set it for one start. Messages that were handled come again.
 	RestartIfAhead bool
 
-	// Batch is how many messages are consumed in one transaction at the most. With 1 nothing is ever rolled back because of
-	// another message. Default: 10.
+	// Batch is how many messages are consumed in one transaction at most. With 1 no message is rolled back because of another
+	// one. Default: 10.
 	Batch int
-	// BatchTime is after how long a transaction takes no further message. Default: 5 ms.
+	// BatchTime is the time after which a transaction takes no further message. Default: 5 ms.
 	BatchTime time.Duration
-	// AckDeadline is how long a handler has for a message. Then its context ends, and SettleGrace later the transaction is
-	// rolled back under it. Default: 30 s. A negative one is none: a handler that hangs then stops its group.
+	// AckDeadline is how long a handler has for a message. Then the message's context ends, and SettleGrace later the
+	// transaction is rolled back. Default: 30 s. If it is negative there is no deadline: a handler that hangs stops its group.
 	AckDeadline time.Duration
-	// MaxDeliveries is how often a message is delivered whose handler overruns AckDeadline, or interrupts the transaction,
-	// before poison.Queue is asked to set it aside. This process alone counts. Default: 5.
+	// MaxDeliveries is how many deliveries a message has whose handler overruns AckDeadline or interrupts the transaction.
+	// Then poison.Queue dead-letters it. The count is this process's alone. Default: 5.
 	MaxDeliveries int
 	// SettleGrace is how long a handler has to settle its message after the message's context ended. Default: 1 s.
 	SettleGrace time.Duration
-	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
-	// message, up to MaxNackBackoff. No transaction is held meanwhile. Default: 100 ms.
+	// NackBackoff is the wait before a nacked message is delivered again. It doubles with each redelivery of the same
+	// message, up to MaxNackBackoff. No transaction is open meanwhile. Default: 100 ms.
 	NackBackoff time.Duration
-	// MaxNackBackoff is the longest such wait, and the longest between tries of a database that fails. Default: 5 s.
+	// MaxNackBackoff is the longest wait after a nack, and the longest between tries of a database that fails. Default: 5 s,
+	// or NackBackoff if that is longer.
 	MaxNackBackoff time.Duration
-	// PollInterval is how long to wait when there was no message. Default: 100 ms.
+	// PollInterval is the wait after a query that found no message. Default: 100 ms.
 	PollInterval time.Duration
-	// GapWait is for MySQL and MariaDB, where the messages of concurrent publishers become visible out of order: how long
-	// to wait for a number that is missing before it is passed over. Default: 50 ms.
+	// GapWait is for MySQL and MariaDB, where messages of concurrent publishers become visible out of order. It is the wait
+	// for a missing number before the number is passed over. Default: 50 ms.
 	GapWait time.Duration
-	// Logger is told what happens to the subscription. Default: none.
+	// Logger receives what happens to subscriptions. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
@@ -101,8 +102,8 @@ func (c *SubscriberConfig) validate() error {
 	return nil
 }
 
-// Subscriber consumes topics that are tables, those of watermill-sql. What a message brings about in the database, through
-// Join and a Publisher, commits with its acknowledgement or not at all. It is safe for concurrent use.
+// Subscriber consumes topics that are tables of watermill-sql's. What is written for a message through Join and a Publisher
+// commits with its acknowledgement, or not at all. It is safe for concurrent use.
 type Subscriber struct {
 	db      *sql.DB
 	config  SubscriberConfig
@@ -165,9 +166,8 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 	return s, nil
 }
 
-// Subscribe delivers the messages of topic, one at a time, until ctx ends or the Subscriber is closed; then the channel is
-// closed. Every call is a consumer of the group of its own, with a connection of its own. A topic whose table is missing
-// is an error that says so.
+// Subscribe delivers the messages of topic, one at a time, until ctx ends or the Subscriber is closed. Then the channel is
+// closed. Each call adds a consumer to the group, with a connection of its own. A missing table is an error.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if ctx == nil {
 		return nil, errors.New("wmsql: the context of Subscribe is nil: give context.Background() if there is no other")
@@ -205,10 +205,10 @@ func (s *Subscriber) forget(sub *subscription) {
 	delete(s.stops, sub)
 }
 
-// Close ends all subscriptions and returns when they have ended. A handler that is busy has SettleGrace to settle its
-// message; what it acks in that time is committed. After that the transaction is rolled back under it, with the messages
-// that were acked in it before, and its late statements are refused. A server that does not answer is not waited for
-// longer than that, three times over. Close does not close the database.
+// Close ends all subscriptions and returns when they have ended. A busy handler has SettleGrace to settle its message; an
+// ack in that time is committed. After that the transaction is rolled back, with the messages that were acked in it before,
+// and late statements are refused. If the server does not answer, Close waits three times SettleGrace at most. Close does
+// not close the database.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()
 	s.closed = true

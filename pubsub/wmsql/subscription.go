@@ -26,7 +26,7 @@ type subscription struct {
 	errors int  // in a row
 	nacks  count
 	cuts   count
-	losses count // without anybody's failure, as far as can be told
+	losses count // that no message is known to have caused
 	gap    gap
 
 	verified   time.Time // when the position was last compared with the table
@@ -35,11 +35,11 @@ type subscription struct {
 	session session
 }
 
-// maxLosses times MaxDeliveries is how often a message is delivered under which the transaction is lost without its
-// handler's doing. So often it is the message after all, which crashes the server for one, and those behind it wait.
+// maxLosses times MaxDeliveries is how many deliveries a message has if each time its transaction is lost for another reason
+// than its handler. After so many the message is to blame, because it crashes the server for example.
 const maxLosses = 10
 
-// exhausted tells whether a message was delivered as often as it may be.
+// exhausted reports whether a message was delivered as often as it may be.
 func (s *subscription) exhausted(at position) bool {
 	return s.cuts.of(at) >= s.config.MaxDeliveries || s.losses.of(at)/maxLosses >= s.config.MaxDeliveries
 }
@@ -86,7 +86,7 @@ func (s *subscription) run(ctx context.Context) {
 		} else {
 			s.errors++
 			pause = s.backoff(s.errors)
-			s.logger.Error("Consuming failed; what was not committed comes again", err, watermill.LogFields{"wait": pause})
+			s.logger.Error("Consuming failed: what was not committed comes again", err, watermill.LogFields{"wait": pause})
 		}
 		if pause > 0 && !wait.For(ctx, pause) {
 			return
@@ -173,7 +173,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 		}
 		e := &entries[i]
 		if err := s.consumed(context.WithoutCancel(ctx), t, e); err != nil { // an interruption would undo those before it
-			return 0, fmt.Errorf("wmsql: the adapter's query before a message: %w", err)
+			return 0, fmt.Errorf("wmsql: run the adapter's ConsumedMessageQuery: %w", err)
 		}
 		switch outcome := s.deliver(ctx, t, e); outcome {
 		case acked:
@@ -201,7 +201,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	if err := s.acknowledge(t, last); err != nil {
 		s.alone = s.config.Batch
-		if over, uncounted := t.fate(); over == nil || !uncounted { // of several in a batch the last is not the one, but then it is not the same twice
+		if over, uncounted := t.fate(); over == nil || !uncounted { // in a batch of several the last may not be to blame, but it is not the same one twice
 			s.cuts.add(last.at)
 		}
 		return 0, err
