@@ -8,14 +8,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// follower follows one router, which decorates the publisher and the subscriber of one handler after another.
+// follower decorates the publishers and subscribers of one router. The router decorates one handler after another.
 type follower struct {
 	life   *Lifecycle
 	latest *handler
 }
 
-// handler lives from its subscription, which is the last thing of a router's that may fail, until its publisher is closed. A
-// decorator around ours that fails when we have subscribed leaves it alive.
+// handler lives from its subscription until its publisher is closed. The subscription is the last step of a router that may fail. If
+// a decorator around ours fails after ours has subscribed, the handler stays alive.
 type handler struct {
 	life *Lifecycle
 
@@ -23,7 +23,7 @@ type handler struct {
 	lives bool
 }
 
-// begin tells whether the handler began to live just now.
+// begin reports whether the handler began to live just now.
 func (h *handler) begin() (began bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ type subscriber struct {
 	handler *handler
 }
 
-// Subscribe ends the handler when it fails: nobody closes its publisher then.
+// Subscribe ends the handler if it fails: the router does not close the publisher then.
 func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	began, err := s.handler.begin()
 	if err != nil {
@@ -81,7 +81,7 @@ type publisher struct {
 	handler *handler
 }
 
-// Close is called by the router when the handler has received its last message.
+// Close is called when the handler has received its last message.
 func (p *publisher) Close() error {
 	defer p.handler.end()
 	return p.Publisher.Close()
@@ -93,5 +93,5 @@ type none struct{}
 func (none) Close() error { return nil }
 
 func (none) Publish(string, ...*message.Message) error {
-	return errors.New("the handler produced messages and was added without a publisher")
+	return errors.New("the handler returned messages, but was added without a publisher: add it with one")
 }

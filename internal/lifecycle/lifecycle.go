@@ -1,8 +1,8 @@
-// Package lifecycle tells what runs beside the handlers of a router when the first of them begins and when the last has ended.
+// Package lifecycle starts what runs beside the handlers of a router before the first handler, and stops it after the last.
 //
-// Watermill runs a plugin when a router starts, and tells it nothing of the end. What the router does wait for, when it
-// stops, is that each handler's publisher is closed, after the handler's last message was received; a consumer's
-// publisher, which publishes nothing, is closed too. So a Lifecycle decorates publishers, and passes what they publish by.
+// Watermill runs a plugin when a router starts, and has nothing for the end. But a router that stops waits until the publisher of each
+// handler is closed, after the handler's last message. Handlers without outputs have a publisher too. So a Lifecycle decorates
+// publishers, and passes their messages through.
 package lifecycle
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Lifecycle follows the handlers of routers, of any number and one after another.
+// Lifecycle follows the handlers of any number of routers.
 type Lifecycle struct {
 	start func() error
 	stop  func()
@@ -21,16 +21,17 @@ type Lifecycle struct {
 	handlers int
 }
 
-// New returns a Lifecycle that calls start before a handler subscribes while no other runs, and stop after the last one has
-// received its last message, before Router.Close and Router.Run return. Handlers may be at their last messages still.
-// The error of start is that of Router.Run. The two are never called at the same time. Where Run fails half-way it does not
-// wait for the handlers that it started, and so not for stop either.
+// New returns a Lifecycle. It calls start before a handler subscribes while no other handler runs. It calls stop after the last handler
+// has received its last message, which may still be in work, and before Router.Close and Router.Run return. It never calls both at the
+// same time.
+//
+// Router.Run returns the error of start. If Run fails half-way, it does not wait for the handlers that it started, nor for stop.
 func New(start func() error, stop func()) *Lifecycle { return &Lifecycle{start: start, stop: stop} }
 
-// Plugin is a message.RouterPlugin that follows the router's handlers, those added later too.
+// Plugin is a message.RouterPlugin that follows the router's handlers, also those that are added later.
 func (l *Lifecycle) Plugin(router *message.Router) error {
 	if router == nil {
-		return errors.New("life: the router is nil")
+		return errors.New("spillway: the plugin's router is nil")
 	}
 	f := &follower{life: l}
 	router.AddPublisherDecorators(f.publisher)

@@ -6,9 +6,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// maxCause bounds what a line tells of an error.
+// maxCause bounds the text of an error in a log line.
 const maxCause = 1 << 10
 
-// Cause returns an error with the head of text, which was masked before: to cut first could leave half of a secret. It unwraps
-// to nothing, because the error that text is of was not masked.
+// Cause returns an error with the head of text. Mask text before: a cut first can leave half of a secret. The error does not wrap the
+// original, whose text is not masked.
 func Cause(text string) error { return errors.New(boundedtext.Text(text, maxCause)) }

@@ -1,4 +1,4 @@
-// Package logging gives the parts a logger before the router is known whose logger it is.
+// Package logging gives the parts a logger before the router is known that has it.
 package logging
 
 import (
@@ -8,44 +8,44 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// Late is a logger that drops its lines until Bind gives it another one, to which it then passes them.
+// Late is a logger that drops its lines until Bind gives it a logger to pass them to.
 type Late struct {
 	bound  *atomic.Pointer[watermill.LoggerAdapter] // shared with what With returned
 	fields watermill.LogFields
 }
 
-// NewLate returns a Late that is not bound.
+// NewLate returns a Late without a logger.
 func NewLate() *Late { return &Late{bound: new(atomic.Pointer[watermill.LoggerAdapter])} }
 
-// Bind gives l its logger. The first one stays.
+// Bind gives l its logger. Later calls have no effect.
 func (l *Late) Bind(logger watermill.LoggerAdapter) {
 	if logger != nil {
 		l.bound.CompareAndSwap(nil, &logger)
 	}
 }
 
-// Error passes the line on.
+// Error passes the line to the bound logger.
 func (l *Late) Error(msg string, err error, fields watermill.LogFields) {
 	if to := l.to(); to != nil {
 		to.Error(msg, err, l.with(fields))
 	}
 }
 
-// Info passes the line on.
+// Info passes the line to the bound logger.
 func (l *Late) Info(msg string, fields watermill.LogFields) {
 	if to := l.to(); to != nil {
 		to.Info(msg, l.with(fields))
 	}
 }
 
-// Debug passes the line on.
+// Debug passes the line to the bound logger.
 func (l *Late) Debug(msg string, fields watermill.LogFields) {
 	if to := l.to(); to != nil {
 		to.Debug(msg, l.with(fields))
 	}
 }
 
-// Trace passes the line on.
+// Trace passes the line to the bound logger.
 func (l *Late) Trace(msg string, fields watermill.LogFields) {
 	if to := l.to(); to != nil {
 		to.Trace(msg, l.with(fields))
@@ -73,7 +73,7 @@ func (l *Late) with(fields watermill.LogFields) watermill.LogFields {
 	return all
 }
 
-// IsSilent reports whether logger drops every line, so that the fields need not be made.
+// IsSilent reports whether logger drops every line, so that its fields need not be built.
 func IsSilent(logger watermill.LoggerAdapter) bool {
 	if late, ok := logger.(*Late); ok {
 		logger = late.to()

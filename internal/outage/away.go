@@ -14,21 +14,22 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
 )
 
-// NewError returns an error that Away knows, for clients of the kit's own. Wrap it, or keep it as a sentinel.
+// NewError returns an error that is Away, for Spillway's own clients. Wrap it, or keep it as a sentinel.
 func NewError(text string) error { return &unavailable{text} }
 
 type unavailable struct{ text string }
 
 func (e *unavailable) Error() string { return e.text }
 
-var errWaited = NewError("what the message needs is away, and was awaited in vain")
+var errWaited = NewError("the database or broker that the message needs is still away")
 
-// Away reports whether err, of a store or broker that the kit needs, says that this is out of reach or out of order. Such an
-// error says nothing of the message: connections refused and lost, time-outs, shutdown, too many connections, a replica that
-// takes no writes, a full disk; and a store that is misconfigured: a missing table, a missing right, a wrong password.
-// It is false for what a database says of contention (Contended) and of the data, and for errors that are not known.
+// Away reports whether err means that a store or broker is out of reach or out of order. Such an error is not about the message:
 //
-// It is for errors of the kit's own requests. In a handler's error some of this says something of the message.
+//   - connections refused and lost, time-outs, shutdown, too many connections, a replica that takes no writes, a full disk;
+//   - a store that is misconfigured: a missing table, a missing right, a wrong password.
+//
+// It is false for errors of contention (see Contended) and of the data, and for unknown errors. Use it for Spillway's own requests. In
+// a handler's error, some of these can be about the message.
 func Away(err error) bool {
 	canceled := false
 	if err == nil || !walk(err, func(err error) bool { canceled = err == context.Canceled; return !canceled }) || canceled || Contended(err) {
@@ -45,7 +46,7 @@ func Away(err error) bool {
 
 func class(err error) classify.Class { return (*classify.Classifier)(nil).Classify(err).Class }
 
-// Contended reports whether a database undid or refused err's statement because of other transactions.
+// Contended reports whether a database undid or refused a statement because of other transactions.
 func Contended(err error) bool {
 	switch state := postgres.State(err); {
 	case strings.HasPrefix(state, "40"), state == "55P03", state == "57014":
@@ -58,8 +59,8 @@ func Contended(err error) bool {
 	return false
 }
 
-// NoPlace reports whether err says that the table which a request names is missing, or closed to this user. Away is true for
-// such an error too: a store without its table is out of order. For an output it says that its topic is gone.
+// NoPlace reports whether err means that the table of a request is missing, or closed to this user. Away reports true for such an error
+// too: a store without its table is out of order. For an output, the error means that its topic is gone.
 func NoPlace(err error) bool {
 	switch postgres.State(err) {
 	case "42P01", "42501", "3F000":
@@ -69,7 +70,7 @@ func NoPlace(err error) bool {
 	return number == 1142 || number == 1146
 }
 
-// awayState knows SQLSTATEs (PostgreSQL's Appendix A) by class or in full.
+// awayState reports whether a SQLSTATE (PostgreSQL's Appendix A) means away, by its class or in full.
 func awayState(state string) bool {
 	switch state {
 	case "25006", // a replica
@@ -83,7 +84,7 @@ func awayState(state string) bool {
 	return false
 }
 
-// awayNumbers are errors of MySQL and MariaDB that package classify calls permanent, for handlers, or does not know.
+// awayNumbers are errors of MySQL and MariaDB that mean away here. Package classify, for handlers, calls them permanent or unknown.
 var awayNumbers = map[uint16]bool{
 	1044: true, 1045: true, 1049: true, 1129: true, 1130: true, // access denied, no such database, host blocked
 	1114: true, 1142: true, 1146: true, // table full, command denied, no such table
@@ -91,7 +92,7 @@ var awayNumbers = map[uint16]bool{
 	1927: true, 3032: true, // connection killed, server in offline mode
 }
 
-// shaped knows errors by type, and by text only those that have nothing else.
+// shaped recognises errors by type, and by text only if they have no type of their own.
 func shaped(err error) bool {
 	found := false
 	walk(err, func(err error) bool {
@@ -127,7 +128,7 @@ func shape(err error) bool {
 	return false
 }
 
-// named knows the error types of clients that this package must not import.
+// named recognises the error types of clients that this package must not import.
 func named(v reflect.Value) bool {
 	t := v.Type()
 	switch path, name := t.PkgPath(), t.Name(); {
@@ -159,8 +160,8 @@ func amqpError(v reflect.Value) (code int64, byServer bool) {
 	return code, byServer
 }
 
-// Lost reports whether err says that an AMQP connection or channel ended under a request. A message can cause that: RabbitMQ
-// closes the connection over headers that are too large.
+// Lost reports whether err means that an AMQP connection or channel ended under a request. A message can cause that: RabbitMQ closes
+// the connection if headers are too large.
 func Lost(err error) bool {
 	lost := false
 	walk(err, func(err error) bool {
@@ -177,7 +178,7 @@ func Lost(err error) bool {
 // awayKafka are Kafka's error codes for brokers that are away, starting or without enough replicas.
 var awayKafka = map[int64]bool{5: true, 6: true, 7: true, 8: true, 9: true, 13: true, 14: true, 15: true, 16: true, 19: true, 20: true, 41: true, 56: true, 74: true, 75: true}
 
-// texts are how clients without types for it say that they are not connected.
+// texts are in the errors of clients that have no type for a lost connection.
 var texts = []string{
 	"sql: database is closed", "invalid connection",
 	"kafka: client has run out of available brokers", "kafka: broker not connected", "kafka: controller is not available",

@@ -1,12 +1,17 @@
-// Package outage holds messages while something that the kit itself needs is away: a database of keys, a broker of outputs.
+// Package outage holds messages while something that Spillway itself needs is away: a database of keys, a broker of outputs.
 //
-// A Guard watches one such thing. What fails because the thing is away (Away) says nothing of the message: Guard.Do holds
-// the message and tries again, and at last gives it back, uncounted. During an outage one caller a second tries, and the
-// others wait for the outcome; there is no goroutine, and every wait ends with the message's context. The guard calls an outage
-// what lasts a second. It logs that the outage began, and that it ended when failures have stopped for two seconds.
+// A Guard watches one such thing. If a request fails because the thing is away (see Away), the error is not about the message.
+// Guard.Do then holds the message and tries again, and at last gives it back, uncounted. During an outage, one caller a second tries,
+// and the others wait for the outcome. There is no goroutine, and every wait ends with the message's context.
 //
-// A message that is refused alone, while others pass, is not held for good: after maxRefusal its error is returned as it
-// is; until then its tries are ever further apart. A message that alone has the connection cut, again and again for that long,
-// ends so too, even if no other passes, unless a failure to connect comes in between. So does a message whose work was interrupted
-// maxInterruptions times in a row. The process alone remembers this, and for a bounded number of messages.
+// Failures count as an outage after a second. The guard logs when an outage began, and when failures have stopped for two seconds.
+//
+// Some errors look like an outage and are about the message. Guard.Do returns such an error after bounded time:
+//
+//   - A message that is refused while others pass: after maxRefusal, with ever longer waits between its attempts.
+//   - A message that alone has its connection cut again and again: after maxRefusal, even if no other message passes. A failure to
+//     connect in between shows an outage.
+//   - A message whose work was interrupted maxInterruptions times in a row.
+//
+// The guard remembers messages in this process alone, at most recent.Most of them.
 package outage

@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// declaredAfter is how long attempts must have failed before the log calls that an outage. What is in flight can fail at
-	// one instant.
+	// declaredAfter is how long attempts must have failed before the log calls it an outage. All requests in flight can fail at one
+	// instant.
 	declaredAfter = time.Second
 	// calm is how long no attempt must have failed before the log says that the outage is over. Messages do not wait for it.
 	calm = 2 * time.Second
 )
 
-// episode is what the log calls an outage: failures between which there were fewer than calm without one. The guard's lock
-// guards it.
+// episode is an outage in the log: failures with less than calm between them. The guard's lock guards it.
 type episode struct {
 	began    time.Time      // of the first failure
 	last     time.Time      // of the latest failure

@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// maxRefusal is how long a message may be refused while others pass: a store that is short of connections refuses some
-	// and takes others.
+	// maxRefusal is how long a message may be refused while others pass. A store that is short of connections refuses some messages
+	// too.
 	maxRefusal = 5 * time.Minute
-	// minRefusals is how often others must have passed between two refusals of the message.
+	// minRefusals is how often others must have passed between two refusals of a message.
 	minRefusals = 3
-	// maxInterruptions is how often in a row work on a message may be interrupted by a lost connection.
+	// maxInterruptions is how often in a row a lost connection may interrupt work on a message.
 	maxInterruptions = 10
-	// minBackoff and maxBackoff bound how long a message that is refused while others pass waits for its next attempt.
+	// minBackoff and maxBackoff bound the wait of a message that is refused while others pass.
 	minBackoff = 250 * time.Millisecond
 	maxBackoff = 10 * time.Second
-	// idle is how long nothing must have passed before failures of a message that others had passed can be an outage.
+	// idle is how long no message must have passed until failures of a message count as an outage, although others had passed.
 	idle = time.Minute
-	// forgotten is how long after its last failure a message that comes again is a new one.
+	// forgotten is how long after its last failure a message that comes again counts as new.
 	forgotten = 10 * time.Minute
-	// maxDoublings bounds how often maxRefusal is doubled.
+	// maxDoublings bounds the doublings of maxRefusal.
 	maxDoublings = 10
 )
 
 // suspect is what is remembered of a message that failed.
 type suspect struct {
 	first, last   time.Time
-	refusals      int // between which others passed
-	losses        int // of the connection under a request, as Config.Lost knows them
+	refusals      int // with others that passed in between
+	losses        int // errors that are Config.Lost
 	interruptions int
 
 	due     time.Time     // the next attempt, if others pass
@@ -50,8 +50,8 @@ type suspects struct {
 	inVain       int            // messages that were found to cut the connection, since one passed
 }
 
-// refused notes that a message was refused, and perhaps that the connection was lost under its request. It reports whether
-// others passed since the message was last refused. If they did, the message waits, longer each time.
+// refused notes that a message was refused, and that the connection was lost under its request if so. It reports whether others passed
+// since the message was last refused. If they did, the message's next wait is longer.
 func (s *suspects) refused(of recent.Message, now time.Time, lost bool, l link) (alone bool) {
 	one := s.Note(of, now)
 	if one.first.IsZero() {
@@ -73,7 +73,7 @@ func (s *suspects) refused(of recent.Message, now time.Time, lost bool, l link) 
 	return alone
 }
 
-// noteLink counts the cuts that one message alone meets. An outage begins with cuts too, but goes on with failures to connect.
+// noteLink counts cut connections of one message alone. An outage begins with cuts too, but goes on with failures to connect.
 func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l link) {
 	switch l {
 	case disconnected:
@@ -88,21 +88,21 @@ func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l li
 	if one.hopeless || l != cut || one.cuts <= maxInterruptions {
 		return
 	}
-	// If the next message cuts the connection too, perhaps none does: a proxy can accept connections for a server that is away.
+	// If the next message has cuts too, perhaps no message causes them: a proxy can accept connections for a server that is away.
 	if now.Sub(one.firstCut) >= maxRefusal<<min(s.inVain, maxDoublings) {
 		one.hopeless = true
 		s.inVain++
 	}
 }
 
-// condemned reports whether a message is refused for what it is: others pass, and it does not, or it ends the connection.
+// condemned reports whether a message is refused for good: others pass and it does not, or it ends the connection.
 func (s *suspects) condemned(of recent.Message, now time.Time) bool {
 	one := s.Get(of)
 	return one != nil && (one.hopeless || one.losses > maxInterruptions ||
 		!one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal)
 }
 
-// due is when a message that was refused while others passed is tried again. A condemned message does not wait.
+// due returns when a message that was refused while others passed may try again. A condemned message does not wait.
 func (s *suspects) due(of recent.Message) time.Time {
 	one := s.Get(of)
 	if one == nil || s.condemned(of, one.last) {
@@ -111,7 +111,7 @@ func (s *suspects) due(of recent.Message) time.Time {
 	return one.due
 }
 
-// passing reports whether a message is refused while others pass, or passed until lately.
+// passing reports whether a message is refused while others pass, or passed a short time ago.
 func (s *suspects) passing(of recent.Message, now time.Time) bool {
 	one := s.Get(of)
 	return one != nil && one.refusals > 1 && now.Sub(s.others) < idle
@@ -129,7 +129,7 @@ func (s *suspects) passed(of recent.Message, now time.Time) {
 	s.Sweep(now)
 }
 
-// interrupted notes that work on a message was interrupted, and reports whether that was too often.
+// interrupted notes that work on a message was interrupted, and reports whether it was too often.
 func (s *suspects) interrupted(of recent.Message, now time.Time) bool {
 	one := s.Note(of, now)
 	one.last = now

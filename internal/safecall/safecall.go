@@ -1,5 +1,5 @@
-// Package safecall runs what users plug in (hooks, naming functions, publishers) so that a panic there is an error and a
-// line in the log, and never the end of a message.
+// Package safecall calls the functions of users (hooks, naming functions, publishers). A panic in them becomes an error, and does not
+// end the message.
 package safecall
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Call runs f and returns its panic, if any, as a *classify.PanicError wrapped with name.
+// Call calls f. If f panics, Call returns a *classify.PanicError wrapped with name.
 func Call(name string, f func() error) (err error) {
 	returned := false
 	defer func() {
-		if v := recover(); !returned { // not v != nil: with GODEBUG=panicnil=1 a panic would read as success
+		if v := recover(); !returned { // v can be nil with GODEBUG=panicnil=1
 			err = fmt.Errorf("%s: %w", name, classify.NewPanicError(v))
 		}
 	}()
@@ -24,14 +24,14 @@ func Call(name string, f func() error) (err error) {
 	return err
 }
 
-// Hook runs f and logs its panic, if any.
+// Hook calls f and logs its panic.
 func Hook(logger watermill.LoggerAdapter, name string, f func()) {
 	if err := Call(name, func() error { f(); return nil }); err != nil {
 		logger.Error("A hook panicked; the message goes on without it", err, watermill.LogFields{"hook": name})
 	}
 }
 
-// IsNil tells whether v is nil or an interface that holds a nil pointer, which a comparison with nil does not see.
+// IsNil reports whether v is nil, or an interface that holds a nil pointer, which is not equal to nil.
 func IsNil(v any) bool {
 	if v == nil {
 		return true

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// For waits for d and tells whether ctx lasted that long.
+// For waits for d, and reports whether ctx had not ended by then.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err() == nil // where both are ready, select draws lots
+		return ctx.Err() == nil // if both are ready, select picks one at random
 	case <-ctx.Done():
 		return false
 	}
