@@ -1,62 +1,56 @@
-// Package redrive brings dead letters back, and keeps them until then.
+// Package redrive publishes dead letters again, to the topics that they came from.
 //
-// A dead letter comes back by hand, because somebody mended what it failed at, or by a handler that runs all the time.
-// Either way it goes only to a topic that was allowed by name (whatever its own metadata say), no faster than asked
-// for, and no more often than MaxRedrives. What is published is the message as it first arrived: payload, id and
-// producer's metadata byte for byte, with its origin and the history of its attempts, without the failure, and with
-// x-redrive-count, -at, -by and -id on record.
+// A dead letter is a message that a handler gave up on. After its cause is repaired, the message can be handled: a redrive
+// publishes it as it first arrived, with the same payload, id and producer's metadata, byte for byte. The origin and the
+// history of its attempts stay with it. The failure does not. The keys x-redrive-count, -at, -by and -id record the redrive.
 //
-// # From the store
+// There are three ways to redrive letters:
 //
-// Store keeps dead letters in a table of a SQLite, PostgreSQL, MySQL or MariaDB database. It is a message.Publisher, so a
-// poison.Queue can publish straight into it, and Collect feeds it from dead-letter topics. List, Groups and Count show what
-// is there, Take and Mark work on single letters, and Drain brings back all that a Filter chooses. A letter is in one of
-// five states:
+//	redrive.Drain       the letters in a store that a Filter chooses, once
+//	redrive.DrainTopic  the letters in a dead-letter topic, once
+//	redrive.NewHandler  the letters in dead-letter topics, as they arrive, on a router
 //
-//	            ┌── came again ──┐
-//	            ▼                │
-//	stored ▶ waiting ──drain──▶ redriven     published to its topic
-//	            ├─────drain──▶ quarantined   redriven MaxRedrives times already
-//	            ├─────Mark───▶ refused       a person said so, for now
-//	            └─────Mark───▶ discarded     a person said so
+// The store is package letters: a table of letters that shows, counts and groups them.
 //
-// A drain takes waiting letters whose topic is in its allow-list. Letters of other topics go on waiting, and the Report
-// counts them by topic. Quarantined letters stay where they are: a later drain with a higher MaxRedrives takes them with
-// Filter.Statuses. While a caller works on a letter it is leased, in whatever state it is; an expired lease is free for the
-// next. Leases go by the database's clock. A letter that fails again after its redrive
-// arrives as a letter of its own, with one redrive more. The same letter arriving again (same consumer, origin topic,
-// id, redrive count, payload and producer's metadata) is one row that counts how often it was seen, and waits again if it was
-// discarded or redriven. A letter without an id is never taken for
-// another.
+//	report, err := redrive.Drain(ctx, store, live, redrive.DrainConfig{
+//		Rules: redrive.Rules{Allow: []string{"orders"}, Rate: 100, By: "ann"},
+//	})
 //
-// Several services, or brokers, may have one table: StoreConfig.Service names whose letters a Store takes and brings back.
+// # Rules
 //
-// Groups counts letters by cause: topics, handler, class, reason, type, stack, and the description without its numbers, ids
-// and quoted texts. A Group becomes a Filter.
+// All three follow the same Rules:
+//   - A letter goes only to a topic that Allow lists, whatever the letter's own metadata say.
+//   - The publisher is called at most Rate times a second.
+//   - A letter that failed again after MaxRedrives redrives is quarantined: it comes back no more.
+//   - A letter is marked or acked only after its publisher confirmed it.
 //
-// A letter larger than the database takes is refused with poison.ErrTooLarge. On MySQL and MariaDB a letter may have
-// max_allowed_packet less 8 KiB, all that the queue adds included. So a message of at most max_allowed_packet less 64 KiB
-// can always be set aside there. Larger ones, of a broker that takes them, need a higher max_allowed_packet, or a fallback
-// of the queue. SQLite and PostgreSQL take 1 GB.
+// # From a store
+//
+// Drain takes the letters that wait when it starts, and publishes and marks them one by one. Letters of topics that are not
+// allowed go on waiting, and the Report counts them by topic. Quarantined letters stay in the store; a later drain takes them
+// with a higher MaxRedrives and with Filter.Statuses. Letters in hand are leased, so that several drains can run at the same
+// time, also in several processes.
 //
 // # From a topic
 //
-// Handler does the same on a router: each message of a dead-letter topic is brought back, or published unchanged to
-// <topic>.parked, or, over the limit, to <topic>.quarantine. It is acked only then. Both topics exist before the first
-// letter: the handler's start creates them where the broker allows, or is an error. A letter rests for MinWait, 10 s by
-// default, after its latest failure, so that one which fails at once does not spend its redrives within a millisecond.
-// Drain is the same once, without a router and without that rest, and ends at what was there when it started.
+// A Handler publishes each letter to its topic, or else unchanged to <topic>.parked, or to <topic>.quarantine after the last
+// redrive. Then it acks. Both topics exist before the first letter: the handler's start creates them or fails. A letter rests
+// for MinWait, 10 s by default, after its latest failure, so that a letter that fails at once does not use up its redrives
+// within a millisecond.
 //
-// # At the first stage
+// DrainTopic does the same once, without a router and without MinWait. It ends at the backlog that was there when it started.
 //
-// With Entry, for example the method ReentryTopic of stages.Stages, letters of a handler with retry stages come back at the first of them
-// in place of the origin topic: the same handler gets them, at once and apart from live traffic, and one that fails again has
-// all stages before it. What the allow-list must hold is the origin topic all the same.
+// # At a retry stage
+//
+// Letters enter at their origin topic, where all its handlers read them. With Rules.ReentryTopic, such as the method of
+// stages.Stages, a letter of a handler with retry stages enters at the first stage. Only that handler gets it, apart from live
+// traffic, and if it fails again it has all stages before it.
 //
 // # What is not promised
 //
-// Order: letters are published in the order of the store when Concurrency is 1, but a letter whose publish failed comes
-// after the others, and what the consumer handled meanwhile was first anyway. Once: a process that ends between publish
-// and mark, or between publish and ack, publishes that letter again, with the same id, and the receiver of package
-// idempotency absorbs it. Never is a letter marked, or acked, before its publisher took it.
+// Order: with a Concurrency of 1 letters are published in their order, but a letter whose publish failed comes after the
+// others.
+//
+// Once: if the process ends between publish and mark, or between publish and ack, the letter is published again with the same
+// id. The receiver of package idempotency absorbs it.
 package redrive

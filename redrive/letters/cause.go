@@ -23,7 +23,7 @@ func causeOf(deadLetterTopic string, l *poison.Letter) cause {
 	}
 }
 
-// hash is the same for the same cause, in every process and every release: the table keeps it.
+// hash is the same for the same cause in every process. The table keeps it.
 func (c cause) hash() string {
 	var parts []byte
 	for _, part := range []string{c.deadLetterTopic, c.topic, c.handler, c.class, c.reason, c.typ, c.stackHash, folded(c.description)} {

@@ -37,23 +37,11 @@ FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`, append(w.args, n
 var errFull = errors.New("no more letters fit")
 
 // lease gives the token to those of the chosen letters that f still chooses, that still have no lease, and that no other
-// transaction is writing. It looks them up by their key, so that it locks no others.
+// transaction is writing.
 func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token string, lease time.Duration) ([]Taken, error) {
 	f.After, f.MaxSeq = 0, 0 // the keys say as much
 	until := time.Now().Add(lease)
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		w := s.freeByKey(f, chosen)
-		if skip := s.db.SkipLocked(); skip != "" { // in the order of keys, and without those that others have locked
-			locked, err := s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
-			if err != nil || len(locked) == 0 {
-				return err
-			}
-			w = s.freeByKey(f, locked)
-		}
-		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?`+w.String(),
-			append([]any{s.db.Bytes(token), ticks(lease)}, w.args...)...)
-		return err
-	})
+	err := s.write(ctx, func(tx *sql.Tx) error { return s.leaseWithin(ctx, tx, f, chosen, token, lease) })
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +60,22 @@ func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token strin
 		taken[i] = Taken{Letter: l, Token: token, Until: until}
 	}
 	return taken, nil
+}
+
+// leaseWithin looks the letters up by their key, so that it locks no others, in the order of their keys and without those that
+// others have locked.
+func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []int64, token string, lease time.Duration) error {
+	w := s.freeByKey(f, chosen)
+	if skip := s.db.SkipLocked(); skip != "" {
+		locked, err := s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
+		if err != nil || len(locked) == 0 {
+			return err
+		}
+		w = s.freeByKey(f, locked)
+	}
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?`+w.String(),
+		append([]any{s.db.Bytes(token), ticks(lease)}, w.args...)...)
+	return err
 }
 
 // ticks is a lease in microseconds, and a millisecond more: SQLite's clock stands still for as long.

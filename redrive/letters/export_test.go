@@ -1,6 +1,10 @@
 package letters
 
 import (
+	"context"
+	"database/sql"
+	"time"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/poison"
@@ -9,4 +13,9 @@ import (
 // IdentityOf is the identity of a letter of service shop.
 func IdentityOf(topic string, msg *message.Message) []byte {
 	return identify("shop", topic, poison.Read(msg))
+}
+
+// LeaseWithin is Lease within a transaction that goes on.
+func (s *Store) LeaseWithin(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) error {
+	return s.leaseWithin(ctx, tx, f, seqs, "token", time.Hour)
 }

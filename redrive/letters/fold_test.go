@@ -4,10 +4,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Feature V9: what differs from message to message does not make a cause, and everything else does.
@@ -51,28 +47,5 @@ func TestFolded(t *testing.T) {
 		if got := folded(long); len(got) > maxFolded || utf8.ValidString(long) && len(got) < 1 {
 			t.Errorf("%.10q… is folded to %d bytes", long, len(got))
 		}
-	}
-}
-
-// Feature V5: the fields of a filter that know causes choose letters of a topic as they choose rows of a store.
-func TestFilter_matchesCauses(t *testing.T) {
-	l := poison.Letter{Original: message.NewMessage("1", nil), Topic: "orders.dlq", Redrive: poison.Redrive{ID: "drain-7"}}
-	l.Failure.Type, l.Failure.Description = "*mail.Error", "mailbox 7 is full"
-	same := l
-	same.Failure.Description = "mailbox 8 is full"
-	cause := causeOf("orders.dlq", &same).hash()
-	for _, f := range []Filter{{Types: []string{"*mail.Error"}}, {Description: "7 is"}, {RedriveIDs: []string{"drain-7"}}, {Causes: []string{cause}}} {
-		if !f.Matches(l) {
-			t.Errorf("%+v does not choose the letter", f)
-		}
-	}
-	for _, f := range []Filter{{Types: []string{"mail"}}, {Description: "8 is"}, {RedriveIDs: []string{"drain-8"}}, {Causes: []string{"x"}}} {
-		if f.Matches(l) {
-			t.Errorf("%+v chooses the letter", f)
-		}
-	}
-	l.Topic = "other.dlq"
-	if (&Filter{Causes: []string{cause}}).Matches(l) {
-		t.Error("the cause of another dead-letter topic is another one")
 	}
 }

@@ -48,7 +48,7 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 // NewStore returns a Store. It asks db which database it is, and creates or upgrades the table, within 30 seconds. An upgrade
 // keeps the rows and is never undone. The causes of old letters are computed for at most 5 seconds; Groups computes the rest.
 //
-// db is a SQLite file, PostgreSQL, MySQL 8.0.13 or later, or MariaDB 10.6 or later, with any driver. NewStore fails for any
+// db is a SQLite file, PostgreSQL 11 or later, MySQL 8.0.13 or later, or MariaDB 10.6 or later, with any driver. NewStore fails for any
 // other database, for SQLite in memory, and for a table of that name with other columns.
 //   - On SQLite, WAL mode is advisable: without it readers and writers wait for each other.
 //   - On PostgreSQL the table is the first of its name on the search path.

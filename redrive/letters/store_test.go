@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
@@ -149,190 +150,9 @@ func testStore_groups(t *testing.T, on database) {
 	for _, g := range groups {
 		wantCount(t, store, g.Filter(), g.Count)
 	}
-}
-
-// Feature V9, decision 12: a letter that arrives again is one row, with the latest failure.
-func TestStore_sameLetterTwice(t *testing.T) { onEach(t, testStore_sameLetterTwice) }
-
-func testStore_sameLetterTwice(t *testing.T, on database) {
-	store := on.NewStore(t)
-	publish(t, store, "orders.dlq", letter("1", "a"), letter("1", "a"))
-	publish(t, store, "orders.invalid", letter("1", "a", func(l *poison.Letter) { l.Failure.Reason = "later" }))
-	entries := list(t, store, letters.Filter{Reasons: []string{"later"}})
-	if len(entries) != 1 || entries[0].Seen != 3 || entries[0].Letter.Failure.Reason != "later" || entries[0].Topic != "orders.invalid" {
-		t.Fatalf("%+v", entries)
-	}
-	wantCount(t, store, letters.Filter{}, 1)
-}
-
-// Promise P1, decision 12: what is not surely the same letter is a letter of its own.
-func TestStore_othersAreNeverMerged(t *testing.T) { onEach(t, testStore_othersAreNeverMerged) }
-
-func testStore_othersAreNeverMerged(t *testing.T, on database) {
-	store := on.NewStore(t)
-	base := letter("1", "a")
-	different := []*message.Message{
-		base, letter("2", "a"), letter("1", "b"), letter("1", "a", from("refunds")), letter("1", "a", redrivenTimes(1)),
-		letter("1", "a", func(l *poison.Letter) { l.Origin.Handler = "mailer" }),
-		letter("1", "a", func(l *poison.Letter) { l.Origin.ConsumerGroup = "g" }),
-		letter("", "a"), letter("", "a"), letter("", "a"),
-		message.NewMessage("1", []byte("a")), // no letter at all
-	}
-	publish(t, store, "orders.dlq", different...)
-	wantCount(t, store, letters.Filter{}, len(different))
-	publish(t, store, "other.dlq", message.NewMessage("1", []byte("a")))
-	wantCount(t, store, letters.Filter{}, len(different)+1)
-}
-
-// Feature V9: leases are exclusive, end with Mark or Release, and are proven by their token.
-func TestStore_takeMarkRelease(t *testing.T) { onEach(t, testStore_takeMarkRelease) }
-
-func testStore_takeMarkRelease(t *testing.T, on database) {
-	store, ctx := on.NewStore(t), t.Context()
-	publish(t, store, "orders.dlq", several(3)...)
-	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 2)
-	if err != nil || len(taken) != 2 || taken[0].Letter.Original.UUID != "id-0" || time.Until(taken[0].Until) < 59*time.Minute {
-		t.Fatalf("%+v, %v", taken, err)
-	}
-	rest, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
-	if err != nil || len(rest) != 1 || rest[0].Token == taken[0].Token {
-		t.Fatalf("%+v, %v", rest, err)
-	}
-	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Marked{By: "ann"}); err != nil {
-		t.Fatal(err)
-	}
-	for name, lost := range map[string]letters.Taken{"marked": taken[0], "forged": {Letter: taken[1].Letter, Token: "x"}, "empty": {Letter: taken[0].Letter}} {
-		if err := store.Mark(ctx, lost, letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := store.Mark(ctx, taken[1], "gone", letters.Marked{}); err == nil || !strings.Contains(err.Error(), "gone") {
-		t.Errorf("%v", err)
-	}
-	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].Marked.At) > time.Minute {
-		t.Errorf("%+v", e)
-	}
-	if err := store.Release(ctx, append(rest, taken...)...); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := store.Take(ctx, letters.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
-		t.Errorf("%+v, %v", again, err)
-	}
-	for _, bad := range []func() error{
-		func() error { _, err := store.Take(ctx, letters.Filter{}, 0, 1); return err },
-		func() error { _, err := store.Take(ctx, letters.Filter{}, time.Second, 0); return err },
-	} {
-		if bad() == nil {
-			t.Error("a take of nothing is an error")
-		}
-	}
-}
-
-// Decision 12: an expired lease is free for the next, and whoever lost it cannot mark any more.
-func TestStore_leaseExpires(t *testing.T) { onEach(t, testStore_leaseExpires) }
-
-func testStore_leaseExpires(t *testing.T, on database) {
-	store, ctx := on.NewStore(t), t.Context()
-	publish(t, store, "orders.dlq", letter("1", "a"))
-	first, err := store.Take(ctx, letters.Filter{}, 20*time.Millisecond, 1)
-	if err != nil || len(first) != 1 {
-		t.Fatal(first, err)
-	}
-	var second []letters.Taken
-	eventually(t, "the expired lease is taken over", func() bool {
-		second, err = store.Take(ctx, letters.Filter{}, time.Hour, 1)
-		return err != nil || len(second) == 1
-	})
-	if err != nil || time.Now().Before(first[0].Until) {
-		t.Fatalf("taken over too early, or %v", err)
-	}
-	if err := store.Mark(ctx, first[0], letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
-		t.Errorf("%v", err)
-	}
-	if err := store.Mark(ctx, second[0], letters.StatusRedriven, letters.Marked{}); err != nil {
-		t.Error(err)
-	}
-}
-
-// Promise P1: a letter that arrives again after it was redriven or discarded waits again, and one that arrives while it
-// is worked on is not swallowed by the mark.
-func TestStore_arrivesAgain(t *testing.T) { onEach(t, testStore_arrivesAgain) }
-
-func testStore_arrivesAgain(t *testing.T, on database) {
-	for _, s := range []letters.Status{letters.StatusRedriven, letters.StatusDiscarded, letters.StatusQuarantined, letters.StatusRefused} {
-		store, ctx := on.NewStore(t), t.Context()
-		publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
-		taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Mark(ctx, taken[0], s, letters.Marked{}); err != nil {
-			t.Fatal(err)
-		}
-		publish(t, store, "orders.dlq", letter("1", "a"))
-		want, seq := letters.StatusWaiting, int64(3)
-		if s == letters.StatusQuarantined || s == letters.StatusRefused {
-			want, seq = s, 1
-		}
-		if e := list(t, store, letters.Filter{IDs: []string{"1"}, Statuses: []letters.Status{want}}); len(e) != 1 || e[0].Seen != 2 || e[0].Seq != seq {
-			t.Errorf("after %s: %+v", s, e)
-		}
-		publish(t, store, "orders.dlq", letter("3", "c"))
-		wantCount(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, want}}, 3)
-	}
-	store, ctx := on.NewStore(t), t.Context()
-	publish(t, store, "orders.dlq", letter("1", "a"))
-	taken, _ := store.Take(ctx, letters.Filter{}, time.Hour, 1)
-	publish(t, store, "orders.dlq", letter("1", "a"))
-	if err := store.Mark(ctx, taken[0], letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
-		t.Errorf("%v", err)
-	}
-	wantCount(t, store, letters.Filter{}, 1)
-}
-
-// Decision 12: of many takers at once no two ever hold the same letter.
-func TestStore_concurrentTakers(t *testing.T) { onEach(t, testStore_concurrentTakers) }
-
-func testStore_concurrentTakers(t *testing.T, on database) {
-	open := on.Create(t)
-	var stores []*letters.Store
-	for range 2 { // two pools: as two processes would be, without the gate between them
-		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: "shop"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stores = append(stores, store)
-	}
-	publish(t, stores[0], "orders.dlq", several(1000)...)
-	var mu sync.Mutex
-	held := make(map[int64]int)
-	var takers sync.WaitGroup
-	for i := range 4 {
-		takers.Go(func() {
-			for {
-				taken, err := stores[i%2].Take(t.Context(), letters.Filter{}, time.Hour, 13)
-				if err != nil {
-					t.Error(err)
-				}
-				if len(taken) == 0 {
-					return
-				}
-				mu.Lock()
-				for _, letter := range taken {
-					held[letter.Seq]++
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	takers.Wait()
-	if len(held) != 1000 {
-		t.Errorf("%d letters taken", len(held))
-	}
-	for seq, n := range held {
-		if n != 1 {
-			t.Fatalf("letter %d was taken %d times", seq, n)
-		}
+	publish(t, store, "orders.dlq", letter("5", "e", func(l *poison.Letter) { l.Failure.Description = "disk full" }))
+	if groups, err := store.Groups(t.Context(), letters.Filter{}); err != nil || len(groups) != 3 {
+		t.Errorf("an error of the same type that says something else: %+v, %v", groups, err)
 	}
 }
 
@@ -397,6 +217,20 @@ func TestStore_construction(t *testing.T) {
 	wantCount(t, store, letters.Filter{}, 0) // reading goes on
 }
 
+// Feature D5: on a server, too, a database that can only be read is an error of the initialization.
+func TestStore_readOnly(t *testing.T) {
+	address, dsn := postgrestest.Schema(t), mysqltest.Database(t)
+	for name, dbs := range map[string][2]*sql.DB{
+		"postgres": {postgrestest.Open(t, address), postgrestest.Open(t, address+"&default_transaction_read_only=on")},
+		"mariadb":  {mysqltest.Open(t, dsn), mysqltest.Open(t, mysqltest.With(dsn, "tx_read_only=1"))},
+	} {
+		storeOn(t, dbs[0])
+		if err := storeOn(t, dbs[1]).InitializeTopics("orders.dlq"); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 // Feature V9: a router feeds the store from dead-letter topics.
 func TestStore_collect(t *testing.T) { onEach(t, testStore_collect) }
 
@@ -435,23 +269,56 @@ func TestPlugin_errors(t *testing.T) {
 	}
 }
 
-// Promises P1, P2: the same id and payload with other metadata is another message; an empty payload stays one, and none
-// stays none.
-func TestStore_metadataAndEmptyPayload(t *testing.T) { onEach(t, testStore_metadataAndEmptyPayload) }
+// Promises P1, P2: text that came with a message is kept and chosen by whatever it holds, NUL and what is not UTF-8
+// included, and so is what a caller says.
+func TestStore_hostileText(t *testing.T) { onEach(t, testStore_hostileText) }
 
-func testStore_metadataAndEmptyPayload(t *testing.T, on database) {
-	s := on.NewStore(t)
-	for _, tenant := range []string{"alice", "bob"} {
-		publish(t, s, "orders.dlq", letter("same", "payload", func(l *poison.Letter) { l.Original.Metadata["tenant"] = tenant }))
+func testStore_hostileText(t *testing.T, on database) {
+	store, ctx := on.NewStore(t), t.Context()
+	hostile := "a\x00b\xff'; DROP TABLE spillway_dead_letters; --?$1"
+	bad := message.NewMessage("1", nil)
+	for _, key := range []string{
+		poison.KeyFailureReason, poison.KeyFailureDescription, poison.KeyFailureType, poison.KeyFailureStackHash,
+		poison.KeyFailureClass, poison.KeyOriginalTopic, poison.KeyOriginalHandler, poison.KeyRedrivenBy, poison.KeyRedriveID,
+	} {
+		bad.Metadata.Set(key, hostile)
 	}
-	wantCount(t, s, letters.Filter{}, 2)
-	empty, none := letter("empty", ""), letter("none", "")
-	empty.Payload, none.Payload = []byte{}, nil
-	publish(t, s, "orders.dlq", empty, none)
-	for id, isNil := range map[string]bool{"empty": false, "none": true} {
-		got := list(t, s, letters.Filter{IDs: []string{id}})
-		if len(got) != 1 || (got[0].Letter.Original.Payload == nil) != isNil || len(got[0].Letter.Original.Payload) != 0 {
-			t.Errorf("%s came back as %#v", id, got)
+	clean := letter("2", "{}", func(l *poison.Letter) {
+		l.Failure.Reason, l.Failure.Type, l.Failure.StackHash, l.Failure.Description = hostile, hostile, hostile, hostile
+	})
+	publish(t, store, hostile, bad, clean)
+	entries := list(t, store, letters.Filter{})
+	if len(entries) != 2 || entries[0].Topic != hostile {
+		t.Fatalf("%+v", entries)
+	}
+	for _, e := range entries {
+		failure := e.Letter.Failure
+		for name, f := range map[string]letters.Filter{
+			"Reasons":   {Reasons: []string{failure.Reason, hostile}, IDs: []string{e.Letter.Original.UUID}},
+			"StackHash": {StackHash: failure.StackHash, IDs: []string{e.Letter.Original.UUID}},
+		} {
+			if n, err := store.Count(ctx, f); err != nil || n != 1 {
+				t.Errorf("%s of %s: %d, %v", name, e.Letter.Original.UUID, n, err)
+			}
 		}
+	}
+	groups, err := store.Groups(ctx, letters.Filter{})
+	if err != nil || !slices.ContainsFunc(groups, func(g letters.Group) bool { return g.Description == entries[1].Letter.Failure.Description }) {
+		t.Errorf("%+v, %v", groups, err)
+	}
+	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
+	if err != nil || len(taken) != 2 {
+		t.Fatal(taken, err)
+	}
+	forged := taken[0]
+	forged.Token = hostile
+	if err := store.Mark(ctx, forged, letters.StatusDiscarded, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+		t.Error(err)
+	}
+	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Marked{By: hostile}); err != nil {
+		t.Fatal(err)
+	}
+	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != hostile {
+		t.Errorf("%+v", e)
 	}
 }

@@ -2,7 +2,11 @@ package letters_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,30 +15,144 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Promise P4: a Take locks what it takes, and no letter that it only looks at: a Mark of another one does not wait for it.
-func TestStore_selectiveTakeLocksNoOther(t *testing.T) {
+// Feature V9: leases are exclusive, end with Mark or Release, and are proven by their token.
+func TestStore_takeMarkRelease(t *testing.T) { onEach(t, testStore_takeMarkRelease) }
+
+func testStore_takeMarkRelease(t *testing.T, on database) {
+	store, ctx := on.NewStore(t), t.Context()
+	publish(t, store, "orders.dlq", several(3)...)
+	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 2)
+	if err != nil || len(taken) != 2 || taken[0].Letter.Original.UUID != "id-0" || time.Until(taken[0].Until) < 59*time.Minute {
+		t.Fatalf("%+v, %v", taken, err)
+	}
+	rest, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
+	if err != nil || len(rest) != 1 || rest[0].Token == taken[0].Token {
+		t.Fatalf("%+v, %v", rest, err)
+	}
+	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Marked{By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, lost := range map[string]letters.Taken{"marked": taken[0], "forged": {Letter: taken[1].Letter, Token: "x"}, "empty": {Letter: taken[0].Letter}} {
+		if err := store.Mark(ctx, lost, letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := store.Mark(ctx, taken[1], "gone", letters.Marked{}); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("%v", err)
+	}
+	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].Marked.At) > time.Minute {
+		t.Errorf("%+v", e)
+	}
+	if err := store.Release(ctx, append(rest, taken...)...); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := store.Take(ctx, letters.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	for _, bad := range []func() error{
+		func() error { _, err := store.Take(ctx, letters.Filter{}, 0, 1); return err },
+		func() error { _, err := store.Take(ctx, letters.Filter{}, time.Second, 0); return err },
+	} {
+		if bad() == nil {
+			t.Error("a take of nothing is an error")
+		}
+	}
+}
+
+// Decision 12: an expired lease is free for the next, and whoever lost it cannot mark any more.
+func TestStore_leaseExpires(t *testing.T) { onEach(t, testStore_leaseExpires) }
+
+func testStore_leaseExpires(t *testing.T, on database) {
+	store, ctx := on.NewStore(t), t.Context()
+	publish(t, store, "orders.dlq", letter("1", "a"))
+	first, err := store.Take(ctx, letters.Filter{}, 20*time.Millisecond, 1)
+	if err != nil || len(first) != 1 {
+		t.Fatal(first, err)
+	}
+	var second []letters.Taken
+	eventually(t, "the expired lease is taken over", func() bool {
+		second, err = store.Take(ctx, letters.Filter{}, time.Hour, 1)
+		return err != nil || len(second) == 1
+	})
+	if err != nil || time.Now().Before(first[0].Until) {
+		t.Fatalf("taken over too early, or %v", err)
+	}
+	if err := store.Mark(ctx, first[0], letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+		t.Errorf("%v", err)
+	}
+	if err := store.Mark(ctx, second[0], letters.StatusRedriven, letters.Marked{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Decision 12: of many takers at once no two ever hold the same letter.
+func TestStore_concurrentTakers(t *testing.T) { onEach(t, testStore_concurrentTakers) }
+
+func testStore_concurrentTakers(t *testing.T, on database) {
+	open := on.Create(t)
+	var stores []*letters.Store
+	for range 2 { // two pools: as two processes would be, without the gate between them
+		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	publish(t, stores[0], "orders.dlq", several(1000)...)
+	var mu sync.Mutex
+	held := make(map[int64]int)
+	var takers sync.WaitGroup
+	for i := range 4 {
+		takers.Go(func() {
+			for {
+				taken, err := stores[i%2].Take(t.Context(), letters.Filter{}, time.Hour, 13)
+				if err != nil {
+					t.Error(err)
+				}
+				if len(taken) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, letter := range taken {
+					held[letter.Seq]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	takers.Wait()
+	if len(held) != 1000 {
+		t.Errorf("%d letters taken", len(held))
+	}
+	for seq, n := range held {
+		if n != 1 {
+			t.Fatalf("letter %d was taken %d times", seq, n)
+		}
+	}
+}
+
+// Promise P4: a lease locks the letters that it takes, and no others: a Mark of another one does not wait for it.
+func TestStore_leaseLocksNoOther(t *testing.T) {
 	for _, on := range []database{postgresSchema, mysqlDatabase} {
 		t.Run(on.Name, func(t *testing.T) {
 			db := on.Create(t)()
-			publish(t, storeOn(t, db), "orders.dlq", fixture.OfTwo(60)...)
-			free := -1
-			store := storeOn(t, beforeCommit(t, db, func() {
-				free = -1
-				rows, err := db.Query(`SELECT seq FROM spillway_dead_letters FOR UPDATE SKIP LOCKED`)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer func() { _ = rows.Close() }()
-				for free = 0; rows.Next(); free++ {
-				}
-				if err := rows.Err(); err != nil {
-					t.Error(err)
-				}
-			}))
-			taken, err := store.Take(t.Context(), letters.Filter{Handlers: []string{"b"}}, time.Hour, 10)
-			if err != nil || len(taken) != 10 || free != 50 {
-				t.Errorf("%d taken, %v; %d of 50 others free", len(taken), err, free)
+			store, ctx, ofB := storeOn(t, db), t.Context(), letters.Filter{Handlers: []string{"b"}}
+			publish(t, store, "orders.dlq", fixture.OfTwo(60)...)
+			chosen, err := store.Free(ctx, ofB, 10)
+			if err != nil || len(chosen) != 10 {
+				t.Fatal(chosen, err)
+			}
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // as Write begins it
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			if err := store.LeaseWithin(ctx, tx, ofB, append(chosen, 1, 3)); err != nil { // two that the filter does not choose
+				t.Fatal(err)
+			}
+			rest, err := store.Take(ctx, letters.Filter{}, time.Hour, 60) // what is locked it passes over
+			if err != nil || len(rest) != 50 {
+				t.Errorf("%d of 50 others are free, %v", len(rest), err)
 			}
 		})
 	}
@@ -80,6 +198,72 @@ func TestStore_leasesByTheDatabasesClock(t *testing.T) {
 		taken, err := at(step.shift).Take(t.Context(), letters.Filter{}, time.Hour, 1)
 		if err != nil || len(taken) != step.want {
 			t.Fatalf("at %s: %d taken, %v, want %d", step.shift, len(taken), err, step.want)
+		}
+	}
+}
+
+// Decision 18: Free and Lease are the halves of Take, for letters that were chosen before. A letter that was marked meanwhile
+// is not leased.
+func TestStore_leaseOfChosen(t *testing.T) { onEach(t, testStore_leaseOfChosen) }
+
+func testStore_leaseOfChosen(t *testing.T, on database) {
+	store, ctx := on.NewStore(t), t.Context()
+	publish(t, store, "orders.dlq", several(4)...)
+	last, err := store.LastSeq(ctx)
+	if err != nil || last != 4 {
+		t.Fatal(last, err)
+	}
+	publish(t, store, "orders.dlq", letter("late", "a"))
+	chosen, err := store.Free(ctx, letters.Filter{MaxSeq: last}, 100)
+	if err != nil || len(chosen) != 4 {
+		t.Fatal(chosen, err)
+	}
+	first, err := store.Take(ctx, letters.Filter{}, time.Hour, 2)
+	if err != nil || store.Mark(ctx, first[0], letters.StatusDiscarded, letters.Marked{}) != nil {
+		t.Fatal(first, err)
+	}
+	leased, err := store.Lease(ctx, letters.Filter{}, chosen, time.Hour)
+	if err != nil || len(leased) != 2 || leased[0].Seq != 3 || leased[1].Seq != 4 {
+		t.Fatalf("%+v, %v", leased, err)
+	}
+	if err := store.Postpone(ctx, leased[0]); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := store.Take(ctx, letters.Filter{}, time.Hour, 9); err != nil || len(again) != 2 || again[1].Original.UUID != leased[0].Original.UUID || again[1].Seq <= 5 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if err := store.Postpone(ctx, leased[0]); !errors.Is(err, letters.ErrLeaseLost) {
+		t.Errorf("postponed twice: %v", err)
+	}
+}
+
+// Decision 12: Renew returns the letters that are still held, and takes none that is not.
+func TestStore_renew(t *testing.T) { onEach(t, testStore_renew) }
+
+func testStore_renew(t *testing.T, on database) {
+	store, ctx := on.NewStore(t), t.Context()
+	publish(t, store, "orders.dlq", several(3)...)
+	taken, err := store.Take(ctx, letters.Filter{}, time.Minute, 2)
+	if err != nil || store.Release(ctx, taken[1]) != nil {
+		t.Fatal(taken, err)
+	}
+	still, err := store.Renew(ctx, 2*time.Hour, taken...)
+	if err != nil || len(still) != 1 || still[0].Seq != taken[0].Seq || time.Until(still[0].Until) < time.Hour {
+		t.Errorf("%+v, %v", still, err)
+	}
+	if still, err := store.Renew(ctx, time.Hour, letters.Taken{Letter: taken[1].Letter}); err != nil || len(still) != 0 {
+		t.Errorf("without a lease: %+v, %v", still, err)
+	}
+	others, err := store.Take(ctx, letters.Filter{}, time.Hour, 9)
+	if err != nil || len(others) != 2 {
+		t.Fatal(others, err)
+	}
+	for name, call := range map[string]func() error{
+		"two takes": func() error { _, err := store.Renew(ctx, time.Hour, taken[0], others[0]); return err },
+		"no time":   func() error { _, err := store.Renew(ctx, 0, taken[0]); return err },
+	} {
+		if call() == nil {
+			t.Errorf("%s: no error", name)
 		}
 	}
 }

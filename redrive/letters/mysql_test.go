@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -56,25 +54,6 @@ func TestStore_mysqlTooLarge(t *testing.T) {
 	}
 }
 
-// Decision 12: letters that somebody else is writing at this moment are passed over, not waited for.
-func TestStore_mysqlTakeDoesNotWait(t *testing.T) {
-	db := mysqlDatabase.Create(t)()
-	store := storeOn(t, db)
-	publish(t, store, "orders.dlq", several(3)...)
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.Exec(`UPDATE spillway_dead_letters SET seen = 2 WHERE seq = 1`); err != nil {
-		t.Fatal(err)
-	}
-	taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 2) // while the transaction is open: a wait ends in an error
-	if err != nil || len(taken) != 2 || taken[0].Seq != 2 || taken[1].Seq != 3 {
-		t.Errorf("%+v, %v", taken, err)
-	}
-}
-
 // Feature V9: causes that differ at the end of long names are different causes, although MySQL sorts by beginnings.
 func TestStore_mysqlGroupsOfLongNames(t *testing.T) {
 	store := mysqlDatabase.NewStore(t)
@@ -88,38 +67,5 @@ func TestStore_mysqlGroupsOfLongNames(t *testing.T) {
 	groups, err := store.Groups(t.Context(), letters.Filter{})
 	if err != nil || len(groups) != 2 || groups[0].Count != 100 || groups[1].Count != 100 || groups[0].Handler == groups[1].Handler {
 		t.Errorf("%d groups, %v", len(groups), err)
-	}
-}
-
-// Feature V9: many processes may make the store at once; a read-only session, and a table of another shape, are refused.
-func TestStore_mysqlConstruction(t *testing.T) {
-	dsn := mysqltest.Database(t)
-	var makers sync.WaitGroup
-	for range 10 {
-		db := mysqltest.Open(t, dsn)
-		if err := db.Ping(); err != nil {
-			t.Fatal(err)
-		}
-		makers.Go(func() {
-			store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
-			if err == nil {
-				err = store.InitializeTopics("orders.dlq")
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	makers.Wait()
-	readOnly := mysqltest.Open(t, mysqltest.With(dsn, "tx_read_only=1"))
-	if err := storeOn(t, readOnly).InitializeTopics("orders.dlq"); err == nil {
-		t.Error("a read-only database is an error")
-	}
-	db := mysqlDatabase.Create(t)()
-	if _, err := db.Exec(`CREATE TABLE spillway_dead_letters (seq BIGINT PRIMARY KEY)`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
-		t.Error(err)
 	}
 }

@@ -1,0 +1,220 @@
+package redrive_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Promise P2: any bytes survive, in the store and on the way back.
+func TestDrain_hostileBytes(t *testing.T) { onEach(t, testDrain_hostileBytes) }
+
+func testDrain_hostileBytes(t *testing.T, on database) {
+	store := on.NewStore(t)
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	many := message.Metadata{}
+	for i := range 10_000 {
+		many[fmt.Sprintf("key-%d\x00\xff", i)] = string(all[i%200:])
+	}
+	messages := map[string]*message.Message{
+		"bytes":   {UUID: string(all), Payload: all, Metadata: message.Metadata{string(all): string(all), "": "", "empty": ""}},
+		"nothing": {UUID: "nothing"},
+		"empty":   {UUID: "empty", Payload: []byte{}},
+		"large":   {UUID: "large", Payload: bytes.Repeat(all, 2<<20/256), Metadata: message.Metadata{"a": "b"}},
+		"many":    {UUID: "many", Payload: []byte("x"), Metadata: many},
+	}
+	topic := "dead\x00\xff"
+	for _, msg := range messages {
+		publish(t, store, topic, poison.Letter{
+			Original: msg, Origin: poison.Origin{Topic: "or\xffders\x00", Handler: "h\xff", Key: all},
+			Failure: poison.Failure{Class: classify.ClassPermanent},
+		}.Encode())
+	}
+	publish(t, store, "", message.NewMessage("no topic", nil))
+	wantCount(t, store, letters.Filter{DeadLetterTopics: []string{topic}, Topics: []string{"or\xffders\x00"}, Handlers: []string{"h\xff"}}, len(messages))
+	wantCount(t, store, letters.Filter{IDs: []string{string(all)}}, 1)
+
+	out := &outbox{}
+	report := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"or\xffders\x00"}}})
+	if report.Redriven != len(messages) || report.Refused != 1 {
+		t.Fatalf("%+v", report)
+	}
+	for _, p := range out.All() {
+		want := messages[p.Msg.UUID]
+		if want == nil {
+			want = messages["bytes"]
+		}
+		got, err := poison.Decode(withClass(p.Msg))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Msg.UUID != want.UUID || !bytes.Equal(p.Msg.Payload, want.Payload) || !bytes.Equal(got.Origin.Key, all) {
+			t.Errorf("%.10q changed", p.Msg.UUID)
+		}
+		if !maps.Equal(got.Original.Metadata, want.Metadata) {
+			t.Errorf("metadata of %.10q changed", p.Msg.UUID)
+		}
+	}
+}
+
+// Promises P1, P2: the settings of the connections do not matter to a drain.
+func TestDrain_mysqlSettings(t *testing.T) {
+	fixture.OnMySQLSettings(t, func(t *testing.T, on database) {
+		testDrain_hostileBytes(t, on)
+		testDrain_refusedLettersStepBack(t, on)
+	})
+}
+
+// Promise P4: a row that is damaged is shown as such, and those behind it come back.
+func TestDrain_damagedRow(t *testing.T) { onEach(t, testDrain_damagedRow) }
+
+func testDrain_damagedRow(t *testing.T, on database) {
+	db := on.Create(t)()
+	s, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, s, "orders.dlq", several(3)...)
+	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = payload WHERE seq = 1`); err != nil {
+		t.Fatal(err)
+	}
+	report, err := redrive.Drain(t.Context(), s, &outbox{}, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
+	if err != nil || report.Redriven != 2 || report.Refused != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if got := list(t, s, letters.Filter{}); len(got) != 1 || !strings.Contains(got[0].Letter.Failure.Description, "damaged") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Feature V1, D6: a message that fits its topic comes back even where the history makes it too large, and letters that
+// are too large do not end the drain.
+func TestDrain_tooLarge(t *testing.T) { onEach(t, testDrain_tooLarge) }
+
+func testDrain_tooLarge(t *testing.T, on database) {
+	s := on.NewStore(t)
+	history := func(l *poison.Letter) {
+		l.Failure.History = []classify.Attempt{{At: time.Unix(1, 0), Class: classify.ClassTransient, Error: "a long story"}}
+	}
+	for i := range 5 {
+		publish(t, s, "orders.dlq", letter(fmt.Sprint("huge-", i), "x"))
+	}
+	publish(t, s, "orders.dlq", letter("fits", "x", history))
+	live := &outbox{Before: func(_ string, msg *message.Message) error {
+		if strings.HasPrefix(msg.UUID, "huge") || msg.Metadata[poison.KeyAttemptHistory] != "" {
+			return errors.New("message was too large")
+		}
+		return nil
+	}}
+	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2}})
+	if err != nil || report.Redriven != 1 || report.Failed != 5 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// Feature D6, promise P1: a message of max_allowed_packet less 64 KiB is set aside with the longest story, and comes back as
+// it was. A larger one goes to the queue's fallback.
+func TestDrain_mysqlLargestMessage(t *testing.T) {
+	for _, settings := range []string{"parseTime=true", "interpolateParams=true"} {
+		t.Run(settings, func(t *testing.T) {
+			db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
+			store, fallback := storeOn(t, db), &outbox{}
+			var packet int
+			if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
+				t.Fatal(err)
+			}
+			queue, err := poison.NewQueue(store, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: fallback}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			handler := queue.Middleware(func(*message.Message) ([]*message.Message, error) {
+				return nil, classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<20)))
+			})
+			for id, size := range map[string]int{"largest": packet - 64<<10, "larger": packet} {
+				msg := message.NewMessage(id, bytes.Repeat([]byte{0}, size)) // an escaped NUL takes two bytes
+				msg.Metadata.Set(poison.KeyOriginalTopic, "orders")
+				if _, err := handler(msg); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+			if n := len(fallback.All()); n != 1 || fallback.All()[0].Msg.UUID != "larger" {
+				t.Errorf("%d letters went to the fallback", n)
+			}
+			out := &outbox{}
+			if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair", By: strings.Repeat("ann", 10_000)}}); r.Redriven != 1 {
+				t.Fatalf("%+v", r)
+			}
+			if got := out.All()[0].Msg; got.UUID != "largest" || len(got.Payload) != packet-64<<10 {
+				t.Errorf("%s of %d bytes came back", got.UUID, len(got.Payload))
+			}
+			list(t, store, status(letters.StatusRedriven))
+		})
+	}
+}
+
+// Promise P4: what List, Take and Drain read at once is bounded in bytes, at least one letter, and all letters come.
+func TestDrain_maxRead(t *testing.T) { onEach(t, testDrain_maxRead) }
+
+func testDrain_maxRead(t *testing.T, on database) {
+	db := on.Create(t)()
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop", MaxRead: 300_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 9 {
+		size := 90_000
+		if i == 4 {
+			size = 400_000 // more than MaxRead alone
+		}
+		publish(t, store, "orders.dlq", letter(fmt.Sprint(i), strings.Repeat("x", size)))
+	}
+	var pages []int
+	for f := (letters.Filter{}); ; {
+		page := list(t, store, f)
+		if len(page) == 0 {
+			break
+		}
+		pages, f.After = append(pages, len(page)), page[len(page)-1].Seq
+	}
+	if fmt.Sprint(pages) != "[3 1 1 3 1]" {
+		t.Errorf("pages of %v letters", pages)
+	}
+	for _, want := range []int{3, 1, 1, 3, 1, 0} {
+		if taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 100); err != nil || len(taken) != want {
+			t.Fatalf("%d taken, %v, want %d", len(taken), err, want)
+		}
+	}
+	if _, err := db.Exec(`UPDATE spillway_dead_letters SET leased_until = 0`); err != nil {
+		t.Fatal(err)
+	}
+	out := &outbox{Before: func(string, *message.Message) error {
+		var n, bytes int
+		err := db.QueryRow(`SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM spillway_dead_letters WHERE leased_until > 0`).Scan(&n, &bytes)
+		if err != nil || n > 1 && bytes > 300_000 {
+			t.Errorf("%d letters of %d bytes are in hand, %v", n, bytes, err)
+		}
+		return nil
+	}}
+	if r := drain(t, store, out, orders); r.Redriven != 9 {
+		t.Errorf("%+v", r)
+	}
+	if _, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop", MaxRead: -1}); err == nil || !strings.Contains(err.Error(), "StoreConfig.MaxRead") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,131 @@
+package letters_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V9, decision 12: a letter that arrives again is one row, with the latest failure.
+func TestStore_sameLetterTwice(t *testing.T) { onEach(t, testStore_sameLetterTwice) }
+
+func testStore_sameLetterTwice(t *testing.T, on database) {
+	store := on.NewStore(t)
+	publish(t, store, "orders.dlq", letter("1", "a"), letter("1", "a"))
+	publish(t, store, "orders.invalid", letter("1", "a", func(l *poison.Letter) { l.Failure.Reason = "later" }))
+	entries := list(t, store, letters.Filter{Reasons: []string{"later"}})
+	if len(entries) != 1 || entries[0].Seen != 3 || entries[0].Letter.Failure.Reason != "later" || entries[0].Topic != "orders.invalid" {
+		t.Fatalf("%+v", entries)
+	}
+	wantCount(t, store, letters.Filter{}, 1)
+}
+
+// Promise P1, decision 12: what is not surely the same letter is a letter of its own.
+func TestStore_othersAreNeverMerged(t *testing.T) { onEach(t, testStore_othersAreNeverMerged) }
+
+func testStore_othersAreNeverMerged(t *testing.T, on database) {
+	store := on.NewStore(t)
+	base := letter("1", "a")
+	different := []*message.Message{
+		base, letter("2", "a"), letter("1", "b"), letter("1", "a", from("refunds")), letter("1", "a", redrivenTimes(1)),
+		letter("1", "a", func(l *poison.Letter) { l.Origin.Handler = "mailer" }),
+		letter("1", "a", func(l *poison.Letter) { l.Origin.ConsumerGroup = "g" }),
+		letter("", "a"), letter("", "a"), letter("", "a"),
+		message.NewMessage("1", []byte("a")), // no letter at all
+	}
+	publish(t, store, "orders.dlq", different...)
+	wantCount(t, store, letters.Filter{}, len(different))
+	publish(t, store, "other.dlq", message.NewMessage("1", []byte("a")))
+	wantCount(t, store, letters.Filter{}, len(different)+1)
+}
+
+// Promise P1: a letter that arrives again after it was redriven or discarded waits again, and one that arrives while it
+// is worked on is not swallowed by the mark.
+func TestStore_arrivesAgain(t *testing.T) { onEach(t, testStore_arrivesAgain) }
+
+func testStore_arrivesAgain(t *testing.T, on database) {
+	for _, s := range []letters.Status{letters.StatusRedriven, letters.StatusDiscarded, letters.StatusQuarantined, letters.StatusRefused} {
+		store, ctx := on.NewStore(t), t.Context()
+		publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
+		taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Mark(ctx, taken[0], s, letters.Marked{}); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, store, "orders.dlq", letter("1", "a"))
+		want, seq := letters.StatusWaiting, int64(3)
+		if s == letters.StatusQuarantined || s == letters.StatusRefused {
+			want, seq = s, 1
+		}
+		if e := list(t, store, letters.Filter{IDs: []string{"1"}, Statuses: []letters.Status{want}}); len(e) != 1 || e[0].Seen != 2 || e[0].Seq != seq {
+			t.Errorf("after %s: %+v", s, e)
+		}
+		publish(t, store, "orders.dlq", letter("3", "c"))
+		wantCount(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, want}}, 3)
+	}
+	store, ctx := on.NewStore(t), t.Context()
+	publish(t, store, "orders.dlq", letter("1", "a"))
+	taken, _ := store.Take(ctx, letters.Filter{}, time.Hour, 1)
+	publish(t, store, "orders.dlq", letter("1", "a"))
+	if err := store.Mark(ctx, taken[0], letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+		t.Errorf("%v", err)
+	}
+	wantCount(t, store, letters.Filter{}, 1)
+}
+
+// Promise P1: letters of several processes at once, in opposite orders, get in each other's way and are stored all.
+func TestStore_publishInOppositeOrders(t *testing.T) { onEach(t, testStore_publishInOppositeOrders) }
+
+func testStore_publishInOppositeOrders(t *testing.T, on database) {
+	open := on.Create(t)
+	stores := []*letters.Store{storeOn(t, open()), storeOn(t, open())}
+	var publishers sync.WaitGroup
+	for i := range 8 {
+		publishers.Go(func() {
+			batch := several(20)
+			if i%2 == 1 {
+				slices.Reverse(batch)
+			}
+			if err := stores[i%2].Publish("orders.dlq", batch...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	publishers.Wait()
+	for _, e := range list(t, stores[0], letters.Filter{}) {
+		if e.Seen != 8 {
+			t.Fatalf("letter %d was seen %d times", e.Seq, e.Seen)
+		}
+	}
+	wantCount(t, stores[0], letters.Filter{}, 20)
+}
+
+// Promises P1, P2: the same id and payload with other metadata is another message; an empty payload stays one, and none
+// stays none.
+func TestStore_metadataAndEmptyPayload(t *testing.T) { onEach(t, testStore_metadataAndEmptyPayload) }
+
+func testStore_metadataAndEmptyPayload(t *testing.T, on database) {
+	s := on.NewStore(t)
+	for _, tenant := range []string{"alice", "bob"} {
+		publish(t, s, "orders.dlq", letter("same", "payload", func(l *poison.Letter) { l.Original.Metadata["tenant"] = tenant }))
+	}
+	wantCount(t, s, letters.Filter{}, 2)
+	empty, none := letter("empty", ""), letter("none", "")
+	empty.Payload, none.Payload = []byte{}, nil
+	publish(t, s, "orders.dlq", empty, none)
+	for id, isNil := range map[string]bool{"empty": false, "none": true} {
+		got := list(t, s, letters.Filter{IDs: []string{id}})
+		if len(got) != 1 || (got[0].Letter.Original.Payload == nil) != isNil || len(got[0].Letter.Original.Payload) != 0 {
+			t.Errorf("%s came back as %#v", id, got)
+		}
+	}
+}

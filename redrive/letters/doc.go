@@ -1,0 +1,52 @@
+// Package letters keeps dead letters in a table, so that people and programs can look at them and redrive them.
+//
+// A Store works on SQLite, PostgreSQL, MySQL and MariaDB, and creates its table itself:
+//
+//	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"})
+//
+// Letters come into a Store in two ways. It is a message.Publisher, so that a poison.Queue publishes into it directly. Or
+// Collect adds handlers to a router that move letters from dead-letter topics into it.
+//
+// # What is there
+//
+// List returns letters, Count counts them, CountTopics counts them by origin topic, and Groups by cause. A Filter chooses
+// which. A cause is what failed, where and how: the topics, handler, class, reason, error type and stack, and the description
+// without its numbers, ids, addresses and quoted texts. A Group becomes a Filter.
+//
+// # The states of a letter
+//
+//	            ┌── came again ──┐
+//	            ▼                │
+//	stored ▶ waiting ──drain──▶ redriven     published to its topic
+//	            ├─────drain──▶ quarantined   redriven MaxRedrives times already
+//	            ├─────Mark───▶ refused       a person said so, for now
+//	            └─────Mark───▶ discarded     a person said so
+//
+// The same letter that arrives again is one row that counts how often it was seen. It waits again if it was redriven or
+// discarded. Two letters are the same if all of these are: service, consumer, origin topic, id, redrive count, payload and
+// the producer's metadata. A letter without an id is never the same as another. A letter that fails again after its redrive
+// has a higher redrive count, and so is a row of its own.
+//
+// # Working on letters
+//
+// Take leases letters to its caller, in whatever state they are. No other Take returns them before the lease ends. The caller
+// calls Mark with their new Status, Release to give them back as they were, Postpone to put them behind all others, or Renew
+// to keep them for longer. Leases go by the database's clock, so that they hold between machines. A process that crashes
+// holds its letters until the lease expires.
+//
+// Free and Lease are the two halves of Take, for programs that choose among the letters first. LastSeq ends a selection at
+// the letters that are there now.
+//
+// # Several services
+//
+// Services can share one table. StoreConfig.Service names the service, and a Store works only with the letters that a Store of
+// the same Service stored. After a service is renamed, its letters stay under the old name: give the column service of the
+// table spillway_dead_letters the new name by SQL.
+//
+// # Sizes
+//
+// A letter that is larger than the database takes is refused with poison.ErrTooLarge. On MySQL and MariaDB a letter may have
+// max_allowed_packet less 8 KiB, including all that a poison.Queue adds. So a message of at most max_allowed_packet less
+// 64 KiB can always be stored. For larger messages raise max_allowed_packet, or give the queue a fallback. SQLite and
+// PostgreSQL take 1 GB. A List, Take or Free reads at most StoreConfig.MaxRead bytes into memory.
+package letters
