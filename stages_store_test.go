@@ -13,7 +13,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
@@ -39,10 +38,7 @@ func (late) Close() error { return nil }
 // before: a pub/sub that keeps nothing for others would lose it.
 func TestRelayAwaitsSubscriptions(t *testing.T) {
 	b := newBench(t, false)
-	store := delay.SQLite(b.db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := delayStore(t, b.db)
 	if err := store.Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package spillway_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -20,6 +21,15 @@ import (
 )
 
 // staged configures stages on the bench's own pub/sub.
+func delayStore(t testing.TB, db *sql.DB) *delay.Store {
+	t.Helper()
+	store, err := delay.NewStore(t.Context(), db, delay.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 0
@@ -65,7 +75,7 @@ func TestChannelWithStages(t *testing.T) {
 			b := newBench(t, false)
 			var store *delay.Store
 			if kind == "store" {
-				store = delay.SQLite(b.db)
+				store = delayStore(t, b.db)
 			}
 			ch := b.channel(b.staged(store))
 			healed := make(chan struct{})
@@ -122,7 +132,6 @@ func TestStagesAreConfiguredWhole(t *testing.T) {
 			c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return nil, nil }
 		},
 		"Stages[0]": func(c *spillway.Config) { b.staged(nil)(c); c.Stages.Stages = stages.Delays(0) },
-		"Store":     func(c *spillway.Config) { b.staged(delay.SQLite(nil))(c) },
 		"not Retired": func(c *spillway.Config) {
 			b.staged(nil)(c)
 			c.Stages.Stages = []stages.Stage{{Delay: 1e9, Retired: true}}
@@ -155,7 +164,7 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 // With a Store and without the plugin nothing would ever move, and that is an error of the start.
 func TestStoreWantsThePlugin(t *testing.T) {
 	b := newBench(t, false)
-	ch := b.channel(b.staged(delay.SQLite(b.db)))
+	ch := b.channel(b.staged(delayStore(t, b.db)))
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +213,7 @@ func (refusing) Publish(string, ...*message.Message) error { return poison.ErrTo
 // Promise P4: a message that is too large to enter again is set aside with its story, and leaves the store.
 func TestTooLargeToReenter(t *testing.T) {
 	b := newBench(t, false)
-	store := delay.SQLite(b.db)
+	store := delayStore(t, b.db)
 	ch := b.channel(b.staged(store), func(c *spillway.Config) { c.Stages.Publisher = refusing{b.source} })
 	stop := b.runStaged(ch, func(*message.Message) ([]*message.Message, error) { return nil, classify.Transient(errors.New("503")) })
 	defer stop()

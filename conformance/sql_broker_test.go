@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"net/url"
@@ -32,11 +33,10 @@ type sqlServer struct {
 	offsets      wsql.OffsetsAdapter
 	refuse, take string // make a table read-only, and writable
 	loses        bool
-	delays       func(*sql.DB) *delay.Store
 }
 
 var postgres = sqlServer{
-	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres, delays: delay.Postgres,
+	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres,
 	within: func(address, name string) (string, string, error) {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -64,7 +64,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON TABLE_NAME EXECUTE FUNCTION refuse()`,
 }
 
 var mariadb = sqlServer{
-	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL, delays: delay.MySQL,
+	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL,
 	within: func(address, name string) (string, string, error) {
 		config, err := mysql.ParseDSN(address)
 		if err != nil {
@@ -205,4 +205,13 @@ func (p unreadable) Publish(topic string, messages ...*message.Message) error {
 		}
 	}
 	return nil
+}
+
+func (s *tables) delays(t testing.TB) *delay.Store {
+	t.Helper()
+	store, err := delay.NewStore(context.Background(), s.db, delay.StoreConfig{Service: "conformance"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }

@@ -54,7 +54,7 @@ func (s *tables) target(name string) conformance.Target {
 			}
 			return s.db, keys
 		},
-		Delays:      func(testing.TB) *delay.Store { return s.delays(s.db) },
+		Delays:      func(t testing.TB) *delay.Store { return s.delays(t) },
 		Holds:       true,
 		CreateTopic: s.createTopic,
 		BadTopic:    "no topic of SQL!",

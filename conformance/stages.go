@@ -2,9 +2,11 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -43,7 +45,16 @@ func (b *bench) delays() *delay.Store {
 	return b.ownDelays()
 }
 
-func (b *bench) ownDelays() *delay.Store { return delay.SQLite(b.openFile(b.path + ".delays")) }
+func (b *bench) ownDelays() *delay.Store { return delaysIn(b.T, b.openFile(b.path+".delays")) }
+
+func delaysIn(t testing.TB, db *sql.DB) *delay.Store {
+	t.Helper()
+	store, err := delay.NewStore(context.Background(), db, delay.StoreConfig{Service: "conformance"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
 
 // startStaged is start for a handler with stages.
 func (b *bench) startStaged(ch *spillway.Channel, handle message.HandlerFunc, more ...func(*message.Router)) (stop func()) {

@@ -64,7 +64,7 @@ func TestHundredThousandDelayed(t *testing.T) {
 		t.Run(server.name+"-store", func(t *testing.T) {
 			s := server.start(t)
 			target := s.target(server.name)
-			m := &many{n: n, wait: wait, topic: "many", pub: s.publisher(t, s.db, 0), store: s.delays(s.db)}
+			m := &many{n: n, wait: wait, topic: "many", pub: s.publisher(t, s.db, 0), store: s.delays(t)}
 			m.subscriber = func(group string) message.Subscriber { return target.Subscriber(t, group) }
 			for _, name := range m.topics() {
 				s.createTopic(t, name)

@@ -113,9 +113,6 @@ func (a arriving) Subscribe(ctx context.Context, topic string) (<-chan *message.
 // Promise P1: messages in stages that no handler has any more are told at start-up, with topic and count.
 func (b *bench) abandonedStage() {
 	store := b.delays()
-	if err := store.Initialize(b.Context()); err != nil {
-		b.Fatal(err)
-	}
 	b.Run("in the store", func(t *testing.T) {
 		newBench(t, b.target).abandoned(0, func(topic string, msg *message.Message) error {
 			return store.Put(context.Background(), topic, msg, time.Hour)

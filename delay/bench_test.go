@@ -21,12 +21,12 @@ func BenchmarkRelay(b *testing.B) {
 				b.StartTimer()
 				begun, left := time.Now(), make(chan struct{})
 				count := 0
-				r := start(b, RelayConfig{Store: s, Publisher: sinkFunc(func(messages ...*message.Message) error {
+				r := start(b, s, sinkFunc(func(messages ...*message.Message) error {
 					if count += len(messages); count == n {
 						close(left)
 					}
 					return nil
-				})})
+				}), RelayConfig{})
 				<-left
 				r.stop()
 				moving += time.Since(begun)

@@ -65,7 +65,10 @@ func (o order) relay() error {
 	if err != nil {
 		return err
 	}
-	store := d.store(db)
+	store, err := NewStore(context.Background(), db, StoreConfig{Service: "shop"})
+	if err != nil {
+		return err
+	}
 	calls := 0
 	kill := func(step string) {
 		if step == o.Kill && calls >= o.After {
@@ -74,24 +77,19 @@ func (o order) relay() error {
 			select {}
 		}
 	}
-	relay, err := NewRelay(RelayConfig{
-		Store: store, Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond,
-		Publisher: sinkFunc(func(messages ...*message.Message) error {
-			if calls++; calls > 1 {
-				kill(killDeleted)
+	relay, err := NewRelay(store, sinkFunc(func(messages ...*message.Message) error {
+		if calls++; calls > 1 {
+			kill(killDeleted)
+		}
+		kill(killTaken)
+		for _, msg := range messages {
+			_, err := store.db.Exec(context.Background(), store.db.Statement(`INSERT INTO published (id) VALUES (?)`), msg.UUID)
+			if err != nil {
+				return err
 			}
-			kill(killTaken)
-			for _, msg := range messages {
-				err := store.write(context.Background(), db, func() error {
-					_, err := db.Exec(store.query(`INSERT INTO published (id) VALUES (?)`), msg.UUID)
-					return err
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
+		}
+		return nil
+	}), RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond,
 		OnMoved: func(context.Context, Moved) { kill(killPublished) },
 	})
 	if err != nil {
@@ -117,7 +115,7 @@ func TestKilled(t *testing.T) {
 	const n, kills = 200, 10
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
-		if _, err := s.db.Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
+		if _, err := s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
 			t.Fatal(err)
 		}
 		fill(t, s, n, 0)
@@ -156,7 +154,7 @@ func TestKilled(t *testing.T) {
 			t.Error(err)
 		}
 		var all, different int
-		if err := s.db.QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different); err != nil {
+		if err := s.db.DB().QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different); err != nil {
 			t.Fatal(err)
 		}
 		if different != n || all-different > kills*20 {

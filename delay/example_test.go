@@ -30,8 +30,11 @@ func Example() {
 	}
 	defer func() { _ = db.Close() }()
 	channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	store := delay.SQLite(db)
-	relay, err := delay.NewRelay(delay.RelayConfig{Store: store, Publisher: channel})
+	store, err := delay.NewStore(context.Background(), db, delay.StoreConfig{Service: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	relay, err := delay.NewRelay(store, channel, delay.RelayConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -75,9 +75,9 @@ func TestIdle(t *testing.T) {
 	watched := &spy{Connector: connector{address, plain.Driver()}}
 	db := sql.OpenDB(watched)
 	t.Cleanup(func() { _ = db.Close() })
-	s, other := SQLite(db), SQLite(plain)
+	s, other := on(t, db), on(t, plain)
 	const poll = 20 * time.Millisecond
-	start(t, RelayConfig{Store: s, Publisher: &outbox{}, Poll: poll})
+	start(t, s, &outbox{}, RelayConfig{Poll: poll})
 	for _, what := range []string{"empty", "nothing is due", "leased"} {
 		switch what {
 		case "nothing is due":

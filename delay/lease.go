@@ -9,6 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // maxBytes is about what a batch holds in memory. A larger message is a batch of its own.
@@ -98,14 +100,14 @@ type choice struct {
 	more bool
 }
 
-// canTake returns an error where the server does not know how to pass over locked rows, or the role may not.
+// canTake returns an error if the role may not lock rows.
 func (s *Store) canTake(ctx context.Context) error {
 	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
 		_, err := s.choose(ctx, tx, 0, front)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("delay: the store cannot be taken from: %w", err)
+		return fmt.Errorf("the table cannot be taken from: %w", err)
 	}
 	return nil
 }
@@ -116,7 +118,7 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c ch
 		return c, err
 	}
 	found, bytes, full := 0, 0, false
-	err = scanAll(rows, func(rows *sql.Rows) error {
+	err = database.Each(rows, func(rows *sql.Rows) error {
 		var seq int64
 		var size int
 		if err := rows.Scan(&seq, &size); err != nil {
@@ -136,12 +138,12 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c ch
 // lockFound locks rows that were found, as far as others have not been faster.
 func (s *Store) lockFound(ctx context.Context, tx *sql.Tx, found choice) (c choice, err error) {
 	condition, args := s.among(found.seqs)
-	rows, err := tx.QueryContext(ctx, s.query(s.say.lockIn+condition+s.skip), args...)
+	rows, err := tx.QueryContext(ctx, s.db.Statement(s.say.lockIn+condition+s.db.SkipLocked()), args...)
 	if err != nil {
 		return c, err
 	}
 	c.more = found.more
-	err = scanAll(rows, func(rows *sql.Rows) error {
+	err = database.Each(rows, func(rows *sql.Rows) error {
 		var seq int64
 		err := rows.Scan(&seq)
 		c.seqs = append(c.seqs, seq)
@@ -168,7 +170,7 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 		t.msg, t.damage = decode(id, metadata, payload, hasPayload)
 		read = append(read, t)
 		return nil
-	}, s.query(s.say.readIn+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
+	}, s.db.Statement(s.say.readIn+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
 	return read, err
 }
 
@@ -215,7 +217,7 @@ func (s *Store) execAmong(ctx context.Context, tx *sql.Tx, statement string, seq
 		return 0, nil
 	}
 	condition, more := s.among(seqs)
-	result, err := tx.ExecContext(ctx, s.query(statement+condition), append(args[:len(args):len(args)], more...)...)
+	result, err := tx.ExecContext(ctx, s.db.Statement(statement+condition), append(args[:len(args):len(args)], more...)...)
 	if err != nil {
 		return 0, err
 	}
@@ -225,5 +227,5 @@ func (s *Store) execAmong(ctx context.Context, tx *sql.Tx, statement string, seq
 func (s *Store) inTransaction(ctx context.Context, work func(*sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return s.transaction(ctx, s.db, work)
+	return s.db.Write(ctx, work)
 }

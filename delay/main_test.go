@@ -41,17 +41,16 @@ var eventually = testkit.Eventually
 // testDatabase is one that a store can be in.
 type testDatabase struct {
 	name, driver string
-	store        func(*sql.DB) *Store
 	// create makes an empty one, and tells where it is.
 	create func(testing.TB) (address string)
 }
 
 var databases = []testDatabase{
-	{"sqlite", "sqlite", SQLite, func(t testing.TB) string {
+	{"sqlite", "sqlite", func(t testing.TB) string {
 		return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
 	}},
-	{"postgres", "pgx", Postgres, postgrestest.Schema},
-	{"mariadb", "mysql", MySQL, mysqltest.Database},
+	{"postgres", "pgx", postgrestest.Schema},
+	{"mariadb", "mysql", mysqltest.Database},
 }
 
 // open opens a pool as a process of its own would.
@@ -69,8 +68,13 @@ func (d testDatabase) open(t testing.TB, address string) *sql.DB {
 // newStore is a store with its table, in a pool of its own.
 func (d testDatabase) newStore(t testing.TB, address string) *Store {
 	t.Helper()
-	s := d.store(d.open(t, address))
-	if err := s.Initialize(t.Context()); err != nil {
+	return on(t, d.open(t, address))
+}
+
+func on(t testing.TB, db *sql.DB) *Store {
+	t.Helper()
+	s, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -96,9 +100,9 @@ func (r *running) stop() {
 	<-r.ended
 }
 
-func start(t testing.TB, config RelayConfig) *running {
+func start(t testing.TB, s *Store, to message.Publisher, config RelayConfig) *running {
 	t.Helper()
-	relay, err := NewRelay(config)
+	relay, err := NewRelay(s, to, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +199,7 @@ func wantOnce(t testing.TB, got []string, n int) {
 // kept is how many rows there are.
 func kept(t testing.TB, s *Store) (n int) {
 	t.Helper()
-	if err := s.db.QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n); err != nil {
+	if err := s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

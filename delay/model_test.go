@@ -28,7 +28,7 @@ func TestModel(t *testing.T) {
 		s := d.newStore(t, address)
 		const second = time.Second
 		rapid.Check(t, func(t *rapid.T) {
-			if _, err := s.db.Exec(`DELETE FROM spillway_delayed`); err != nil {
+			if _, err := s.db.DB().Exec(`DELETE FROM spillway_delayed`); err != nil {
 				t.Fatal(err)
 			}
 			var now time.Duration
@@ -65,7 +65,7 @@ func TestModel(t *testing.T) {
 				"wait": func(t *rapid.T) {
 					by := time.Duration(rapid.IntRange(1, 3).Draw(t, "by")) * 10 * second
 					now += by
-					_, err := s.db.Exec(fmt.Sprintf(`UPDATE spillway_delayed SET due_at = due_at - %d, ready_at = ready_at - %d`, by.Microseconds(), by.Microseconds()))
+					_, err := s.db.DB().Exec(fmt.Sprintf(`UPDATE spillway_delayed SET due_at = due_at - %d, ready_at = ready_at - %d`, by.Microseconds(), by.Microseconds()))
 					fatal(err)
 				},
 				"take": func(t *rapid.T) {
@@ -124,7 +124,7 @@ func TestModel(t *testing.T) {
 				},
 				"": func(t *rapid.T) {
 					var n int
-					fatal(s.db.QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n))
+					fatal(s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n))
 					if n != len(rows) {
 						t.Fatalf("%d are kept, want %d", n, len(rows))
 					}

@@ -37,7 +37,7 @@ func (m *move) run(rows []taken) {
 	}
 	m.flush()
 	if len(m.rows) > 0 {
-		m.orLog("give back messages", m.Store.release(m.ctx, m.token, seqsOf(m.rows)))
+		m.orLog("give back messages", m.store.release(m.ctx, m.token, seqsOf(m.rows)))
 	}
 }
 
@@ -51,7 +51,7 @@ func (m *move) held() bool {
 
 func (m *move) renew() {
 	now := time.Now()
-	all, err := m.Store.renew(m.ctx, m.token, append(seqsOf(m.rows), m.done...), m.Lease)
+	all, err := m.store.renew(m.ctx, m.token, append(seqsOf(m.rows), m.done...), m.Lease)
 	if err != nil {
 		m.orLog("renew a lease", err)
 		return
@@ -137,14 +137,14 @@ func refusedAlways(err error) bool {
 }
 
 func (m *move) postpone(rows []taken, wait time.Duration, failures int) {
-	m.orLog("put off messages", m.Store.postpone(m.ctx, m.token, seqsOf(rows), wait, failures))
+	m.orLog("put off messages", m.store.postpone(m.ctx, m.token, seqsOf(rows), wait, failures))
 	m.drop(len(rows))
 }
 
 // flush deletes what was published, and does not rest before it could: what is taken after the lease is published again.
 func (m *move) flush() {
 	for attempt := 0; len(m.done) > 0; attempt++ {
-		err := m.Store.remove(m.ctx, m.token, m.done)
+		err := m.store.remove(m.ctx, m.token, m.done)
 		if err == nil {
 			m.recovered()
 			m.done, m.flushed = m.done[:0], time.Now()
@@ -177,7 +177,7 @@ func (m *move) publish(rows []taken) error {
 	go func() {
 		err := errGoexit
 		defer func() { ended <- err }()
-		err = safecall.Call("publisher", func() error { return m.Publisher.Publish(rows[0].topic, messages...) })
+		err = safecall.Call("publisher", func() error { return m.publisher.Publish(rows[0].topic, messages...) })
 		if err == nil {
 			m.tell(rows, moved)
 		}

@@ -17,7 +17,7 @@ func TestDueOrder_overdue(t *testing.T) {
 		order := rand.New(rand.NewPCG(seed, 2)).Perm(n)
 		s, out := d.newStore(t, address), &outbox{}
 		fillEach(t, s, n, func(i int) (id int, after time.Duration) { return order[i], time.Duration(order[i]-n) * time.Minute })
-		start(t, RelayConfig{Store: s, Publisher: out, Batch: 30})
+		start(t, s, out, RelayConfig{Batch: 30})
 		eventually(t, "all are published", func() bool { return len(out.all()) == n })
 		if ids := out.ids(); !slices.IsSorted(ids) {
 			t.Errorf("they left in the order %q", ids)
@@ -33,10 +33,10 @@ func fill(t testing.TB, s *Store, n int, after time.Duration) {
 
 func fillEach(t testing.TB, s *Store, n int, each func(i int) (id int, after time.Duration)) {
 	t.Helper()
-	err := s.transaction(t.Context(), s.db, func(tx *sql.Tx) error {
+	err := s.db.Write(t.Context(), func(tx *sql.Tx) error {
 		for i := range n {
 			id, after := each(i)
-			if _, err := tx.Exec(s.say.put, newRecord("", "orders", newMessage(numberedID(id))).args(after)...); err != nil {
+			if _, err := tx.Exec(s.say.put, newRecord(s.service, "orders", newMessage(numberedID(id))).args(after)...); err != nil {
 				return err
 			}
 		}

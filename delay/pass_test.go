@@ -48,7 +48,7 @@ func TestRefusedIsPassedOver(t *testing.T) {
 			}
 			return nil
 		}}
-		start(t, RelayConfig{Store: s, Publisher: out, Batch: 50, Poll: 20 * time.Millisecond})
+		start(t, s, out, RelayConfig{Batch: 50, Poll: 20 * time.Millisecond})
 		eventually(t, "both topics were tried more often than it takes to believe that they are down", func() bool {
 			return tries[0].Load() > maxRefusals+1 && tries[1].Load() > maxRefusals+1
 		})
@@ -57,7 +57,7 @@ func TestRefusedIsPassedOver(t *testing.T) {
 		}
 		eventually(t, "the good ones are published", func() bool { return len(out.all()) == 20 })
 		var written int
-		if err := s.db.QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written); err != nil {
+		if err := s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written); err != nil {
 			t.Fatal(err)
 		}
 		if written > 10*50 {
@@ -86,7 +86,7 @@ func TestRefusedIsPassedOver_together(t *testing.T) {
 				}
 				return nil
 			}}
-			start(t, RelayConfig{Store: d.store(d.open(t, address)), Publisher: outs[i], Batch: 20, Poll: 10 * time.Millisecond, Lease: time.Minute})
+			start(t, d.newStore(t, address), outs[i], RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: time.Minute})
 		}
 		all := func() (ids []string) {
 			for _, out := range outs {
@@ -145,7 +145,7 @@ func TestPass(t *testing.T) {
 func TestDeadEntries(t *testing.T) {
 	d := databases[1]
 	s := d.newStore(t, d.create(t))
-	old, err := s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	old, err := s.db.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestDeadEntries(t *testing.T) {
 	const n = 20_000
 	bulk(t, s, "orders", n)
 	for _, statement := range []string{`UPDATE spillway_delayed SET ready_at = ready_at + 10000000`, `DELETE FROM spillway_delayed`} {
-		if _, err := s.db.Exec(statement); err != nil {
+		if _, err := s.db.DB().Exec(statement); err != nil {
 			t.Fatal(err)
 		}
 	}

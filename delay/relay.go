@@ -14,13 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// RelayConfig configures a Relay. Store and Publisher are needed.
+// RelayConfig configures a Relay.
 type RelayConfig struct {
-	// Store is where the messages wait.
-	Store *Store
-	// Publisher takes them when they are due. A router closes the publishers of its handlers: give the relay one of its own.
-	// The relay does not close it. It must confirm what it took, or what it lost is lost.
-	Publisher message.Publisher
 	// Batch is how many messages are taken at a time, 5,000 at most. Default: 200.
 	Batch int
 	// Poll is how often the relay looks for what another process put, and so the longest that such a message is late.
@@ -71,10 +66,6 @@ func (c *RelayConfig) setDefaults() {
 
 func (c *RelayConfig) validate() error {
 	switch {
-	case c.Store == nil:
-		return errors.New("delay: RelayConfig.Store is nil: set it to Postgres(db), MySQL(db) or SQLite(db)")
-	case safecall.IsNil(c.Publisher):
-		return errors.New("delay: RelayConfig.Publisher is nil: nothing would ever leave the store")
 	case c.Batch < 1 || c.Batch > maxBatch:
 		return fmt.Errorf("delay: RelayConfig.Batch is %d: it must be 1 to %d", c.Batch, maxBatch)
 	case c.Poll < minPoll:
@@ -87,31 +78,38 @@ func (c *RelayConfig) validate() error {
 
 // Relay publishes what is due. It is safe for concurrent use: one that runs several times is several relays.
 type Relay struct {
-	config RelayConfig
-	life   *lifecycle.Lifecycle
+	source
+	life *lifecycle.Lifecycle
 
 	// Those of the plugin's run, under the lock of life.
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 }
 
-// NewRelay returns a Relay after it has made sure that the store has its table, and that it may take from it, for which it has 30 seconds. Nothing is
-// published before Run, or before the router of Plugin runs. A configuration with which nothing would move is an error that
-// names the field.
-func NewRelay(config RelayConfig) (*Relay, error) {
+// source is from where messages go where.
+type source struct {
+	*RelayConfig
+	store     *Store
+	publisher message.Publisher
+}
+
+// NewRelay returns a Relay that publishes the messages of store when they are due. Nothing is published before Run, or before
+// the router of Plugin runs.
+//
+// publisher must confirm what it takes: what it loses is lost. A router closes the publishers of its handlers, so give the
+// relay a publisher of its own. The relay does not close it.
+func NewRelay(store *Store, publisher message.Publisher, config RelayConfig) (*Relay, error) {
+	if store == nil {
+		return nil, errNoStore
+	}
+	if safecall.IsNil(publisher) {
+		return nil, errors.New("delay: the publisher of NewRelay is nil: nothing would ever leave the store; give the publisher for due messages")
+	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-	defer cancel()
-	if err := config.Store.Initialize(ctx); err != nil {
-		return nil, err
-	}
-	if err := config.Store.canTake(ctx); err != nil {
-		return nil, err
-	}
-	r := &Relay{config: config}
+	r := &Relay{source: source{&config, store, publisher}}
 	r.life = lifecycle.New(r.start, func() { r.stop(); r.stopped.Wait() })
 	return r, nil
 }
@@ -145,12 +143,12 @@ func (r *Relay) Run(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	}
-	w := &worker{RelayConfig: &r.config, topics: topics{}}
-	bell := newBell()
-	defer r.config.Store.bells.hang(bell)()
+	w := &worker{source: r.source, topics: topics{}}
+	alarm := newAlarm()
+	defer r.store.alarms.add(alarm)()
 	for ctx.Err() == nil {
-		bell.look()
-		bell.sleep(ctx, w.round(ctx))
+		alarm.reset()
+		alarm.sleep(ctx, w.round(ctx))
 	}
 	return nil
 }

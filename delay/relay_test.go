@@ -20,14 +20,11 @@ import (
 )
 
 func TestNewRelay_refuses(t *testing.T) {
-	store, out := SQLite(databases[0].open(t, databases[0].create(t))), &outbox{}
+	store := databases[0].newStore(t, databases[0].create(t))
 	for field, config := range map[string]RelayConfig{
-		"Store": {Publisher: out}, "Publisher": {Store: store}, "Batch": {Store: store, Publisher: out, Batch: -1},
-		"Batch is 5001": {Store: store, Publisher: out, Batch: maxBatch + 1}, "Poll": {Store: store, Publisher: out, Poll: 1},
-		"Lease": {Store: store, Publisher: out, Lease: time.Millisecond}, "*sql.DB": {Store: SQLite(nil), Publisher: out},
-		"Publisher is": {Store: store, Publisher: (*outbox)(nil)},
+		"Batch is -1": {Batch: -1}, "Batch is 5001": {Batch: maxBatch + 1}, "Poll": {Poll: 1}, "Lease": {Lease: time.Millisecond},
 	} {
-		if _, err := NewRelay(config); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := NewRelay(store, &outbox{}, config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -35,17 +32,20 @@ func TestNewRelay_refuses(t *testing.T) {
 
 // A nil argument is an error with a sentence.
 func TestNil(t *testing.T) {
-	s := SQLite(databases[0].open(t, databases[0].create(t)))
-	r, err := NewRelay(RelayConfig{Store: s, Publisher: &outbox{}})
+	s := databases[0].newStore(t, databases[0].create(t))
+	r, err := NewRelay(s, &outbox{}, RelayConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var none context.Context
 	_, waited := s.Waiting(none)
+	_, noStore := NewRelay(nil, &outbox{}, RelayConfig{})
+	_, noPublisher := NewRelay(s, (*outbox)(nil), RelayConfig{})
+	_, opened := NewStore(none, s.db.DB(), StoreConfig{})
 	for name, err := range map[string]error{
-		"Put": s.Put(none, "orders", newMessage("1"), 0), "Initialize": s.Initialize(none), "Waiting": waited, "Run": r.Run(none),
+		"Put": s.Put(none, "orders", newMessage("1"), 0), "NewStore": opened, "Waiting": waited, "Run": r.Run(none),
 		"Plugin": r.Plugin(nil), "no relay": (*Relay)(nil).Plugin(nil), "runs no relay": (*Relay)(nil).Run(t.Context()),
-		"For": (*Store)(nil).For("billing").Put(t.Context(), "orders", newMessage("1"), 0),
+		"no store": noStore, "no publisher": noPublisher,
 	} {
 		if err == nil || !strings.Contains(err.Error(), " nil") {
 			t.Errorf("%s: %v", name, err)
@@ -62,7 +62,7 @@ func TestShare(t *testing.T) {
 		outs := make([]*outbox, relays)
 		for i := range outs {
 			outs[i] = &outbox{before: func(string, []*message.Message) error { time.Sleep(time.Millisecond); return nil }}
-			start(t, RelayConfig{Store: d.store(d.open(t, address)), Publisher: outs[i], Batch: 40, Lease: time.Minute})
+			start(t, d.newStore(t, address), outs[i], RelayConfig{Batch: 40, Lease: time.Minute})
 		}
 		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
 		var all []string
@@ -102,7 +102,7 @@ func TestFailures(t *testing.T) {
 					}
 					return nil
 				}}
-				start(t, RelayConfig{Store: s, Publisher: out, Batch: 7})
+				start(t, s, out, RelayConfig{Batch: 7})
 				eventually(t, "the good ones are published", func() bool { return len(out.all()) == 75 })
 				put(t, s, "good", newMessage(numberedID(100)), 0)
 				eventually(t, "another good one is published", func() bool { return len(out.all()) == 76 })
@@ -132,17 +132,17 @@ func TestPoisoned(t *testing.T) {
 				}
 				return nil
 			}}
-			r := start(t, RelayConfig{Store: s, Publisher: out, Batch: 30})
+			r := start(t, s, out, RelayConfig{Batch: 30})
 			eventually(t, "all others are published", func() bool { return kept(t, s) == 1 })
 			r.stop()
 			if found := counts(out.ids()); len(found) != 99 || found[numberedID(50)] != 0 {
 				t.Errorf("%d are published", len(found))
 			}
 			var failures int
-			if err := s.db.QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures); err != nil || failures < 1 {
+			if err := s.db.DB().QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures); err != nil || failures < 1 {
 				t.Error(failures, err)
 			}
-			if _, err := s.db.Exec(`DELETE FROM spillway_delayed`); err != nil {
+			if _, err := s.db.DB().Exec(`DELETE FROM spillway_delayed`); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -154,12 +154,12 @@ func TestDamaged(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		put(t, s, "orders", newMessage(numberedID(0)), 0)
-		if _, err := s.db.Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`); err != nil {
+		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`); err != nil {
 			t.Fatal(err)
 		}
 		put(t, s, "orders", newMessage(numberedID(1)), 0)
 		out := &outbox{}
-		start(t, RelayConfig{Store: s, Publisher: out})
+		start(t, s, out, RelayConfig{})
 		eventually(t, "the other one is published", func() bool { return len(out.all()) == 1 && kept(t, s) == 1 })
 	})
 }
@@ -179,7 +179,7 @@ func TestTakeover(t *testing.T) {
 			t.Fatal("taken twice", err)
 		}
 		out := &outbox{}
-		start(t, RelayConfig{Store: d.store(d.open(t, address)), Publisher: out, Poll: 10 * time.Millisecond})
+		start(t, d.newStore(t, address), out, RelayConfig{Poll: 10 * time.Millisecond})
 		eventually(t, "the other relay has them", func() bool { return len(out.all()) == 10 })
 		if passed := time.Since(before); passed < lease-time.Millisecond {
 			t.Errorf("taken over after %s", passed)
@@ -231,7 +231,7 @@ func TestSlowPublisher(t *testing.T) {
 		fill(t, s, 3, 0)
 		out := &outbox{before: func(string, []*message.Message) error { time.Sleep(lease + lease/2); return nil }}
 		for range 2 {
-			start(t, RelayConfig{Store: d.store(d.open(t, address)), Publisher: out, Lease: lease, Poll: 10 * time.Millisecond})
+			start(t, d.newStore(t, address), out, RelayConfig{Lease: lease, Poll: 10 * time.Millisecond})
 		}
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		wantOnce(t, out.ids(), 3)
@@ -248,14 +248,14 @@ func TestLeaseLost(t *testing.T) {
 		var once sync.Once
 		out := &outbox{before: func(string, []*message.Message) error {
 			once.Do(func() { // as somebody who takes them after a stop of the world
-				if _, err := s.db.Exec(`UPDATE spillway_delayed SET token = 'another', ready_at = ready_at + 3600000000`); err != nil {
+				if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET token = 'another', ready_at = ready_at + 3600000000`); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(200 * time.Millisecond)
 			})
 			return nil
 		}}
-		r := start(t, RelayConfig{Store: s, Publisher: out, Lease: 300 * time.Millisecond})
+		r := start(t, s, out, RelayConfig{Lease: 300 * time.Millisecond})
 		eventually(t, "one is published", func() bool { return len(out.all()) > 0 })
 		put(t, s, "topic", newMessage(numberedID(10)), 0)
 		eventually(t, "the relay goes on", func() bool { return len(out.all()) > 1 })
@@ -282,7 +282,7 @@ func TestStop(t *testing.T) {
 			}
 			return nil
 		}}
-		r := start(t, RelayConfig{Store: s, Publisher: out, Lease: time.Hour})
+		r := start(t, s, out, RelayConfig{Lease: time.Hour})
 		<-publishing
 		r.cancel()
 		close(goOn)
@@ -304,7 +304,7 @@ func TestBytes(t *testing.T) {
 		for i, mib := range []int{5, 5, 5, 5, 0, 12, 2, 17, 0} {
 			put(t, s, "orders", message.NewMessage(numberedID(i), make([]byte, mib)), 0)
 		}
-		if _, err := s.db.Exec(`UPDATE spillway_delayed SET size = LENGTH(payload) * 1048576`); err != nil { // as if
+		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET size = LENGTH(payload) * 1048576`); err != nil { // as if
 			t.Fatal(err)
 		}
 		time.Sleep(2 * s.tick) // or the last ones are not due
@@ -321,7 +321,7 @@ func TestBytes(t *testing.T) {
 			want += len(key) + len(value)
 		}
 		want += len(msg.UUID) + len(msg.Payload)
-		if err := s.db.QueryRow(`SELECT MAX(size) FROM spillway_delayed WHERE due_at = ready_at AND token = ''`).Scan(&size); err != nil || size < want || size > want+100 {
+		if err := s.db.DB().QueryRow(`SELECT MAX(size) FROM spillway_delayed WHERE due_at = ready_at AND token = ''`).Scan(&size); err != nil || size < want || size > want+100 {
 			t.Errorf("a message of %d bytes counts %d, %v", want, size, err)
 		}
 	})
@@ -332,7 +332,7 @@ func TestWake(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		out := &outbox{}
-		start(t, RelayConfig{Store: s, Publisher: out, Poll: time.Hour})
+		start(t, s, out, RelayConfig{Poll: time.Hour})
 		for i, after := range []time.Duration{0, 20 * time.Millisecond, time.Hour, 40 * time.Millisecond} {
 			time.Sleep(20 * time.Millisecond) // it sleeps as a rule, and sometimes looks
 			put(t, s, "orders", newMessage(numberedID(i)), after)
@@ -358,9 +358,9 @@ func TestWake(t *testing.T) {
 func TestPoll(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s, out := d.newStore(t, address), &outbox{}
-		start(t, RelayConfig{Store: s, Publisher: out, Poll: 20 * time.Millisecond})
+		start(t, s, out, RelayConfig{Poll: 20 * time.Millisecond})
 		time.Sleep(50 * time.Millisecond)
-		put(t, d.store(d.open(t, address)), "orders", newMessage("1"), 30*time.Millisecond)
+		put(t, d.newStore(t, address), "orders", newMessage("1"), 30*time.Millisecond)
 		eventually(t, "it is published", func() bool { return len(out.all()) == 1 })
 	})
 }
@@ -380,7 +380,7 @@ func TestDatabaseFails(t *testing.T) {
 		hide := func(from, to string) {
 			var err error
 			eventually(t, "the table is renamed", func() bool {
-				_, err = s.db.Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+				_, err = s.db.DB().Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 				return err == nil
 			})
 		}
@@ -390,7 +390,7 @@ func TestDatabaseFails(t *testing.T) {
 			return nil
 		}}
 		logger := &errorCounter{}
-		start(t, RelayConfig{Store: d.store(d.open(t, address)), Publisher: out, Batch: 4, Lease: 200 * time.Millisecond, Logger: logger})
+		start(t, d.newStore(t, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Logger: logger})
 		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
 		if n := logger.n.Load(); n > 5 {
@@ -409,7 +409,7 @@ func TestContended(t *testing.T) {
 			t.Parallel()
 			s := d.newStore(t, d.create(t))
 			put(t, s, "orders", newMessage("1"), 0)
-			tx, err := s.db.Begin()
+			tx, err := s.db.DB().Begin()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -417,7 +417,8 @@ func TestContended(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := &outbox{}
-			w := &worker{RelayConfig: &RelayConfig{Store: s, Publisher: out, Batch: 10, Poll: time.Second, Lease: time.Second, Logger: watermill.NopLogger{}}, topics: topics{}}
+			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Logger: watermill.NopLogger{}}
+			w := &worker{source: source{config, s, out}, topics: topics{}}
 			before := firstContended
 			for range 12 {
 				d := w.round(t.Context())
@@ -440,7 +441,7 @@ func TestContended(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	d := databases[0]
 	s, out := d.newStore(t, d.create(t)), &outbox{}
-	relay, err := NewRelay(RelayConfig{Store: s, Publisher: out})
+	relay, err := NewRelay(s, out, RelayConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +461,7 @@ func TestPlugin(t *testing.T) {
 		if err := errors.Join(router.Close(), <-done); err != nil {
 			t.Fatal(err)
 		}
-		if len(s.bells.all) != 0 {
+		if len(s.alarms.all) != 0 {
 			t.Error("the relay runs on")
 		}
 	}
@@ -473,7 +474,7 @@ func TestOnMoved(t *testing.T) {
 	for i := range 2 {
 		put(t, s, fmt.Sprint(i), newMessage(numberedID(i)), 0)
 	}
-	start(t, RelayConfig{Store: s, Publisher: out, OnMoved: func(_ context.Context, m Moved) {
+	start(t, s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
 		if m.Topic == "0" {
 			panic("hook")
 		}

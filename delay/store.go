@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -24,78 +23,68 @@ const (
 	maxWrite = 30 * time.Second
 	// maxTopic is how many bytes a topic's name may have: MySQL groups no longer ones without a file.
 	maxTopic = 1024
-	// maxService is how many bytes a service's name may have.
-	maxService = 255
 	// maxWaiting is how many topics Waiting tells of.
 	maxWaiting = 1000
 )
 
+// StoreConfig configures a Store.
+type StoreConfig struct {
+	// Service names whose messages these are. Relays publish what was put into a Store of the same Service, and nothing else. It
+	// has at most 100 letters, digits, dots, underscores and hyphens. It is required on a database server, where other services
+	// may be too: their publishers may lead to other brokers. On SQLite the default is none.
+	Service string
+}
+
 // Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
 // use, by any number of processes, and has no goroutine of its own.
 type Store struct {
-	db *sql.DB
-	*dialect
+	db      *database.Database
 	say     statements
 	service string
-	bells   bells        // of relays in this process
-	atMost  atomic.Int64 // what dialect.limit said, or 0
+	alarms  alarms // of relays in this process
+	largest int    // bytes of a message, or 0
+	*dialect
 }
 
-// Postgres returns the store in a PostgreSQL database of version 11 or later, opened with a driver whose errors tell their
-// SQLSTATE, such as pgx/v5/stdlib and lib/pq. The table is the first of its name on the search path. None of the stores
-// closes db; a nil db is an error of Initialize and Put.
-func Postgres(db *sql.DB) *Store { return newStore(db, &postgresDialect) }
-
-// MySQL returns the store in a MySQL database of version 8.0 or later, or a MariaDB one of 10.6 or later, opened with
-// github.com/go-sql-driver/mysql or a driver with errors of the same shape. A binary log must not have
-// binlog_format=STATEMENT.
-func MySQL(db *sql.DB) *Store { return newStore(db, &mysqlDialect) }
-
-// SQLite returns the store in a SQLite database of version 3.35 or later, opened with any driver. The database must be a
-// file; WAL mode is advisable. Writers of the process stand in a row there, with the claims of an idempotent receiver on
-// the same *sql.DB: a handler inside of such a claim cannot Put, and keeps relays waiting. Each lease writes its messages
-// anew: those of megabytes are better kept elsewhere.
-func SQLite(db *sql.DB) *Store { return newStore(db, &sqliteDialect) }
-
-func newStore(db *sql.DB, d *dialect) *Store { return &Store{db: db, dialect: d, say: d.statements()} }
-
-// For returns the store of a service in the same table: its relays publish what was put into it, and nothing else. Without
-// it all processes on a database share what waits there, and each relay publishes it all, so services whose publishers lead
-// to different brokers need a name each. A name has 255 bytes at most.
-func (s *Store) For(service string) *Store {
-	if s == nil {
-		return nil
+// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its table, or
+// upgrades the one that is there, and checks that it may take rows, for at most 30 seconds. The Store does not close db.
+//
+// On PostgreSQL the table is the first of its name on the search path. On MySQL and MariaDB a binary log must not have
+// binlog_format=STATEMENT. On SQLite the database must be a file, and WAL mode is advisable. Writers of a process come one
+// after the other there, so a handler inside an idempotent receiver's claim on the same *sql.DB cannot Put, and delays relays.
+// Each lease writes its messages anew on SQLite: keep messages of megabytes elsewhere.
+func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
+	if ctx == nil {
+		return nil, errNoContext
 	}
-	of := newStore(s.db, s.dialect)
-	of.service = service
-	return of
+	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("delay: open the store: %w", err)
+	}
+	if err := database.ValidateService(on.Kind(), config.Service); err != nil {
+		return nil, fmt.Errorf("delay: StoreConfig.Service: %w", err)
+	}
+	s := &Store{db: on, service: config.Service, dialect: dialects[on.Kind()]}
+	s.say = statementsFor(on, s.dialect)
+	if err = on.Upgrade(ctx, table); err == nil {
+		s.largest, err = on.Largest(ctx)
+	}
+	if err == nil {
+		err = s.canTake(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("delay: open the store: %w", err)
+	}
+	return s, nil
 }
 
 var (
-	errNoDB      = errors.New("delay: the *sql.DB of the store is nil: give an open database")
+	errNoStore   = errors.New("delay: the *Store is nil: look at the error of NewStore")
 	errNoContext = errors.New("delay: the context is nil: give context.Background() if there is no other")
 	errNoRelay   = errors.New("delay: the *Relay is nil: make it with NewRelay")
 )
-
-// Initialize creates the table, or verifies the one that is there, and does not touch it: the role then needs no right to
-// create any. Many processes may do so at once. NewRelay does it too; a process that only puts has to do it once itself,
-// or have a table made by another. A nil or in-memory database is an error, and so is a table of that name which is not a
-// Store's.
-func (s *Store) Initialize(ctx context.Context) error {
-	if s == nil || s.db == nil {
-		return errNoDB
-	}
-	if ctx == nil {
-		return errNoContext
-	}
-	if len(s.service) > maxService {
-		return fmt.Errorf("delay: For: the service's name has %d bytes, and may have %d", len(s.service), maxService)
-	}
-	if err := database.Of(s.kind, s.db).Upgrade(ctx, table); err != nil {
-		return fmt.Errorf("delay: initialize the store: %w", err)
-	}
-	return s.askLimit(ctx)
-}
 
 // Put keeps msg until after has passed on the database's clock, from when the statement is run; then a Relay publishes it to
 // topic. When Put returns nil the message is durable; inside of a transaction that consumes a message, and that ctx carries
@@ -107,8 +96,8 @@ func (s *Store) Initialize(ctx context.Context) error {
 // wait for itself; through another *sql.DB on the same file it does wait, for 30 seconds. After an error of the connection
 // the message may be there all the same.
 func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
-	if s == nil || s.db == nil {
-		return errNoDB
+	if s == nil {
+		return errNoStore
 	}
 	if ctx == nil {
 		return errNoContext
@@ -123,7 +112,7 @@ func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, aft
 		return fmt.Errorf("delay: put message %q for %q: %w", boundedtext.Text(msg.UUID, logged), boundedtext.Text(topic, logged), err)
 	}
 	// Where the transaction has not committed, a relay that looks in time may still find it.
-	s.bells.ring(time.Now().Add(after + s.tick))
+	s.alarms.bringForward(time.Now().Add(after + s.tick))
 	return nil
 }
 
@@ -140,78 +129,33 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 }
 
 func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
-	if err := s.fits(ctx, r.size()); err != nil {
-		return err
+	if s.largest > 0 && r.size() > s.largest { // the server would hang up, and take the transaction with it
+		return fmt.Errorf("%w: %d bytes, where the server takes %d", poison.ErrTooLarge, r.size(), s.largest)
 	}
 	args := r.args(after + s.tick)
-	joined, err := chain.WriteJoined(ctx, s.db, func(tx *sql.Tx) error {
+	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, s.say.put, args...)
 		return err
 	})
 	if !joined {
 		err = s.putAlone(ctx, args)
 	}
-	if err != nil && (s.tooLarge(err) || s.hungUp(err, r.size())) {
+	if s.db.TooLarge(err, r.size(), s.largest) {
 		err = fmt.Errorf("%w: %d bytes: %w", poison.ErrTooLarge, r.size(), err)
 	}
 	return err
 }
 
-// small is what a message may have without asking whether it fits.
-const small = 512 << 10
-
-func (s *Store) fits(ctx context.Context, size int) error {
-	if s.limit == nil || size <= small {
-		return nil
-	}
-	if s.atMost.Load() == 0 {
-		if err := s.askLimit(ctx); err != nil {
-			return err
-		}
-	}
-	if most := s.atMost.Load(); int64(size) > most {
-		return fmt.Errorf("%w: %d bytes, where the server takes %d", poison.ErrTooLarge, size, most)
-	}
-	return nil
-}
-
-// hungUp reports whether an error is as that of a server which hung up on a message that takes more bytes in the statement:
-// a driver that writes the values into the statement may double them by escaping.
-func (s *Store) hungUp(err error, size int) bool {
-	most := s.atMost.Load()
-	return most > 0 && 2*int64(size) > most && !s.answered(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
-}
-
-func (s *Store) askLimit(ctx context.Context) error {
-	if s.limit == nil {
-		return nil
-	}
-	limit, err := s.limit(ctx, s.db)
-	if err != nil {
-		return fmt.Errorf("delay: %w", err)
-	}
-	s.atMost.Store(int64(limit))
-	return nil
-}
-
 func (s *Store) putAlone(ctx context.Context, args []any) error {
-	if s.within(ctx) {
-		return errWithin
+	if s.db.Held(ctx) {
+		return errHeld
 	}
-	return s.write(ctx, s.db, func() error {
-		_, err := s.db.ExecContext(ctx, s.say.put, args...)
-		return err
-	})
+	_, err := s.db.Exec(ctx, s.say.put, args...)
+	return err
 }
 
-var errWithin = errors.New("the message's own transaction holds the database, and would be waited for in vain: put outside of " +
+var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put outside of " +
 	"handlers with an idempotent receiver on the same file, or give the store a file of its own")
-
-// within tells whether ctx is inside of a claim that keeps everybody else out of the store.
-func (s *Store) within(ctx context.Context) bool {
-	claim := chain.ClaimOf(ctx)
-	return claim != nil && claim.Locks(s.db)
-}
 
 // Waiting is what is kept for one topic.
 type Waiting struct {
@@ -226,14 +170,14 @@ type Waiting struct {
 // Waiting counts what is kept, topic by topic, most messages first, 1,000 topics at most. It reads the whole table: now and
 // then, for people and metrics.
 func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
-	if s == nil || s.db == nil {
-		return nil, errNoDB
+	if s == nil {
+		return nil, errNoStore
 	}
 	if ctx == nil {
 		return nil, errNoContext
 	}
-	if s.within(ctx) && s.db.Stats().MaxOpenConnections == 1 {
-		return nil, fmt.Errorf("delay: count what waits: %w", errWithin)
+	if s.db.Held(ctx) && s.db.DB().Stats().MaxOpenConnections == 1 {
+		return nil, fmt.Errorf("delay: count what waits: %w", errHeld)
 	}
 	err = s.rows(ctx, func() { waiting = nil }, func(rows *sql.Rows) error {
 		var w Waiting
@@ -250,28 +194,11 @@ func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 	return waiting, nil
 }
 
-// rows queries and scans each row. A writer of another process may be in the way: then it starts again after reset.
+// rows queries and calls scan with each row, after reset. If a writer of another process is in the way, it begins again.
 func (s *Store) rows(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return s.read(ctx, func() error {
-		reset()
-		rows, err := s.db.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return scanAll(rows, scan)
-	})
-}
-
-func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return s.db.Query(ctx, reset, scan, query, args...)
 }
 
 // microseconds bounds what the database says: its clock may have jumped.

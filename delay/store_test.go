@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
@@ -57,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 			put(t, s, topics[i%len(topics)], msg, 0)
 		}
 		out := &outbox{}
-		start(t, RelayConfig{Store: s, Publisher: out})
+		start(t, s, out, RelayConfig{})
 		eventually(t, "all are published", func() bool { return len(out.all()) == len(want) })
 		for i, p := range out.all() {
 			if p.topic != topics[i%len(topics)] || p.msg.UUID != want[i].UUID || !reflect.DeepEqual(p.msg.Payload, want[i].Payload) ||
@@ -76,17 +75,14 @@ func TestPut_refuses(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		for name, err := range map[string]error{
-			"nil message":  s.Put(t.Context(), "orders", nil, 0),
-			"no topic":     s.Put(t.Context(), "", newMessage("1"), 0),
-			"long topic":   s.Put(t.Context(), strings.Repeat("t", maxTopic+1), newMessage("1"), 0),
-			"long delay":   s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1),
-			"no database":  d.store(nil).Put(t.Context(), "orders", newMessage("1"), 0),
-			"no table":     d.store(d.open(t, d.create(t))).Put(t.Context(), "orders", newMessage("1"), 0),
-			"initialize":   d.store(nil).Initialize(t.Context()),
-			"count":        func() error { _, err := d.store(nil).Waiting(t.Context()); return err }(),
-			"ended":        s.Put(ended(), "orders", newMessage("1"), 0),
-			"nil store":    (*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0),
-			"before twice": d.store(nil).Put(t.Context(), "orders", newMessage("\x00"), 0),
+			"nil message": s.Put(t.Context(), "orders", nil, 0),
+			"no topic":    s.Put(t.Context(), "", newMessage("1"), 0),
+			"long topic":  s.Put(t.Context(), strings.Repeat("t", maxTopic+1), newMessage("1"), 0),
+			"long delay":  s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1),
+			"count":       func() error { _, err := (*Store)(nil).Waiting(t.Context()); return err }(),
+			"long id":     s.Put(t.Context(), "", newMessage("\x00"), 0),
+			"ended":       s.Put(ended(), "orders", newMessage("1"), 0),
+			"nil store":   (*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0),
 		} {
 			if err == nil {
 				t.Errorf("%s: no error", name)
@@ -113,9 +109,8 @@ func TestPut_tooLarge(t *testing.T) {
 	d := databases[2]
 	address := d.create(t)
 	s := d.newStore(t, address)
-	s.atMost.Store(0) // as in a process that did not initialize
 	var packet int
-	if err := s.db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
+	if err := s.db.DB().QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -123,32 +118,12 @@ func TestPut_tooLarge(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	put(t, s, "orders", message.NewMessage("1", make([]byte, min(packet-2*mysqlOverhead, 12<<20))), 0)
+	put(t, s, "orders", message.NewMessage("1", make([]byte, packet-16<<10)), 0)
 	// A driver that writes the values into the statement doubles this one.
-	doubling := d.store(d.open(t, mysqltest.With(address, "interpolateParams=true")))
+	doubling := d.newStore(t, mysqltest.With(address, "interpolateParams=true"))
 	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
 	if !errors.Is(err, poison.ErrTooLarge) {
 		t.Errorf("%v", err)
-	}
-}
-
-// A server that hangs up on a message that a driver may have doubled is as good as a refusal for size; as a rule its answer
-// is lost. Other errors, and errors of small messages, are not.
-func TestHungUp(t *testing.T) {
-	s := MySQL(nil)
-	s.atMost.Store(100)
-	reset := errors.New("write: connection reset by peer")
-	for _, c := range []struct {
-		err  error
-		size int
-		want bool
-	}{{reset, 51, true}, {reset, 50, false}, {&mysql.MySQLError{Number: 1062}, 51, false}, {context.Canceled, 51, false}, {context.DeadlineExceeded, 51, false}} {
-		if got := s.hungUp(c.err, c.size); got != c.want {
-			t.Errorf("%v of %d bytes: %v", c.err, c.size, got)
-		}
-	}
-	if Postgres(nil).hungUp(reset, 1<<30) {
-		t.Error("a server without such a limit")
 	}
 }
 
@@ -161,12 +136,12 @@ func (c claim) Locks(db *sql.DB) bool     { return c.db == db }
 func TestPut_within(t *testing.T) {
 	d := databases[0]
 	s := d.newStore(t, d.create(t))
-	s.db.SetMaxOpenConns(1)
-	ctx := chain.WithClaim(t.Context(), claim{s.db})
-	if err := s.Put(ctx, "orders", newMessage("1"), 0); !errors.Is(err, errWithin) {
+	s.db.DB().SetMaxOpenConns(1)
+	ctx := chain.WithClaim(t.Context(), claim{s.db.DB()})
+	if err := s.Put(ctx, "orders", newMessage("1"), 0); !errors.Is(err, errHeld) {
 		t.Errorf("%v", err)
 	}
-	if _, err := s.Waiting(ctx); !errors.Is(err, errWithin) {
+	if _, err := s.Waiting(ctx); !errors.Is(err, errHeld) {
 		t.Errorf("%v", err)
 	}
 	if err := s.Put(chain.WithClaim(t.Context(), claim{new(sql.DB)}), "orders", newMessage("1"), 0); err != nil {
@@ -174,33 +149,37 @@ func TestPut_within(t *testing.T) {
 	}
 }
 
-func TestInitialize_tenAtOnce(t *testing.T) {
+// Ten processes that start at once make the table once. A table, a database and a service that cannot be the store's are
+// refused.
+func TestNewStore(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		var all sync.WaitGroup
 		for range 10 {
-			s := d.store(d.open(t, address))
+			db := d.open(t, address)
 			all.Go(func() {
-				if err := s.Initialize(t.Context()); err != nil {
+				if _, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-	})
-}
-
-func TestInitialize_refuses(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		db := d.open(t, address)
-		if _, err := db.Exec(`CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`); err != nil {
-			t.Fatal(err)
+		db := d.open(t, d.create(t))
+		if _, err := NewStore(t.Context(), db, StoreConfig{}); (err == nil) != (d.name == "sqlite") {
+			t.Errorf("without a service: %v", err)
 		}
-		if err := d.store(db).Initialize(t.Context()); err == nil {
-			t.Error("another's table is taken for ours")
+		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "without column") {
+			t.Errorf("another's table is taken for ours: %v", err)
 		}
 	})
-	if err := SQLite(databases[0].open(t, ":memory:")).Initialize(t.Context()); err == nil {
-		t.Error("a database without a file is taken")
+	for want, db := range map[string]*sql.DB{"no file": databases[0].open(t, ":memory:"), "*sql.DB is nil": nil} {
+		if _, err := NewStore(t.Context(), db, StoreConfig{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
 	}
 }
 
@@ -226,9 +205,9 @@ func TestWaiting(t *testing.T) {
 		}
 		var rows []string
 		for i := range maxWaiting + 5 {
-			rows = append(rows, `(`+noService[d.name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
+			rows = append(rows, `(`+shopService[d.name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
 		}
-		if _, err := s.db.Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")); err != nil {
+		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")); err != nil {
 			t.Fatal(err)
 		}
 		if waiting, err = s.Waiting(t.Context()); err != nil || len(waiting) != maxWaiting || waiting[0].Topic != "a" {
@@ -263,7 +242,7 @@ func TestDueOrder(t *testing.T) {
 		}
 		out := &outbox{before: func(_ string, messages []*message.Message) error {
 			var now int64
-			if err := s.db.QueryRow(s.query(s.clock(`SELECT now()`))).Scan(&now); err != nil {
+			if err := s.db.DB().QueryRow(s.say.now).Scan(&now); err != nil {
 				return err
 			}
 			for _, msg := range messages {
@@ -274,7 +253,7 @@ func TestDueOrder(t *testing.T) {
 			return nil
 		}}
 		var late atomic.Int64
-		start(t, RelayConfig{Store: s, Publisher: out, OnMoved: func(_ context.Context, m Moved) {
+		start(t, s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
 			if m.Late < 0 || !strings.HasPrefix(m.Topic, "topic ") || due[m.ID] == 0 {
 				t.Errorf("%+v", m)
 			}
@@ -288,20 +267,23 @@ func TestDueOrder(t *testing.T) {
 	})
 }
 
-// noService is what a store without For writes.
-var noService = map[string]string{"sqlite": `x''`, "postgres": `'\x'`, "mariadb": `''`}
+// shopService is how the service of tests stands in its column.
+var shopService = map[string]string{"sqlite": `x'73686f70'`, "postgres": `'shop'`, "mariadb": `'shop'`}
 
 // Services on one table have each their own: what one put no other's relay publishes, nor counts.
 func TestServices(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		plain := d.newStore(t, address)
-		billing := plain.For("billing")
-		for service, s := range map[string]*Store{"none": plain, "billing": billing} {
+		shop := d.newStore(t, address)
+		billing, err := NewStore(t.Context(), d.open(t, address), StoreConfig{Service: "billing"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
 			if err := s.Put(t.Context(), "orders", newMessage(service), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for service, s := range map[string]*Store{"none": plain, "billing": billing} {
+		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
 			if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 1 {
 				t.Error(service, waiting, err)
 			}
@@ -309,9 +291,6 @@ func TestServices(t *testing.T) {
 			if b, err := s.take(t.Context(), 10, time.Minute, front); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
 				t.Errorf("%s: %+v, %v", service, b, err)
 			}
-		}
-		if err := plain.For(strings.Repeat("x", 256)).Initialize(t.Context()); err == nil {
-			t.Error("a name of 256 bytes")
 		}
 	})
 }
@@ -325,20 +304,20 @@ func TestPlan(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s, series := d.newStore(t, address), series
 		// The first fifty are due.
-		at := s.clock(`now() + CASE WHEN n <= 50 THEN -n ELSE n + 1000 END * 1000000.0`)
+		at := s.db.Statement(`now_us() + CASE WHEN n <= 50 THEN -n ELSE n + 1000 END * 1000000.0`)
 		if d.name != "postgres" { // where a tenth will do
 			series = strings.Replace(series, "d f)", "(SELECT 0 AS n) f)", 1)
 		}
-		if _, err := s.db.Exec(`INSERT INTO spillway_delayed (service, topic, size, due_at, ready_at, id, metadata, payload) ` + series +
-			` SELECT ` + noService[d.name] + `, 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
+		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, size, due_at, ready_at, id, metadata, payload) ` + series +
+			` SELECT ` + shopService[d.name] + `, 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
 			t.Fatal(err)
 		}
 		if d.name != "mariadb" {
-			if _, err := s.db.Exec(`ANALYZE`); err != nil {
+			if _, err := s.db.DB().Exec(`ANALYZE`); err != nil {
 				t.Fatal(err)
 			}
 		}
-		service, begin := []byte{}, s.after(front)
+		service, begin := []byte(s.service), s.after(front)
 		for name, query := range map[string]string{"next": s.say.next, "choose": s.say.choose, "page": s.say.page} {
 			plan, args := "", append(append([]any{service}, begin...), 200)
 			if name == "page" {

@@ -53,9 +53,9 @@ func TestTopics(t *testing.T) {
 // A bell wakes who sleeps for longer, and is not missed by who is about to.
 func TestBell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slept := func(d time.Duration, before, during func(*bell)) time.Duration {
-			b, begun := newBell(), time.Now()
-			b.look()
+		slept := func(d time.Duration, before, during func(*alarm)) time.Duration {
+			b, begun := newAlarm(), time.Now()
+			b.reset()
 			before(b)
 			go func() {
 				time.Sleep(time.Second)
@@ -64,15 +64,15 @@ func TestBell(t *testing.T) {
 			b.sleep(t.Context(), d)
 			passed := time.Since(begun)
 			time.Sleep(time.Hour)
-			if b.look(); !b.until.IsZero() || b.asleep {
+			if b.reset(); !b.until.IsZero() || b.asleep {
 				t.Error("it is not as it was")
 			}
 			return passed
 		}
-		nothing := func(*bell) {}
-		in := func(d time.Duration) func(*bell) { return func(b *bell) { b.ring(time.Now().Add(d)) } }
+		nothing := func(*alarm) {}
+		in := func(d time.Duration) func(*alarm) { return func(b *alarm) { b.bringForward(time.Now().Add(d)) } }
 		for _, c := range []struct {
-			before, during func(*bell)
+			before, during func(*alarm)
 			want           time.Duration
 		}{
 			{nothing, nothing, time.Minute},
@@ -82,7 +82,7 @@ func TestBell(t *testing.T) {
 			{nothing, in(0), time.Second},
 			{in(5 * time.Second), in(2 * time.Second), 3 * time.Second},
 			{in(2 * time.Second), in(5 * time.Second), 2 * time.Second},
-			{func(b *bell) { in(4 * time.Second)(b); in(2 * time.Second)(b); in(6 * time.Second)(b) }, nothing, 2 * time.Second},
+			{func(b *alarm) { in(4 * time.Second)(b); in(2 * time.Second)(b); in(6 * time.Second)(b) }, nothing, 2 * time.Second},
 		} {
 			if got := slept(time.Minute, c.before, c.during); got != c.want {
 				t.Errorf("slept %s, want %s", got, c.want)
@@ -91,7 +91,7 @@ func TestBell(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begun := time.Now()
-		if newBell().sleep(ctx, time.Hour); time.Since(begun) != time.Second {
+		if newAlarm().sleep(ctx, time.Hour); time.Since(begun) != time.Second {
 			t.Error("it sleeps on")
 		}
 	})

@@ -16,9 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -89,20 +88,23 @@ func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plu
 	}, stop
 }
 
+func storeOn(t testing.TB, db *sql.DB) *delay.Store {
+	t.Helper()
+	store, err := delay.NewStore(t.Context(), db, delay.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 // What a handler puts is in the transaction that consumes its message: it is rolled back and committed with it.
 func TestPut_inTransaction(t *testing.T) {
-	for name, d := range map[string]struct {
-		open  func(testing.TB) *sql.DB
-		store func(*sql.DB) *delay.Store
-	}{
-		"postgres": {func(t testing.TB) *sql.DB { return postgrestest.Open(t, postgrestest.Schema(t)) }, delay.Postgres},
-		"mariadb":  {func(t testing.TB) *sql.DB { return mysqltest.Open(t, mysqltest.Database(t)) }, delay.MySQL},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, d := range databases.All[1:] {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			db := d.open(t)
-			store, out := d.store(db), &inbox{}
-			relay, err := delay.NewRelay(delay.RelayConfig{Store: store, Publisher: out, Poll: 5 * time.Millisecond})
+			db := d.New(t)
+			store, out := storeOn(t, db), &inbox{}
+			relay, err := delay.NewRelay(store, out, delay.RelayConfig{Poll: 5 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,11 +140,8 @@ func TestPut_inTransaction(t *testing.T) {
 // A Put that is the victim of a deadlock ended the message's transaction. On MySQL and MariaDB what is said after it would
 // commit by itself: a handler that ignores the error is not taken at its word, and the message comes again.
 func TestPut_deadlock(t *testing.T) {
-	db := mysqltest.Open(t, mysqltest.Database(t))
-	store := delay.MySQL(db)
-	if err := store.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db := databases.MariaDB.New(t)
+	store := storeOn(t, db)
 	if _, err := db.Exec(`CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const (
 
 // worker is one run of a relay.
 type worker struct {
-	*RelayConfig
+	source
 	topics topics
 	pass   pass
 	fails  int // of the database, in a row
@@ -60,16 +60,16 @@ func (w *worker) look(ctx context.Context) (in time.Duration, ok bool, err error
 	begun := time.Now()
 	w.pass.recovered(w.topics, begun)
 	if w.topics.anyRefuses(begun) {
-		return w.Store.nextAround(ctx, &w.pass, w.topics, w.Poll)
+		return w.store.nextAround(ctx, &w.pass, w.topics, w.Poll)
 	}
 	from, full := w.pass.begin(begun)
-	in, at, ok, err := w.Store.next(ctx, from, w.Poll)
+	in, at, ok, err := w.store.next(ctx, from, w.Poll)
 	if err != nil || !full {
 		return in, ok, err
 	}
 	cost := time.Since(begun)
 	if cost >= dear && (!ok || in > -margin) { // else nothing is in the margin
-		if at, err = w.Store.here(ctx); err == nil {
+		if at, err = w.store.here(ctx); err == nil {
 			at.ready -= margin.Microseconds()
 		}
 	} else {
@@ -106,10 +106,10 @@ func (w *worker) moveAll(ctx context.Context) error {
 func (w *worker) take(ctx context.Context, now time.Time) (batch, error) {
 	w.pass.recovered(w.topics, now)
 	if w.topics.anyRefuses(now) {
-		return w.Store.takeAround(ctx, w.Batch, w.Lease, &w.pass, w.topics, now)
+		return w.store.takeAround(ctx, w.Batch, w.Lease, &w.pass, w.topics, now)
 	}
 	from, _ := w.pass.begin(now)
-	return w.Store.take(ctx, w.Batch, w.Lease, from)
+	return w.store.take(ctx, w.Batch, w.Lease, from)
 }
 
 // lingering returns a context that lasts a little longer than ctx.

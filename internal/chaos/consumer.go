@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -53,6 +54,12 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	if err != nil {
 		return err
 	}
+	var waiting *delay.Store
+	if site.later != nil {
+		if waiting, err = site.later(ctx); err != nil {
+			return err
+		}
+	}
 	crashes, err := crashlimit.NewStore(ctx, site.db, crashlimit.StoreConfig{Service: "chaos"})
 	if err != nil {
 		return err
@@ -67,7 +74,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 			Publisher:  later,
 			Subscriber: func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) },
 			Stages:     stages.Delays(delays...),
-			Store:      site.later,
+			Store:      waiting,
 		},
 		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
 		Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},

@@ -27,8 +27,8 @@ type site struct {
 	origin     func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
 	keys func(ctx context.Context, live subscriber) (idempotency.Store, error)
-	// later keeps what waits for its next attempt. Where it is nil, that waits in topics.
-	later *delay.Store
+	// later opens the store of what waits for its next attempt. If it is nil, that waits in topics.
+	later func(context.Context) (*delay.Store, error)
 
 	// create makes the live topic, that of outputs, and those of dead letters; remove removes all.
 	create, remove func() error
@@ -114,7 +114,11 @@ func (s *site) waiting(ctx context.Context) (sum int, err error) {
 		sum += n
 	}
 	if s.later != nil {
-		kept, err := s.later.Waiting(ctx)
+		later, err := s.later(ctx)
+		if err != nil {
+			return 0, err
+		}
+		kept, err := later.Waiting(ctx)
 		if err != nil {
 			return 0, err
 		}

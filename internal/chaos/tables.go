@@ -26,10 +26,12 @@ func onTables(s *site) {
 	s.keys = func(ctx context.Context, live subscriber) (idempotency.Store, error) {
 		return wmsql.Join(ctx, live.(*wmsql.Subscriber), service)
 	}
-	s.later = delay.Postgres(s.db)
+	s.later = func(ctx context.Context) (*delay.Store, error) {
+		return delay.NewStore(ctx, s.db, delay.StoreConfig{Service: service.Service})
+	}
 	quote, room := `"`, 8<<20 // PostgreSQL would take a gigabyte
 	if s.Driver == "mysql" {
-		s.later, quote, room = delay.MySQL(s.db), "`", 16<<20
+		quote, room = "`", 16<<20
 	}
 	s.oversized = func(msg *message.Message, less int) { msg.Payload = make([]byte, room-less) }
 	s.refused = func(string) *message.Message {

@@ -30,7 +30,7 @@ func open(ctx context.Context, name string) (d *database, err error) {
 	d = &database{}
 	switch name {
 	case "sqlite":
-		err = d.inFile(own)
+		err = d.inFile(ctx, own)
 	case "mariadb":
 		err = d.inMariaDB(ctx, own)
 	default:
@@ -40,21 +40,18 @@ func open(ctx context.Context, name string) (d *database, err error) {
 		return nil, err
 	}
 	d.db.SetMaxIdleConns(10)
-	if err := d.store.Initialize(ctx); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
 	return d, nil
 }
 
 func (d *database) close() error { return errors.Join(d.db.Close(), d.remove()) }
 
-func (d *database) inFile(own string) error {
+func (d *database) inFile(ctx context.Context, own string) error {
 	folder, err := os.MkdirTemp("", own)
 	if err != nil {
 		return err
 	}
 	d.remove = func() error { return os.RemoveAll(folder) }
-	return d.open("sqlite", "file:"+filepath.Join(folder, "figures.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)", delay.SQLite)
+	return d.open(ctx, "sqlite", "file:"+filepath.Join(folder, "figures.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)")
 }
 
 func (d *database) inMariaDB(ctx context.Context, own string) error {
@@ -70,7 +67,7 @@ func (d *database) inMariaDB(ctx context.Context, own string) error {
 	if err := d.within(ctx, "mysql", address, `CREATE DATABASE `+own, `DROP DATABASE `+own); err != nil {
 		return err
 	}
-	return d.open("mysql", config.FormatDSN(), delay.MySQL)
+	return d.open(ctx, "mysql", config.FormatDSN())
 }
 
 func (d *database) inPostgres(ctx context.Context, own string) error {
@@ -88,7 +85,7 @@ func (d *database) inPostgres(ctx context.Context, own string) error {
 	if err := d.within(ctx, "pgx", address, `CREATE SCHEMA `+own, `DROP SCHEMA `+own+` CASCADE`); err != nil {
 		return err
 	}
-	return d.open("pgx", u.String(), delay.Postgres)
+	return d.open(ctx, "pgx", u.String())
 }
 
 // within makes what the database is in, and sees to it that it goes.
@@ -107,11 +104,14 @@ func (d *database) within(ctx context.Context, driver, address, create, drop str
 	return nil
 }
 
-func (d *database) open(driver, dsn string, store func(*sql.DB) *delay.Store) error {
+func (d *database) open(ctx context.Context, driver, dsn string) error {
 	db, err := sql.Open(driver, dsn)
+	if err == nil {
+		d.db = db
+		d.store, err = delay.NewStore(ctx, db, delay.StoreConfig{Service: "bench"})
+	}
 	if err != nil {
 		return errors.Join(err, d.remove())
 	}
-	d.db, d.store = db, store(db)
 	return nil
 }

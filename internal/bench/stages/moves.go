@@ -67,7 +67,7 @@ func (d *database) move(ctx context.Context, topic string, pub message.Publisher
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var moved atomic.Int64
-	relay, err := delay.NewRelay(delay.RelayConfig{Store: d.store, Publisher: pub, OnMoved: func(context.Context, delay.Moved) {
+	relay, err := delay.NewRelay(d.store, pub, delay.RelayConfig{OnMoved: func(context.Context, delay.Moved) {
 		if moved.Add(1) == int64(n) {
 			stop() // Run returns when what was published is deleted
 		}
