@@ -12,6 +12,7 @@ import (
 // Feature D10: a quorum queue's own count of what came back is told from the second delivery on. What a producer says
 // counts for nothing on the first, and a classic queue knows nothing.
 func TestDeliveryCount(t *testing.T) {
+	t.Parallel()
 	for kind, want := range map[string][]int{"quorum": {0, 1, 2}, "classic": {0, 0, 0}} {
 		t.Run(kind, func(t *testing.T) {
 			b := newBroker(t)

@@ -15,6 +15,7 @@ import (
 // else it has; the error names the queue, the argument and what to do. AllowLossyTopics takes it. One that only looks
 // different is taken.
 func TestInitializeRefusesLossyQueues(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	type table = amqp091.Table
 	const quorum, classic, stream = "quorum", "classic", "stream"
@@ -74,6 +75,7 @@ func TestInitializeRefusesLossyQueues(t *testing.T) {
 
 // Feature D5: a handler is not started over a dead-letter queue that loses letters.
 func TestStartRefusesLossyQueue(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	b.must(func(c *amqp091.Channel) error {

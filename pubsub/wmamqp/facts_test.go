@@ -68,6 +68,7 @@ func quorumArguments(c *amqp.Config) { c.Queue.Arguments = wmamqp.QuorumQueue(ni
 // Fact, feature D8: a header that is no string is requeued for ever, and what is behind it never delivered.
 // TestForeignHeadersAreDelivered shows that ours delivers both.
 func TestFactWatermillRequeuesForeignHeaders(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, m := b.queue(), &counting{}
 	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"n": int32(1)}})
@@ -84,6 +85,7 @@ func TestFactWatermillRequeuesForeignHeaders(t *testing.T) {
 // Fact, feature D8: on a quorum queue one nack is enough, because the broker then counts in a header.
 // TestForeignHeadersAreDelivered shows that ours delivers it again.
 func TestFactWatermillCannotReadDeliveryCount(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, m := b.queue("quorum"), &counting{}
 	b.send(topic, amqp091.Publishing{})
@@ -94,6 +96,7 @@ func TestFactWatermillCannotReadDeliveryCount(t *testing.T) {
 
 // Our marshaler in the stock subscriber reads both.
 func TestMarshalerInStockSubscriber(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue("quorum")
 	b.send(topic, amqp091.Publishing{Headers: everyType(), MessageId: "m"})
@@ -109,6 +112,7 @@ func TestMarshalerInStockSubscriber(t *testing.T) {
 // Fact, feature D5: publishing to a queue that does not exist is no error, with confirms and mandatory on.
 // TestPublishIsConfirmed shows that it is one with ours.
 func TestFactWatermillLosesToMissingQueue(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	p := b.stockPublisher(func(c *amqp.Config) { c.Publish.ConfirmDelivery, c.Publish.Mandatory = true, true })
 	if err := p.Publish(b.topic(), message.NewMessage("m", nil)); err != nil {
@@ -119,6 +123,7 @@ func TestFactWatermillLosesToMissingQueue(t *testing.T) {
 // Fact, feature D4: confirms are off by default: what a full queue refuses is lost. TestPublishToFullQueue shows that ours
 // tells.
 func TestFactWatermillDoesNotConfirm(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	if amqp.NewDurableQueueConfig(b.uri).Publish.ConfirmDelivery {
 		t.Error("confirms are on")
@@ -138,6 +143,7 @@ func TestFactWatermillDoesNotConfirm(t *testing.T) {
 
 // Fact, feature D6: a header of 200 KiB closes the connection. TestHeadersTooLarge shows that ours refuses it before.
 func TestFactLargeHeaderClosesConnection(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	conn, err := amqp091.Dial(b.uri)
@@ -166,6 +172,7 @@ func TestFactLargeHeaderClosesConnection(t *testing.T) {
 // Fact, promise P3: Close gives a message back while its handler runs, whose context lives on. TestCloseInHandler shows
 // that ours waits for it.
 func TestFactWatermillRedeliversAtClose(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
@@ -185,6 +192,7 @@ func TestFactWatermillRedeliversAtClose(t *testing.T) {
 // Fact: when its queue is deleted, watermill-amqp takes the end of its consumer for messages. TestQueueDeleted shows that
 // ours does not.
 func TestFactWatermillInventsMessages(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, m := b.queue(), &counting{}
 	messages := b.subscribe(b.stockSubscriber(func(c *amqp.Config) { c.Marshaler = m }), topic)
@@ -199,6 +207,7 @@ func TestFactWatermillInventsMessages(t *testing.T) {
 // Fact, promise P3: the context of a message lives on when its connection is lost and somebody else has the message.
 // TestConnectionLostInHandler shows that ours ends.
 func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
+	t.Parallel()
 	if unraced(t) { // it dials again
 		return
 	}

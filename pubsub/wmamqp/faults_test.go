@@ -19,6 +19,7 @@ import (
 // Promise P3: the connection is lost in the middle of a handler: its context ends at once, there is no letter and no
 // attempt, and the message takes effect once, on the new connection.
 func TestConnectionLostInHandler(t *testing.T) {
+	t.Parallel()
 	if unraced(t) {
 		return
 	}
@@ -58,6 +59,7 @@ func TestConnectionLostInHandler(t *testing.T) {
 // Features D4 and D5: while the connection is gone Publish fails, without a panic; afterwards it succeeds, and nothing
 // that it promised is missing.
 func TestPublishThroughCuts(t *testing.T) {
+	t.Parallel()
 	if unraced(t) {
 		return
 	}
@@ -105,6 +107,7 @@ func TestPublishThroughCuts(t *testing.T) {
 // Feature D4: a peer that does not answer is an error after the time-out, for a second Publish too, and Close returns
 // while it does not answer. How long that takes, TestCloseWhateverThePeerDoes says.
 func TestPublishHalfOpen(t *testing.T) {
+	t.Parallel()
 	if unraced(t) {
 		return
 	}
@@ -128,6 +131,7 @@ func TestPublishHalfOpen(t *testing.T) {
 
 // Feature D4: a peer that stops reading, so that a write blocks, is an error after the time-out too, and Close returns.
 func TestPublishToPeerThatStopsReading(t *testing.T) {
+	t.Parallel()
 	if unraced(t) {
 		return
 	}
@@ -148,6 +152,7 @@ func TestPublishToPeerThatStopsReading(t *testing.T) {
 
 // A peer that does not answer does not hold up Close, nor the end of a handler's context there.
 func TestSubscriberHalfOpen(t *testing.T) {
+	t.Parallel()
 	if unraced(t) {
 		return
 	}
@@ -166,6 +171,7 @@ func TestSubscriberHalfOpen(t *testing.T) {
 
 // Heartbeats find a peer that does not answer: the context ends, and the message comes again on a new connection.
 func TestHeartbeatEndsContext(t *testing.T) {
+	t.Parallel()
 	if unraced(t) {
 		return
 	}
@@ -187,6 +193,7 @@ func TestHeartbeatEndsContext(t *testing.T) {
 
 // Slow lines only slow things down.
 func TestLatency(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, proxy := b.queue(), b.proxy()
 	proxy.Slow(200*time.Millisecond, 100*time.Millisecond)

@@ -58,6 +58,7 @@ func (b *broker) ack(messages <-chan *message.Message, n int) (ids []string) {
 // Promise P1: as many messages are in flight as was said, each is settled for itself, and what is not acked at Close comes
 // again, and nothing else.
 func TestInFlight(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			b := newBroker(t)
@@ -98,6 +99,7 @@ func TestInFlight(t *testing.T) {
 
 // Promise P3: when the connection is lost all messages in flight learn of it, and each is acked once on the new one.
 func TestInFlightConnectionLost(t *testing.T) {
+	t.Parallel()
 	if unraced(t) {
 		return
 	}
@@ -129,6 +131,7 @@ func TestInFlightConnectionLost(t *testing.T) {
 // Promise P1: whatever is acked and nacked, and however often the subscriber is closed in between, each message is acked in
 // the end, once.
 func TestInFlightLosesNothing(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -183,6 +186,7 @@ func TestInFlightLosesNothing(t *testing.T) {
 
 // A queue that has a single active consumer keeps its order.
 func TestInFlightSingleActive(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic()
 	b.must(func(c *amqp091.Channel) error {
@@ -202,6 +206,7 @@ func TestInFlightSingleActive(t *testing.T) {
 
 // A connection that has no room for so many channels is an error, and nobody keeps a message.
 func TestInFlightNoChannel(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	one, two := b.queue(), b.queue()
 	few := amqp091.Config{ChannelMax: 12} // to declare a queue takes one for a while
@@ -218,6 +223,7 @@ func TestInFlightNoChannel(t *testing.T) {
 // Promise P1: what the end of a subscription gives back comes to none of its own consumers: a quorum queue counts, and from
 // RabbitMQ 4 on drops a message that was given back often.
 func TestGivenBackOnce(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 4, 30} {
 		for _, by := range []string{"Close", "context"} {
 			t.Run(fmt.Sprintf("%d in flight, %s", n, by), func(t *testing.T) {
@@ -266,6 +272,7 @@ func TestGivenBackOnce(t *testing.T) {
 
 // Promise P4: at Close only what is in a handler's hands is kept for the grace: others get the rest at once.
 func TestInFlightIdleEnd(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 15 * time.Second })
@@ -305,6 +312,7 @@ func (b *broker) consumers(queue string) (n int) {
 
 // Subscriptions that begin at once do not take the channels of each other, and one whose context has ended does not begin.
 func TestInFlightAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	few := amqp091.Config{ChannelMax: 9}
 	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpConfig = &few })
@@ -338,6 +346,7 @@ func TestInFlightAtOnce(t *testing.T) {
 
 // A queue whose name is another one each time is one queue for all that are in flight.
 func TestInFlightRandomName(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	exchange := b.topic()
 	var named atomic.Int32

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Tests have queues of their own and mostly wait for RabbitMQ, so more run at once than there are processors.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	_ = os.RemoveAll(childDir)
 	for begun := time.Now(); code == 0; { // what Close leaves behind ends by itself, after the wait before the next dial

@@ -25,6 +25,7 @@ const orderlyVariable = "SPILLWAY_WMAMQP_ORDERLY"
 // A clean SIGTERM logs no error: neither watermill-amqp's loops nor our own call the end one, nor what is given back with
 // it. A connection that is lost before is one still.
 func TestOrderlyEndLogsNoError(t *testing.T) {
+	t.Parallel()
 	if topics := os.Getenv(orderlyVariable); topics != "" {
 		orderly(t, strings.Fields(topics))
 		return

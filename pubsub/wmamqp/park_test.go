@@ -12,6 +12,7 @@ import (
 // Feature D5, decision 14: what a redrive publishes to is made when it is asked for, by the publisher as by the interface:
 // parked and quarantined letters have a durable queue, which may be asked for again, and one that loses letters is refused.
 func TestInitializeParkAndQuarantine(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(".dlq.quarantine", ".quarantine")
 	p := b.publisher()

@@ -29,6 +29,7 @@ func says(t testing.TB, err error, parts ...string) {
 // Feature D4: nil means that the message is in its queue; a queue that is not there is an error that names it, among eight
 // publishers at once too, and the channels stay in use.
 func TestPublishIsConfirmed(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	p, there, missing := b.publisher(), b.queue(), b.topic()
 	var all sync.WaitGroup
@@ -52,6 +53,7 @@ func TestPublishIsConfirmed(t *testing.T) {
 
 // Feature D4: a queue that refuses is an error.
 func TestPublishToFullQueue(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	p, name := b.publisher(), b.topic()
 	b.must(func(c *amqp091.Channel) error {
@@ -67,6 +69,7 @@ func TestPublishToFullQueue(t *testing.T) {
 // Feature D6: headers that do not fit into a frame are refused before the broker closes the connection; what just fits
 // is taken.
 func TestHeadersTooLarge(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	p, name := b.publisher(), b.queue()
 	const frame = 128 << 10
@@ -95,6 +98,7 @@ func TestHeadersTooLarge(t *testing.T) {
 
 // Feature D6, promise P4: a letter that does not fit is cut until it does.
 func TestLetterIsShrunk(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"big": strings.Repeat("x", 120<<10)}, MessageId: "id"})
@@ -114,6 +118,7 @@ func TestLetterIsShrunk(t *testing.T) {
 // Feature D5: the destinations are there after start-up: durable quorum queues, or the type asked for; those that were
 // there with other arguments are taken; one that cannot be is an error that names it.
 func TestInitializeTopics(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic()
 	b.declare(topic + ".other") // classic, where the publisher declares quorum
@@ -149,6 +154,7 @@ func TestInitializeTopics(t *testing.T) {
 
 // Feature D5: with an exchange the queue is bound to it. An exchange that disappears is an error, and is declared again.
 func TestExchange(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic()
 	p := b.publisher(func(c *wmamqp.PublisherConfig) {
@@ -180,6 +186,7 @@ func TestExchange(t *testing.T) {
 
 // Promise P1: a configuration that could lose a message is an error at construction.
 func TestPublisherConfigRefusals(t *testing.T) {
+	t.Parallel()
 	for want, change := range map[string]func(*wmamqp.PublisherConfig){
 		"Transactional": func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Transactional = true },
 		"Immediate":     func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Immediate = true },
@@ -213,6 +220,7 @@ func TestPublisherConfigRefusals(t *testing.T) {
 
 // A closed publisher says so, at once and again; a connection that was given stays open.
 func TestPublisherClose(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	name := b.queue()
 	conn, err := amqp.NewConnection(amqp.ConnectionConfig{AmqpURI: b.uri}, nil)

@@ -79,6 +79,7 @@ func hostile(t testing.TB) map[string]*message.Message {
 
 // Feature D4, promise P1: there is no message whose letter cannot be placed, without a fallback, at the first delivery.
 func TestLetterOfAnything(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic()
 	dead := b.publisher()
@@ -128,6 +129,7 @@ func TestLetterOfAnything(t *testing.T) {
 // Promise P2: what cannot be published as a property is metadata in the letter and after a redrive, from the dead-letter
 // queue as from a store that kept the message as it was; the properties beside it are restored.
 func TestDirectReplyToIsKept(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	p, topic := b.publisher(), b.queue()
 	msg := read(t, wmamqp.Marshaler{}, amqp091.Delivery{ConsumerTag: "c", MessageId: "m", ReplyTo: directReplyTo, CorrelationId: "corr"})
@@ -160,6 +162,7 @@ func (r rude) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 // Feature D4: a letter is placed whatever an application's marshaler does to it, and neither expires nor goes elsewhere. A
 // live message with the same is refused with an error that says so.
 func TestLetterOfRudeMarshaler(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, elsewhere := b.topic(), b.queue()
 	type publishing = amqp091.Publishing
@@ -211,6 +214,7 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 // Bad input: what an application's marshaler does to every message, and no broker takes, is an error that names it, and not
 // tried again: nothing of the letter could help, and its form is the application's.
 func TestMarshalerThatNoBrokerTakes(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	queue := b.queue()
 	for want, change := range map[string]func(*amqp091.Publishing){

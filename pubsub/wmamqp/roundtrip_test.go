@@ -22,6 +22,7 @@ import (
 // then what its producer sent, with our keys beside; its x-death too. It arrives in no queue but its own: the CC of its
 // producer routes it once. It never expires on the way.
 func TestRedriveRoundTrip(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			b := newBroker(t)
@@ -95,6 +96,7 @@ func TestRedriveRoundTrip(t *testing.T) {
 // Promise P2: what the broker itself dead-lettered, with x-death, is handled, set aside and read by a foreign consumer
 // with its types.
 func TestBrokersOwnDeadLetter(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, source := b.queue(), b.topic()
 	b.must(func(c *amqp091.Channel) error {

@@ -33,6 +33,7 @@ func acks(t testing.TB, msg *message.Message) {
 
 // Feature D8: headers that are no strings are delivered, and what is behind them; a quorum queue's count too.
 func TestForeignHeadersAreDelivered(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			b := newBroker(t)
@@ -66,6 +67,7 @@ func TestForeignHeadersAreDelivered(t *testing.T) {
 // A message that is delivered again is the same to the last byte of its metadata, so that a letter which arrives twice is
 // one in the dead-letter store: a quorum queue's count is the delivery's, not the message's.
 func TestRedeliveryIsTheSameMessage(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		for name, headers := range map[string]amqp091.Table{"foreign": everyType(), "bare": nil} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
@@ -91,6 +93,7 @@ func TestRedeliveryIsTheSameMessage(t *testing.T) {
 
 // Feature D1: the origin says which queue, exchange and routing key a message came by, and when it was sent.
 func TestOrigin(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic()
 	b.must(func(c *amqp091.Channel) error {
@@ -138,6 +141,7 @@ func TestOriginOfOthers(t *testing.T) {
 // Feature D8, promise P4: what the application's marshaler cannot read becomes an invalid letter with the raw body, and
 // the messages behind it go on.
 func TestUnreadableIsSetAside(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	b.send(topic, amqp091.Publishing{Body: []byte("\x00raw"), MessageId: "bad", Headers: amqp091.Table{"n": int16(7), "type": "bad"}})
@@ -168,6 +172,7 @@ func (picky) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 // Promise P3: Close in the middle of a handler ends its context, places no letter and counts no attempt, and the message
 // is delivered again only after the handler returned.
 func TestCloseInHandler(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			b := newBroker(t)
@@ -208,6 +213,7 @@ func TestCloseInHandler(t *testing.T) {
 
 // Promises P1 and P3: what a handler acks within the grace after Close is acked at the broker, many times over.
 func TestAckInGrace(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	for range 20 {
 		topic := b.queue()
@@ -229,6 +235,7 @@ func TestAckInGrace(t *testing.T) {
 
 // Promise P3: the context of Subscribe ends a subscription as Close does, and leaves the others alone.
 func TestSubscribeContext(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	one, two := b.queue(), b.queue()
 	sub := b.subscriber()
@@ -260,6 +267,7 @@ func TestSubscribeContext(t *testing.T) {
 
 // Close is bounded although a handler does not obey its context, may be called again, and refuses what comes after.
 func TestCloseIsBounded(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
@@ -279,6 +287,7 @@ func TestCloseIsBounded(t *testing.T) {
 // Promise P4: a message that is given back again and again does not spin: the waits double, to their bound; an ack ends
 // the row, and Close a wait.
 func TestNackBackoff(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) {
@@ -326,6 +335,7 @@ func (s *spy) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 // Promise P3: a channel that is lost alone, as after the broker's consumer_timeout, ends the context of the message: no
 // letter, no attempt counted, and with a handler that obeys one effect. The subscription goes on on a new channel.
 func TestChannelLostInHandler(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			b := newBroker(t)
@@ -362,6 +372,7 @@ func TestChannelLostInHandler(t *testing.T) {
 // Promise P4: a queue that is deleted under its consumer is declared again, and what watermill-amqp reads meanwhile is
 // no message.
 func TestQueueDeleted(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, s := b.queue(), &spy{}
 	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = s }), topic)
@@ -383,6 +394,7 @@ func TestQueueDeleted(t *testing.T) {
 // Feature D5: a queue with other arguments is consumed as it is: a dead-letter queue is a quorum queue, whatever the live
 // one is.
 func TestQueueWithOtherArguments(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue("quorum")
 	sub := b.subscriber()
@@ -401,6 +413,7 @@ func TestQueueWithOtherArguments(t *testing.T) {
 
 // Feature V1: the backlog is what is ready; a queue that is missing is an error that names it.
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic, sub := b.queue(), b.subscriber()
 	for i := range 3 {
@@ -444,6 +457,7 @@ func TestSubscriberConfigRefusals(t *testing.T) {
 // Feature D4, promise P1: where the dead-letter queue is missing the letter goes to the fallback; without one the message
 // is given back.
 func TestLetterToMissingQueue(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
 	b.declare(topic + ".other")
