@@ -101,15 +101,6 @@ func TestMeansOfJitter(t *testing.T) {
 	}
 }
 
-// Feature R1: decorrelated waits start over after Reset.
-func TestDecorrelatedReset(t *testing.T) {
-	d := &decorrelated{initial: 1, max: 1000, multiplier: 3, last: 500, random: func() float64 { return 0.99 }}
-	d.Reset()
-	if w := d.NextBackOff(); w > 3 {
-		t.Fatalf("after Reset the wait is %d", w)
-	}
-}
-
 // Feature R1: the zero value is full jitter over 100 ms, doubling, at most 10 s; a long Initial carries Max with it.
 func TestBackoffDefaults(t *testing.T) {
 	var b Backoff

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -99,25 +98,7 @@ func (p *partition) drained() bool {
 
 // running runs a router with the handlers that add adds, and returns the function that closes it.
 func running(t testing.TB, add func(*message.Router)) (stop func()) {
-	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	add(router)
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(context.Background()) }()
-	<-router.Running()
-	stop = sync.OnceFunc(func() {
-		if err := router.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
+	return testkit.RunRouter(t, watermill.NopLogger{}, add)
 }
 
 var eventually = testkit.Eventually

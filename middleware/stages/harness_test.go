@@ -2,7 +2,6 @@ package stages_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -120,27 +120,14 @@ func (s *staging) publish(topic string, ids ...string) {
 	}
 }
 
-// lines is a logger that keeps what it is told at the levels of errors and news.
-type lines struct {
-	mu   sync.Mutex
-	kept []string
-}
+// lines is a logger that counts its lines at the levels Error and Info.
+type lines struct{ testkit.Log }
 
-func (l *lines) add(msg string, err error, fields watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept = append(l.kept, fmt.Sprint(msg, " ", err, " ", fields))
-}
-
-func (l *lines) Error(msg string, err error, fields watermill.LogFields) { l.add(msg, err, fields) }
-func (l *lines) Info(msg string, fields watermill.LogFields)             { l.add(msg, nil, fields) }
-func (l *lines) Debug(string, watermill.LogFields)                       {}
-func (l *lines) Trace(string, watermill.LogFields)                       {}
-func (l *lines) With(watermill.LogFields) watermill.LoggerAdapter        { return l }
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append([]string(nil), l.kept...)
+func (l *lines) all() (all []string) {
+	for _, line := range append(l.Lines(watermill.ErrorLogLevel, ""), l.Lines(watermill.InfoLogLevel, "")...) {
+		all = append(all, line.String())
+	}
+	return all
 }
 
 // count is how many lines have text in them.

@@ -1,7 +1,6 @@
 package stages_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -154,28 +153,6 @@ func TestStagesCloseInTheWait(t *testing.T) {
 		s.stop()
 		if got := n.of("1"); len(got) != 2 || got[1].at.Truncate(time.Second) != time.Hour || got[1].metadata[poison.KeyAttempts] != "1" {
 			t.Fatalf("handled %v", got)
-		}
-	})
-}
-
-// A stage that does not take a message gives it back: it is not a dead letter, and not lost.
-func TestStageRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
-		n := newNote()
-		s.handle("billing", "orders", func(msg *message.Message) error {
-			if n.add(msg) < 4 {
-				return errBoom
-			}
-			return nil
-		})
-		s.broker.refuse("orders.billing.retry.1s", errors.New("leader not available"))
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Minute)
-		s.stop()
-		if len(n.of("1")) != 4 || len(s.letters.all()) != 0 {
-			t.Fatalf("handled %v, letters %v", n.of("1"), s.letters.all())
 		}
 	})
 }
