@@ -83,16 +83,3 @@ func (r *Receiver) sameMode(ctx context.Context, msg *message.Message, key Key) 
 	}
 	return nil
 }
-
-// sqlLease is a Lease in a SQL database.
-type sqlLease struct{ *keytable.Lease }
-
-func (l sqlLease) Recorded() *Record { return (*Record)(l.Lease.Recorded()) }
-
-func leased(ctx context.Context, in *keytable.Leases, entry Entry, d time.Duration) (Lease, error) {
-	l, err := in.Lease(ctx, entry.row(), d)
-	if err != nil {
-		return nil, err
-	}
-	return sqlLease{l}, nil
-}

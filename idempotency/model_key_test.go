@@ -230,12 +230,25 @@ func (k *modelKey) forget() {
 // mark forgets the outputs of a version, where it is the one that is applied.
 func (k *modelKey) mark(t *rapid.T) {
 	version := k.draw(t)
-	if err := k.store.MarkPublished(k.context(t), k.entry(version)); err != nil {
-		t.Fatal(err)
+	for range 200 {
+		if err := k.store.MarkPublished(k.context(t), k.entry(version)); err != nil {
+			t.Fatal(err)
+		}
+		if k.leased || k.versioned && version != k.version || k.recordedOutputs(t) == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // PostgreSQL passes over a row that a cut connection has not let go of yet
 	}
 	if !k.leased && (!k.versioned || version == k.version) { // an applied version stays as it is while another one is leased
 		k.outputs = ""
 	}
+}
+
+func (k *modelKey) recordedOutputs(t *rapid.T) (n int) {
+	if err := k.c.db.QueryRow(`SELECT count(outputs) FROM spillway_keys WHERE id = '` + k.key.ID + `'`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // age lets a month pass since the key was applied.

@@ -51,10 +51,10 @@ var errNestedPools = errors.New("the message is inside of a claim of this key al
 // claimPatiently looks at times whether the database is there, for a claim that waits: a driver may wait for ever for a
 // server that is gone without a word.
 func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
-	if r.late != nil {
-		return r.late.claimLate(ctx, entry, c.Msg.Acked())
+	if r.optimistic != nil {
+		return r.optimistic.claimOptimistic(ctx, entry, c.Msg.Acked())
 	}
-	if _, ok := r.store.(*sqliteStore); ok { // its claims wait in a row, which may be long
+	if claimsInTurn(r.store) { // its claims wait in a row, which may be long
 		return r.store.Claim(ctx, entry)
 	}
 	within := patience
@@ -129,8 +129,8 @@ func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error 
 	if released := claim.Release(); released != nil {
 		return r.left(key, err, released)
 	}
-	cut, ok := claim.(interface{ lostConnection() bool })
-	if !ok || !cut.lostConnection() {
+	cut, ok := claim.(interface{ LostConnection() bool })
+	if !ok || !cut.LostConnection() {
 		return err
 	}
 	_, panicked := classify.AsPanic(err) // over the error of a statement, as a handler with Must does

@@ -79,7 +79,7 @@ func TestPostgresPrepared(t *testing.T) {
 			}
 			defer func() { _ = db.Close() }()
 			db.SetMaxOpenConns(1)
-			store := storeOn(db)
+			store, fresh := storeOn(db), storeOn(db) // the second does not know what the connection has
 			n := 0
 			claims := func(what string) {
 				t.Helper()
@@ -103,7 +103,7 @@ func TestPostgresPrepared(t *testing.T) {
 				t.Fatal(err)
 			}
 			claims("deallocated")
-			idempotency.ForgetPrepared()
+			store = fresh
 			claims("forgotten")
 			if _, err := db.Exec(`SET search_path = nowhere`); err != nil {
 				t.Fatal(err)

@@ -51,7 +51,7 @@ func (c *PurgeConfig) setDefaults(store Store) {
 	}
 	if c.Batch == 0 {
 		c.Batch = 1000
-		if _, ok := store.(*sqliteStore); ok {
+		if claimsInTurn(store) {
 			c.Batch = 200
 		}
 	}
@@ -88,10 +88,10 @@ type Purge struct {
 // NewPurge returns a Purge of the keys in store, or an error that names the wrong field of config. A Retention below the Horizon
 // is logged as an error: nobody but the user knows how long messages can be on their way.
 func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
-	config.setDefaults(store)
 	if err := config.validate(store); err != nil {
 		return nil, err
 	}
+	config.setDefaults(store)
 	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
 		config.Logger.Error("Keys are purged while their messages may still come again: one that is redriven or retried after "+
 			"its key was purged is applied again", fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),

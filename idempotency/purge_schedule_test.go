@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // fakeStore answers each batch with the next of its numbers, after a second, and notes when it was asked.
@@ -209,7 +210,7 @@ func TestPurgeRetention(t *testing.T) {
 			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
 		}
 	}
-	var none *sqliteStore
+	var none *sqlStore
 	for _, store := range []Store{nil, none} {
 		if _, err := NewPurge(store, PurgeConfig{Retention: day}); err == nil || !strings.Contains(err.Error(), "store is nil") {
 			t.Error(err)
@@ -227,10 +228,10 @@ func TestPurgeRetention(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if p := newPurge(t, &sqliteStore{}, PurgeConfig{Retention: day}); p.config.Batch != 200 {
+	if p := newPurge(t, &sqlStore{on: database.Of(database.SQLite, nil)}, PurgeConfig{Retention: day}); p.config.Batch != 200 {
 		t.Error(p.config.Batch)
 	}
-	if p := newPurge(t, &postgresStore{}, PurgeConfig{Retention: day}); p.config.Batch != 1000 {
+	if p := newPurge(t, &sqlStore{on: database.Of(database.Postgres, nil)}, PurgeConfig{Retention: day}); p.config.Batch != 1000 {
 		t.Error(p.config.Batch)
 	}
 }

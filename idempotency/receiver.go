@@ -115,7 +115,7 @@ func (c *ReceiverConfig) validate(store Store) error {
 	if c.Lease > maxLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be %s or less", c.Lease, maxLease)
 	}
-	if late, ok := store.(lateStore); c.Optimistic && (!ok || !late.pipelines()) {
+	if late, ok := store.(optimisticStore); c.Optimistic && (!ok || !late.pipelines()) {
 		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the store %T sends no key along with a statement: "+
 			"pass one of pgxstore.New, or leave Optimistic out", store)
 	}
@@ -137,14 +137,14 @@ func (c *ReceiverConfig) validate(store Store) error {
 
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
 type Receiver struct {
-	config  ReceiverConfig
-	store   Store
-	guard   *outage.Guard
-	pool    pool
-	late    lateStore // where it is optimistic
-	known   identities
-	handler atomic.Pointer[string] // the first that came, where Consumer is set
-	shared  atomic.Bool            // a second one came, and was told of
+	config     ReceiverConfig
+	store      Store
+	guard      *outage.Guard
+	pool       pool
+	optimistic optimisticStore // where it is optimistic
+	known      identities
+	handler    atomic.Pointer[string] // the first that came, where Consumer is set
+	shared     atomic.Bool            // a second one came, and was told of
 }
 
 // NewReceiver returns a Receiver that keeps its keys in store, or an error that names the wrong field of config.
@@ -159,7 +159,7 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 		r.pool.db = pooled.pool()
 	}
 	if config.Optimistic {
-		r.late = store.(lateStore)
+		r.optimistic = store.(optimisticStore)
 	}
 	return r, nil
 }
@@ -184,8 +184,8 @@ func fields(key Key) watermill.LogFields {
 
 // failed adds to err what was being done, with which key, and what to do.
 func failed(doing string, key Key, err error) error {
-	if advice := advice(err); advice != "" {
-		err = fmt.Errorf("%w (%s)", err, advice)
+	if todo := remedy(err); todo != "" {
+		err = fmt.Errorf("%w (%s)", err, todo)
 	}
 	return fmt.Errorf("idempotency: %s key %s of consumer %s: %w", doing, quote(key.ID), quote(key.Consumer), err)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
@@ -66,8 +67,8 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 	}
 	s := &scope{store: r.store, entry: entry, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
 	out, err = run(c, next, s)
-	if r.late != nil && !c.Nacked() {
-		if refused := claim.(lateClaim).settled(waitContext(c), err != nil); refused != nil {
+	if r.optimistic != nil && !c.Nacked() {
+		if refused := claim.(optimisticClaim).Settled(waitContext(c), err != nil); refused != nil {
 			if outage.Away(refused) { // the handler has begun
 				if released := claim.Release(); released != nil {
 					return nil, r.left(key, refused, released)
@@ -124,15 +125,9 @@ func run(c *chain.Call, next chain.Handler, s *scope) ([]*message.Message, error
 	return next(c)
 }
 
-const endedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +
-	"and leave both to the receiver. What the Commit of Tx was asked to keep is not kept; what a COMMIT in SQL kept, stays"
-
 const endedByDatabase = "the transaction was rolled back, by the database when a statement failed or by a ROLLBACK of the " +
 	"handler's own, and the handler went on and returned nil: what it wrote after that was committed on its own. Return the " +
 	"error of a failed statement, and leave the rollback to the receiver"
-
-// errUndone says that nothing of the transaction is in the database, and nothing of what the handler wrote after its end.
-var errUndone = errors.New("the transaction was rolled back before the handler returned")
 
 const undone = "the transaction was rolled back, by the database after a deadlock or by a ROLLBACK of the handler's own, and " +
 	"the handler went on and returned nil: nothing that it wrote was kept. Return the error of a failed statement, and " +
@@ -141,10 +136,10 @@ const undone = "the transaction was rolled back, by the database after a deadloc
 // unfinished is the error of a commit that failed. If the connection was lost, the outcome is unknown: the message is
 // given back, and absorbed if its key is there.
 func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
-	if errors.Is(err, errRolledBack) { // another attempt would write the same again
+	if errors.Is(err, claims.ErrRolledBack) { // another attempt would write the same again
 		return classify.Permanent(failed("commit", key, err), classify.Description(endedByDatabase))
 	}
-	if errors.Is(err, errUndone) { // one that goes on after an error does so every time
+	if errors.Is(err, claims.ErrUndone) { // one that goes on after an error does so every time
 		return classify.Permanent(failed("commit", key, err), classify.Description(undone))
 	}
 	if !errors.Is(err, sql.ErrTxDone) {
@@ -153,7 +148,7 @@ func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 		}
 		return failed("commit", key, err)
 	}
-	return classify.Permanent(failed("commit", key, err), classify.Description(endedByHandler))
+	return classify.Permanent(failed("commit", key, err), classify.Description(claims.EndedByHandler))
 }
 
 // left is the error of an attempt that failed with err and may have left something behind. After a commit by the handler
@@ -163,5 +158,5 @@ func (r *Receiver) left(key Key, err, released error) error {
 	if !errors.Is(released, sql.ErrTxDone) {
 		return err
 	}
-	return classify.Permanent(errors.Join(failed("release", key, released), err), classify.Description(endedByHandler))
+	return classify.Permanent(errors.Join(failed("release", key, released), err), classify.Description(claims.EndedByHandler))
 }

@@ -3,9 +3,9 @@ package idempotency
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
@@ -43,7 +43,7 @@ var ErrHeld = keytable.ErrHeld
 
 // ErrApplied is what the first statement of an optimistic handler returns, and all that follow it, where its message was
 // applied before. See ReceiverConfig.Optimistic.
-var ErrApplied = errors.New("the message was applied before, and is about to be absorbed: end the handler")
+var ErrApplied = claims.ErrApplied
 
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.
 type Store interface {
@@ -97,20 +97,20 @@ type Claim interface {
 	Release() error
 }
 
-// lateStore is a Store whose claims can begin before their keys are entered.
-type lateStore interface {
+// optimisticStore is a Store whose claims can begin before their keys are entered.
+type optimisticStore interface {
 	// pipelines tells whether they can.
 	pipelines() bool
-	// claimLate is Claim, but for the key: that is entered with the first statement of Tx, which waits for others that hold it
+	// claimOptimistic is Claim, but for the key: that is entered with the first statement of Tx, which waits for others that hold it
 	// until its own context ends, or ctx, unless that ended because the message was acked. Where the key was applied its error
 	// wraps ErrApplied.
-	claimLate(ctx context.Context, entry Entry, acked <-chan struct{}) (lateClaim, error)
+	claimOptimistic(ctx context.Context, entry Entry, acked <-chan struct{}) (optimisticClaim, error)
 }
 
-type lateClaim interface {
+type optimisticClaim interface {
 	Claim
-	// settled says, after the handler, whether the key is the claim's. See postgresClaim.
-	settled(ctx context.Context, failed bool) error
+	// Settled says, after the handler, whether the key is the claim's. See postgresclaim.Claim.
+	Settled(ctx context.Context, failed bool) error
 }
 
 // row is the entry as it stands in the table.

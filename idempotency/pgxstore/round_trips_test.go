@@ -36,15 +36,15 @@ func TestRoundTrips(t *testing.T) {
 		handle         message.HandlerFunc
 		want           []string
 	}{
-		{"one", "", false, write, []string{"begin + insert", effect, "COMMIT"}},
-		{"with the first", "", true, write, []string{"begin + insert + " + effect, "COMMIT"}},
-		{"before a query", "", true, reads, []string{"begin + insert", query, effect, "COMMIT"}},
-		{"before what has no arguments", "", true, says(`UPDATE effects SET id = 'b'`), []string{"begin + insert", `UPDATE effects SET id = 'b'`, "COMMIT"}},
-		{"before what takes locks", "", true, says(`SELECT pg_advisory_xact_lock($1)`, 1), []string{"begin + insert", `SELECT pg_advisory_xact_lock($1)`, "COMMIT"}},
-		{"before an option", "", true, says(effect, pgx.QueryExecModeExec, "a"), []string{"begin + insert", effect, "COMMIT"}},
-		{"before names", "", true, says(`INSERT INTO effects VALUES (@id)`, pgx.NamedArgs{"id": "a"}), []string{"begin + insert", `INSERT INTO effects VALUES (@id)`, "COMMIT"}},
-		{"nothing said", "", true, func(*message.Message) ([]*message.Message, error) { return nil, nil }, []string{"begin + insert", "COMMIT"}},
-		{"described", "&default_query_exec_mode=cache_describe", true, write, []string{"begin + insert + " + effect, "COMMIT"}},
+		{"one", "", false, write, []string{"begin + enter", effect, "COMMIT"}},
+		{"with the first", "", true, write, []string{"begin + enter + " + effect, "COMMIT"}},
+		{"before a query", "", true, reads, []string{"begin + enter", query, effect, "COMMIT"}},
+		{"before what has no arguments", "", true, says(`UPDATE effects SET id = 'b'`), []string{"begin + enter", `UPDATE effects SET id = 'b'`, "COMMIT"}},
+		{"before what takes locks", "", true, says(`SELECT pg_advisory_xact_lock($1)`, 1), []string{"begin + enter", `SELECT pg_advisory_xact_lock($1)`, "COMMIT"}},
+		{"before an option", "", true, says(effect, pgx.QueryExecModeExec, "a"), []string{"begin + enter", effect, "COMMIT"}},
+		{"before names", "", true, says(`INSERT INTO effects VALUES (@id)`, pgx.NamedArgs{"id": "a"}), []string{"begin + enter", `INSERT INTO effects VALUES (@id)`, "COMMIT"}},
+		{"nothing said", "", true, func(*message.Message) ([]*message.Message, error) { return nil, nil }, []string{"begin + enter", "COMMIT"}},
+		{"described", "&default_query_exec_mode=cache_describe", true, write, []string{"begin + enter + " + effect, "COMMIT"}},
 		{"text", "&default_query_exec_mode=exec", false, write, []string{"text", effect, "COMMIT"}},
 		{"simple", "&default_query_exec_mode=simple_protocol", true, write, []string{"text", effect, "COMMIT"}},
 	} {
@@ -74,17 +74,15 @@ func TestRoundTrips(t *testing.T) {
 // prepared, and then the text is sent twice.
 func once(said []string) []string { return slices.Compact(said) }
 
-// Feature I1: keys are taken for new ones, until one is not: that is an error in the server's log, and there is one a minute
-// at the most.
-func TestHopes(t *testing.T) {
+// Feature I1: a duplicate costs the claim, a look at what is recorded, and the end of the transaction.
+func TestDuplicateRoundTrips(t *testing.T) {
 	db, said := open(t, "")
 	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(write)
 	for i, want := range []struct {
 		id   string
 		said []string
 	}{
-		{"1", []string{"begin + insert", effect, "COMMIT"}},
-		{"1", []string{"begin + insert", "text", "find", "ROLLBACK"}}, // the text begins with the end of what failed
+		{"1", []string{"begin + enter", effect, "COMMIT"}},
 		{"1", []string{"begin + enter", "find", "ROLLBACK"}},
 		{"2", []string{"begin + enter", effect, "COMMIT"}},
 	} {

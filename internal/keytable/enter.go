@@ -127,6 +127,13 @@ func (d *Dialect) Published(ctx context.Context, q Querier, row Row) error {
 	return err
 }
 
+// Published is Dialect.Published in a transaction of its own.
+func Published(ctx context.Context, db *database.Database, row Row) error {
+	d := DialectOf(db.Kind())
+	_, err := db.Exec(ctx, d.published, d.text(row.Consumer), d.text(row.ID), row.version())
+	return err
+}
+
 func (d *Dialect) change(ctx context.Context, q Querier, statement string, args ...any) (changed bool, err error) {
 	result, err := q.ExecContext(ctx, statement, args...)
 	if err != nil {

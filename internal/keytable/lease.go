@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/database/postgres"
-	"github.com/watermill-spillway/spillway/internal/database/rerun"
-	"github.com/watermill-spillway/spillway/internal/database/sqlite"
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // ErrLeaseLost says that a lease is no longer its owner's.
@@ -18,39 +15,18 @@ var ErrLeaseLost = errors.New("the lease is lost: it expired, and somebody else 
 
 // Leases leases the keys of one database, in transactions that are over before its methods return.
 type Leases struct {
-	name    string
+	db      *database.Database
 	dialect *Dialect
 	leasing
-	write func(ctx context.Context, work func(Querier) error) error
 }
 
-// LeasesInPostgres leases keys in a PostgreSQL database.
-func LeasesInPostgres(db *sql.DB) *Leases {
-	return &Leases{"postgres", &InPostgres, leasingPostgres, func(ctx context.Context, work func(Querier) error) error {
-		return postgres.Write(ctx, db, func(tx *sql.Tx) error { return work(tx) })
-	}}
+// LeasesIn leases keys in db.
+func LeasesIn(db *database.Database) *Leases {
+	return &Leases{db, DialectOf(db.Kind()), leasings[db.Kind()]}
 }
 
-// LeasesInMySQL leases keys in a MySQL or MariaDB database.
-func LeasesInMySQL(db *sql.DB) *Leases {
-	return &Leases{"mysql", &InMySQL, leasingMySQL, func(ctx context.Context, work func(Querier) error) error {
-		return mysql.Write(ctx, db, func(tx *sql.Tx) error { return work(tx) })
-	}}
-}
-
-// LeasesInSQLite leases keys in a SQLite database. Each of its transactions waits at the gate.
-func LeasesInSQLite(db *sql.DB) *Leases {
-	return &Leases{"sqlite", &InSQLite, leasingSQLite, func(ctx context.Context, work func(Querier) error) error {
-		gate := sqlite.GateOf(db)
-		if err := gate.Lock(ctx); err != nil {
-			return err
-		}
-		defer gate.Unlock()
-		never := func(error) bool { return false }
-		return sqlite.WhileBusy(ctx, func() error {
-			return rerun.Write(ctx, db, nil, never, func(tx *sql.Tx) error { return work(tx) })
-		})
-	}}
+func (l *Leases) write(ctx context.Context, work func(Querier) error) error {
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return work(tx) })
 }
 
 // releaseTimeout bounds the release of a lease that was won, perhaps, and is not wanted.
@@ -69,7 +45,7 @@ func (l *Leases) Lease(ctx context.Context, row Row, d time.Duration) (*Lease, e
 		defer cancel()
 		_ = lease.Release(ctx)
 	}
-	return nil, fmt.Errorf("%s: lease the key: %w", l.name, err)
+	return nil, fmt.Errorf("%s: lease the key: %w", l.db.Kind(), err)
 }
 
 // millis is one more than d, because the clock that it is added to leaves out what is less than one: no lease is over

@@ -46,10 +46,10 @@ func (l *Lease) Release(ctx context.Context) error {
 
 func (l *Lease) owner(ctx context.Context, doing string, work func(Querier) error) error {
 	if l.recorded != nil {
-		return fmt.Errorf("%s: %s: %w", l.of.name, doing, errApplied)
+		return fmt.Errorf("%s: %s: %w", l.of.db.Kind(), doing, errApplied)
 	}
 	if err := l.of.write(ctx, work); err != nil {
-		return fmt.Errorf("%s: %s: %w", l.of.name, doing, err)
+		return fmt.Errorf("%s: %s: %w", l.of.db.Kind(), doing, err)
 	}
 	return nil
 }

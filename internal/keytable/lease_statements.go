@@ -3,6 +3,8 @@ package keytable
 import (
 	"fmt"
 	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // leasing is how one database leases keys. A lease leaves alone what is of the applied key: outputs, fingerprint, version.
@@ -34,9 +36,11 @@ const (
 )
 
 var (
-	leasingPostgres = newLeasing(nowPostgres, microsPostgres, "GREATEST", " ON CONFLICT DO NOTHING").numbered()
-	leasingMySQL    = newLeasing(nowMySQL, microsMySQL, "GREATEST", "")
-	leasingSQLite   = newLeasing(nowSQLite, microsSQLite, "MAX", " ON CONFLICT DO NOTHING")
+	leasings = map[database.Kind]leasing{
+		database.Postgres: newLeasing(nowPostgres, microsPostgres, "GREATEST", " ON CONFLICT DO NOTHING").numbered(),
+		database.MySQL:    newLeasing(nowMySQL, microsMySQL, "GREATEST", ""),
+		database.SQLite:   newLeasing(nowSQLite, microsSQLite, "MAX", " ON CONFLICT DO NOTHING"),
+	}
 )
 
 // newLeasing writes the statements with the clock of a database, in milliseconds and microseconds, and its greatest of two

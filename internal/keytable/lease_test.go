@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // Feature I3: by the database's clock, which knows only milliseconds, a lease lasts as long as its owner thinks, or longer.
@@ -17,7 +19,8 @@ func TestLeaseDuration(t *testing.T) {
 
 // Feature I3: PostgreSQL's statements number their parameters from 1 on.
 func TestLeaseNumbered(t *testing.T) {
-	for _, s := range []string{leasingPostgres.enter, leasingPostgres.complete, leasingPostgres.release} {
+	postgres := leasings[database.Postgres]
+	for _, s := range []string{postgres.enter, postgres.complete, postgres.release} {
 		if strings.Contains(s, "?") || strings.Count(s, "$1") != 1 || strings.Contains(s, "$0") {
 			t.Error(s)
 		}

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
@@ -28,50 +27,35 @@ SELECT ctid FROM spillway_keys WHERE ` + oldPostgres + ` FOR UPDATE SKIP LOCKED)
 	// Without the index MySQL might lock every row that it looks at.
 	chooseMySQL = `SELECT consumer, id FROM spillway_keys FORCE INDEX (spillway_keys_applied_at) WHERE ` + oldMySQL + ` FOR UPDATE SKIP LOCKED`
 	deleteMySQL = `DELETE FROM spillway_keys WHERE consumer = ? AND id IN (%s)`
-	// purgeMySQL is for servers that do not know SKIP LOCKED.
-	purgeMySQL = `DELETE FROM spillway_keys WHERE ` + oldMySQL
-
 	purgeSQLite = `DELETE FROM spillway_keys WHERE rowid IN (SELECT rowid FROM spillway_keys WHERE ` + oldSQLite + `)`
 )
 
-// PurgePostgres deletes at most limit keys that were applied before a time in Unix milliseconds, the oldest first, in one
-// short transaction. Keys that somebody is about to change are passed over. The time is by the caller's clock, as applied_at
-// is by that of who claimed the key.
-func PurgePostgres(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
-	err = postgres.Write(ctx, db, func(tx *sql.Tx) (err error) {
-		n, err = deleted(tx.ExecContext(ctx, purgePostgres, before, limit))
-		return err
-	})
+// Purge deletes at most limit keys that were applied before a time in Unix milliseconds, the oldest first, in one short
+// transaction. On a server it passes over keys that others are about to change. The time is by the caller's clock, as
+// applied_at is by the clock of the process that claimed the key.
+func Purge(ctx context.Context, db *database.Database, before int64, limit int) (n int, err error) {
+	switch db.Kind() {
+	case database.SQLite:
+		n, err = purgeBetweenClaims(ctx, db.DB(), before, limit)
+	default:
+		err = db.Write(ctx, func(tx *sql.Tx) (err error) {
+			if db.Kind() == database.MySQL {
+				n, err = purgeChosen(ctx, tx, before, limit)
+				return err
+			}
+			n, err = deleted(tx.ExecContext(ctx, purgePostgres, before, limit))
+			return err
+		})
+	}
 	if err != nil {
-		return 0, fmt.Errorf("postgres: purge keys: %w", err)
+		return 0, fmt.Errorf("%s: purge keys: %w", db.Kind(), err)
 	}
 	return n, nil
 }
 
-// PurgeMySQL is PurgePostgres for MySQL and MariaDB. MariaDB before 10.6 cannot pass over keys: there it waits for them,
-// and where others wait for it too, one of them is undone by the server.
-func PurgeMySQL(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
-	err = mysql.Write(ctx, db, func(tx *sql.Tx) (err error) {
-		old, err := chosen(ctx, tx, before, limit)
-		if mysql.Number(err) == syntaxError {
-			n, err = deleted(tx.ExecContext(ctx, purgeMySQL, before, limit))
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		n, err = remove(ctx, tx, old)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("mysql: purge keys: %w", err)
-	}
-	return n, nil
-}
-
-// PurgeSQLite is PurgePostgres for SQLite. It waits for other processes without the gate, so that claims of this
-// one wait for the batch alone.
-func PurgeSQLite(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
+// purgeBetweenClaims waits for other processes without the gate of SQLite, so that claims of this process wait for the batch
+// alone.
+func purgeBetweenClaims(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
 	gate := sqlite.GateOf(db)
 	err = sqlite.WhileBusy(ctx, func() (err error) {
 		if err := gate.Lock(ctx); err != nil {
@@ -81,10 +65,16 @@ func PurgeSQLite(ctx context.Context, db *sql.DB, before int64, limit int) (n in
 		n, err = deleted(db.ExecContext(ctx, purgeSQLite, before, limit)) // a transaction by itself
 		return err
 	})
+	return n, err
+}
+
+// purgeChosen locks the rows first, by the index, and deletes them by their keys.
+func purgeChosen(ctx context.Context, tx *sql.Tx, before int64, limit int) (int, error) {
+	old, err := chosen(ctx, tx, before, limit)
 	if err != nil {
-		return 0, fmt.Errorf("sqlite: purge keys: %w", err)
+		return 0, err
 	}
-	return n, nil
+	return remove(ctx, tx, old)
 }
 
 func deleted(result sql.Result, err error) (int, error) {
@@ -94,9 +84,6 @@ func deleted(result sql.Result, err error) (int, error) {
 	n, err := result.RowsAffected()
 	return int(n), err
 }
-
-// syntaxError is what a server says to words that it does not know.
-const syntaxError = 1064
 
 // chosen locks old keys and returns their ids by consumer, as bytes.
 func chosen(ctx context.Context, tx *sql.Tx, before int64, limit int) (map[string][]any, error) {

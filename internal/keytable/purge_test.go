@@ -3,13 +3,11 @@ package keytable_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/internal/database"
@@ -17,50 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
-
-// oldServer connects to a server that does not know SKIP LOCKED.
-type oldServer struct{ driver.Connector }
-
-type oldConn struct{ driver.Conn }
-
-func (s oldServer) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := s.Connector.Connect(ctx)
-	return oldConn{conn}, err
-}
-
-func (c oldConn) Prepare(query string) (driver.Stmt, error) {
-	return c.Conn.Prepare(strings.Replace(query, "SKIP LOCKED", "SKIP NOTHING", 1))
-}
-
-func (c oldConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-}
-
-// Feature I8: a server that cannot pass over locked keys is purged all the same, and its live leases stay.
-func TestPurgeMySQLOldServer(t *testing.T) {
-	config, err := mysqldriver.ParseDSN(mysqltest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	connector, err := mysqldriver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(oldServer{connector})
-	defer func() { _ = db.Close() }()
-	if err := database.Of(database.MySQL, db).Upgrade(t.Context(), keytable.Table); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at, expires_at) VALUES ('c', '1', 1, NULL), ('c', '2', 2, 0),
-('c', '3', 3, 9999999999999), ('c', '4', 4, NULL), ('c', '5', 5, NULL), ('c', '6', 6, NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []int{3, 1, 0} {
-		if n, err := keytable.PurgeMySQL(t.Context(), db, 6, 3); n != want || err != nil {
-			t.Error(n, err)
-		}
-	}
-}
 
 // Feature I8: while a purge waits for another process it keeps no writer of its own process waiting.
 func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
@@ -90,7 +44,7 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	}
 	purged := make(chan result, 1)
 	go func() {
-		n, err := keytable.PurgeSQLite(t.Context(), dbs[0], 2, 10)
+		n, err := keytable.Purge(t.Context(), database.Of(database.SQLite, dbs[0]), 2, 10)
 		purged <- result{n, err}
 	}()
 	gate := sqlite.GateOf(dbs[0])
@@ -116,7 +70,7 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := keytable.PurgeSQLite(ctx, dbs[0], 2, 10); err == nil || !strings.HasPrefix(err.Error(), "sqlite: purge keys: ") {
+	if _, err := keytable.Purge(ctx, database.Of(database.SQLite, dbs[0]), 2, 10); err == nil || !strings.HasPrefix(err.Error(), "sqlite: purge keys: ") {
 		t.Error(err)
 	}
 }
@@ -137,7 +91,7 @@ func TestPurgeMySQLSettings(t *testing.T) {
 			[]byte("ü\xff'\\"), []byte("\x00'\"\\ "), ago, soon); err != nil {
 			t.Fatalf("%s: %v", settings, err)
 		}
-		if n, err := keytable.PurgeMySQL(t.Context(), db, time.Now().UnixMilli(), 9); n != 2 || err != nil {
+		if n, err := keytable.Purge(t.Context(), database.Of(database.MySQL, db), time.Now().UnixMilli(), 9); n != 2 || err != nil {
 			t.Errorf("%s: %d, %v", settings, n, err)
 		}
 	}

@@ -51,59 +51,52 @@ func (l *literal) appendRow(b []byte, row *Row) []byte {
 	return strconv.AppendInt(append(b, ','), row.Nonce, 10)
 }
 
-// Entering is a statement that enters a row in PostgreSQL. A connection keeps it prepared, because PostgreSQL takes three
-// times as long to plan one as to run it. Its name has the hash of its text: connections can be shared with programs of
-// another version.
-type Entering struct{ text, name, prepare string }
+// entering is a statement that enters a row in PostgreSQL. A connection keeps it prepared, because PostgreSQL takes longer to
+// plan one than to run it. Its name has the hash of its text: connections can be shared with programs of another version.
+type entering struct{ text, name, prepare string }
 
-func enteringPostgres(statement string) *Entering {
+func enteringPostgres(statement string) entering {
 	const parameters, converted = `$1, $2, $3, $4, $5, $6`, `convert_from(decode($1,'hex'),'UTF8'), convert_from(decode($2,'hex'),'UTF8'), $3, decode($4,'hex'), $5, $6`
 	text := strings.Replace(statement, parameters, converted, 1)
 	sum := sha256.Sum256([]byte(text))
 	name := "spillway_" + hex.EncodeToString(sum[:6])
-	return &Entering{statement, name, `PREPARE ` + name + ` (text, text, bigint, text, bigint, bigint) AS ` + text + `; `}
+	return entering{statement, name, `PREPARE ` + name + ` (text, text, bigint, text, bigint, bigint) AS ` + text + `; `}
 }
 
 var (
-	insertPostgres = enteringPostgres(strings.TrimSuffix(InPostgres.enter, ` ON CONFLICT DO NOTHING`))
 	enterPostgres  = enteringPostgres(InPostgres.enter)
 	upsertPostgres = enteringPostgres(InPostgres.upsert)
 )
 
-// EnteringPostgres is the statement for a row. Where it is hopeful it takes the key for a new one, and fails as a duplicate
-// where it is not: PostgreSQL then does without a look before and a record behind. Else it changes nothing then.
-func EnteringPostgres(row Row, hopeful bool) *Entering {
-	switch {
-	case row.Versioned:
-		return upsertPostgres
-	case hopeful:
-		return insertPostgres
+func (r *Row) entering() *entering {
+	if r.Versioned {
+		return &upsertPostgres
 	}
-	return enterPostgres
+	return &enterPostgres
 }
 
 // BeginsPostgres begins the transaction of a claim.
 const BeginsPostgres = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
-// Begin begins a transaction, after the end of another if there is one, and enters a row in it, by the statement that it
-// prepares or that the connection has. The last of its statements counts the rows: 0 where the key is there already, and
-// then Resolve is what remains of Enter.
-func (e *Entering) Begin(row Row, another, prepare bool) string {
+// BeginPostgres begins a transaction, after the end of another if there is one, and enters a row in it, by a statement that it
+// prepares or that the connection has. The last of its statements counts the rows: 0 if the key is there already, and then
+// Resolve is what remains of Enter.
+func BeginPostgres(row Row, another, prepare bool) string {
 	b := make([]byte, 0, 1024)
 	if another {
 		b = append(b, `ROLLBACK; `...)
 	}
 	b = append(b, BeginsPostgres+`; `...)
 	if prepare {
-		b = append(b, e.prepare...)
+		b = append(append(b, enterPostgres.prepare...), upsertPostgres.prepare...)
 	}
-	b = append(append(append(b, `EXECUTE `...), e.name...), '(')
+	b = append(append(append(b, `EXECUTE `...), row.entering().name...), '(')
 	return string(append(literalHex.appendRow(b, &row), ')'))
 }
 
-// Statement is the same for drivers that send arguments, without the beginning.
-func (e *Entering) Statement(row Row) (text string, args []any) {
-	return e.text, []any{row.Consumer, row.ID, row.At, row.Fingerprint, row.version(), row.Nonce}
+// EnterPostgres enters a row, for drivers that send arguments. Its result is that of BeginPostgres.
+func EnterPostgres(row Row) (text string, args []any) {
+	return row.entering().text, []any{row.Consumer, row.ID, row.At, row.Fingerprint, row.version(), row.Nonce}
 }
 
 // CommitPostgres commits the transaction that entered a row. Where it may have failed or ended, it is told to doubt: then

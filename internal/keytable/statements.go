@@ -1,6 +1,9 @@
 package keytable
 
-import "github.com/watermill-spillway/spillway/internal/database/mysql"
+import (
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+)
 
 // Dialect is how one database enters, finds and records keys. It is the same for a store, which has a transaction of its
 // own, and for a subscriber whose transaction is joined.
@@ -25,6 +28,11 @@ type Dialect struct {
 	published string
 	// bytes says that text goes as bytes, so that no character set of the connection touches it.
 	bytes bool
+}
+
+// DialectOf returns the dialect of a kind of database.
+func DialectOf(kind database.Kind) *Dialect {
+	return map[database.Kind]*Dialect{database.Postgres: &InPostgres, database.MySQL: &InMySQL, database.SQLite: &InSQLite}[kind]
 }
 
 // The clocks of the databases, in Unix milliseconds. Leases are measured by these alone, so that the clocks of processes

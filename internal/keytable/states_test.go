@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 var inText = regexp.MustCompile(`convert_from\(decode\('[0-9a-f]*','hex'\),'UTF8'\)|decode\('[0-9a-f]*','hex'\)`)
@@ -25,7 +27,7 @@ func TestStatesAreDocumented(t *testing.T) {
 		return strings.Join(strings.Fields(text), " ")
 	}
 	shown := plain(string(page))
-	d, l := InPostgres, leasingPostgres
+	d, l := InPostgres, leasings[database.Postgres]
 	for _, statement := range []string{
 		d.enter, d.upsert, d.find, d.takeOver, d.record, d.published,
 		d.entered, l.enter, l.take, l.takeVersion, l.fence, l.renew, l.held, l.complete, l.completed, l.release, purgePostgres,

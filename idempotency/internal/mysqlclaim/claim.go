@@ -1,26 +1,36 @@
-package idempotency
+// Package mysqlclaim is the claim of a key in MySQL or MariaDB: claim.go begins and ends it, enter.go enters the key, and
+// watch.go finds out whether the handler or the server has ended the transaction meanwhile.
+package mysqlclaim
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
-// mysqlClaim is a transaction on a connection of its own. The handler has a shadow of it, which sees every statement: so
+// Store makes the claims of one *sql.DB.
+type Store struct {
+	DB      *sql.DB
+	plain   atomic.Bool // the server knows no compound statements
+	proxies sqlproxy.Pool
+}
+
+// Claim is a transaction on a connection of its own. The handler has a shadow of it, which sees every statement: so
 // what can end the transaction is watched where it happens, and costs nothing where it does not.
-type mysqlClaim struct {
-	key      Key
+type Claim struct {
 	row      keytable.Row
-	store    *mysqlStore
+	store    *Store
 	conn     *sql.Conn
-	shadow   *sqlproxy.Transaction
+	proxy    *sqlproxy.Transaction
 	recorded *keytable.Record // the key was there already
 	held     bool             // a statement came that may end the transaction: autocommit is off
 	marked   bool             // and the savepoint is set
@@ -31,19 +41,22 @@ type mysqlClaim struct {
 	lost     bool // the connection, when the claim was rolled back
 }
 
-// lostConnection is for the receiver, once the claim has ended.
-func (c *mysqlClaim) lostConnection() bool { return c.lost }
+// LostConnection reports whether the connection was lost when the claim was rolled back.
+func (c *Claim) LostConnection() bool { return c.lost }
 
-func (c *mysqlClaim) Recorded() *Record { return (*Record)(c.recorded) }
+// Recorded returns what was recorded when the key was applied before, or nil.
+func (c *Claim) Recorded() *keytable.Record { return c.recorded }
 
-func (c *mysqlClaim) Tx() *sql.Tx {
-	if c.shadow == nil {
+// Tx returns the transaction for the handler.
+func (c *Claim) Tx() *sql.Tx {
+	if c.proxy == nil {
 		return nil // the key was applied: nobody writes
 	}
-	return c.shadow.Tx()
+	return c.proxy.Tx()
 }
 
-func (c *mysqlClaim) Commit(outputs []byte) error {
+// Commit records outputs and commits.
+func (c *Claim) Commit(outputs []byte) error {
 	if c.ended {
 		return fmt.Errorf("mysql: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
@@ -51,7 +64,7 @@ func (c *mysqlClaim) Commit(outputs []byte) error {
 		if c.recorded != nil {
 			return errors.Join(errors.New("mysql: commit of a key that was applied before"), c.rollback())
 		}
-		switch left := c.shadow.Stop(); {
+		switch left := c.proxy.Stop(); {
 		case left.Reading:
 			c.throwAway()
 			return errors.New("mysql: commit: rows are open: close them before the handler returns")
@@ -76,7 +89,7 @@ func (c *mysqlClaim) Commit(outputs []byte) error {
 
 // record writes the outputs, if any, and makes sure that the transaction is still the one that entered the key: after
 // any other the UPDATE and the COMMIT would be no errors.
-func (c *mysqlClaim) record(outputs []byte) error {
+func (c *Claim) record(outputs []byte) error {
 	ctx := context.Background()
 	switch over, err := c.over(ctx); {
 	case c.spoiled != nil:
@@ -85,7 +98,7 @@ func (c *mysqlClaim) record(outputs []byte) error {
 		return fmt.Errorf("the key is committed already, by a COMMIT or a statement that commits before it runs, such as "+
 			"CREATE TABLE: %w", sql.ErrTxDone)
 	case over:
-		return fmt.Errorf("%w: %w", errUndone, sql.ErrTxDone)
+		return fmt.Errorf("%w: %w", claims.ErrUndone, sql.ErrTxDone)
 	case err != nil || len(outputs) == 0: // then NULL stands there already
 		return err
 	}
@@ -93,9 +106,9 @@ func (c *mysqlClaim) record(outputs []byte) error {
 }
 
 // over tells whether the transaction that entered the key has ended, by the handler in SQL or by the server.
-func (c *mysqlClaim) over(ctx context.Context) (bool, error) {
+func (c *Claim) over(ctx context.Context) (bool, error) {
 	if c.marked {
-		_, err := c.conn.ExecContext(ctx, probeMySQL)
+		_, err := c.conn.ExecContext(ctx, probeMark)
 		return mysql.Number(err) == mysql.NoSavepoint, err
 	}
 	err := c.resolveDoubt(ctx)
@@ -104,7 +117,7 @@ func (c *mysqlClaim) over(ctx context.Context) (bool, error) {
 
 // committed tells whether the row that this claim entered is in the database, once its transaction has ended. A duplicate
 // that entered the same key meanwhile has another nonce.
-func (c *mysqlClaim) committed(ctx context.Context) bool {
+func (c *Claim) committed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	found, err := keytable.InMySQL.Entered(ctx, c.conn, c.row)
@@ -120,7 +133,8 @@ func (c *mysqlClaim) committed(ctx context.Context) bool {
 	return err == nil && found
 }
 
-func (c *mysqlClaim) Release() error {
+// Release rolls back, unless the claim has ended.
+func (c *Claim) Release() error {
 	if c.ended {
 		return nil
 	}
@@ -128,9 +142,9 @@ func (c *mysqlClaim) Release() error {
 }
 
 // rollback returns an error only where the handler committed, in SQL.
-func (c *mysqlClaim) rollback() error {
+func (c *Claim) rollback() error {
 	ctx := context.Background()
-	if c.shadow != nil && c.shadow.Stop().Reading || c.spoiled != nil {
+	if c.proxy != nil && c.proxy.Stop().Reading || c.spoiled != nil {
 		c.lost = outage.Away(c.spoiled)
 		c.throwAway()
 		return nil
@@ -155,36 +169,36 @@ func (c *mysqlClaim) rollback() error {
 }
 
 // end gives the connection back to the pool as it was, or closes it.
-func (c *mysqlClaim) end() {
+func (c *Claim) end() {
 	if c.held {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if _, err := c.conn.ExecContext(ctx, returnMySQL); err != nil {
-			discard(c.conn)
+		if _, err := c.conn.ExecContext(ctx, giveBack); err != nil {
+			claims.Discard(c.conn)
 		}
 	}
 	c.close()
 }
 
 // throwAway ends the claim and closes the connection itself: the server rolls back what was open on it.
-func (c *mysqlClaim) throwAway() {
-	discard(c.conn)
+func (c *Claim) throwAway() {
+	claims.Discard(c.conn)
 	c.close()
 }
 
-func (c *mysqlClaim) close() {
+func (c *Claim) close() {
 	c.ended = true
-	if c.shadow != nil {
-		c.shadow.Close()
+	if c.proxy != nil {
+		c.proxy.Close()
 	}
 	_ = c.conn.Close() // does nothing where it was discarded
 }
 
-func (c *mysqlClaim) guard(work func() error) error {
-	return guarded(c.conn, func() {
+func (c *Claim) guard(work func() error) error {
+	return claims.Guard(c.conn, func() {
 		c.ended = true
-		if c.shadow != nil {
-			c.shadow.Close()
+		if c.proxy != nil {
+			c.proxy.Close()
 		}
 	}, work)
 }

@@ -1,4 +1,5 @@
-package idempotency
+// Package sqliteclaim is the claim of a key in SQLite: one transaction from the key to the commit, which holds the write lock.
+package sqliteclaim
 
 import (
 	"context"
@@ -7,13 +8,16 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
-// sqliteClaim holds the gate and a connection of its own. The connection is pinned, so that one whose transaction did
+// Claim holds the gate and a connection of its own. The connection is pinned, so that one whose transaction did
 // not end cleanly can be thrown away instead of going back to the pool with it.
-type sqliteClaim struct {
-	store    *sqliteStore
+type Claim struct {
+	gate     *sqlite.Gate
+	db       *sql.DB
 	row      keytable.Row
 	conn     *sql.Conn
 	tx       *sql.Tx
@@ -22,22 +26,40 @@ type sqliteClaim struct {
 	lost     bool // SQLite had rolled back before we asked
 }
 
-// errRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the disk
-// is full, a statement is interrupted, or one says OR ROLLBACK (sqlite.org/lang_transaction.html). database/sql does not
-// notice, and what is written after that commits on its own.
-var errRolledBack = errors.New("the transaction was rolled back before the handler returned, by SQLite when a statement failed or by the handler")
-
 func isNoTransaction(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no transaction is active")
 }
 
-func (c *sqliteClaim) Tx() *sql.Tx       { return c.tx }
-func (c *sqliteClaim) Recorded() *Record { return (*Record)(c.recorded) }
+// Tx returns the transaction for the handler.
+func (c *Claim) Tx() *sql.Tx { return c.tx }
+
+// Recorded returns what was recorded when the key was applied before, or nil.
+func (c *Claim) Recorded() *keytable.Record { return c.recorded }
+
+// Begin waits for its turn among the writers of the process and for the write lock of the file, and enters the key.
+func Begin(ctx context.Context, db *sql.DB, row keytable.Row) (*Claim, error) {
+	gate := sqlite.GateOf(db)
+	if err := gate.Lock(ctx); err != nil {
+		return nil, err
+	}
+	entered := false
+	defer func() { // also when the driver panics: a gate left locked would stop every writer
+		if !entered {
+			gate.Unlock()
+		}
+	}()
+	c := &Claim{gate: gate, db: db, row: row}
+	if err := sqlite.WhileBusy(ctx, func() error { return c.begin(ctx) }); err != nil {
+		return nil, err
+	}
+	entered = true
+	return c, nil
+}
 
 // begin leaves nothing open when it fails. The write comes first: a transaction that began by reading could not become
 // a writing one once another process had written.
-func (c *sqliteClaim) begin(ctx context.Context) error {
-	conn, err := c.store.db.Conn(ctx)
+func (c *Claim) begin(ctx context.Context) error {
+	conn, err := c.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("sqlite: take a connection: %w", err)
 	}
@@ -45,13 +67,13 @@ func (c *sqliteClaim) begin(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		discard(conn)
+		claims.Discard(conn)
 		return fmt.Errorf("sqlite: begin: %w", err)
 	}
 	c.conn, c.tx = conn, tx
 	if c.recorded, err = keytable.InSQLite.Enter(ctx, tx, c.row); err != nil {
 		if tx.Rollback() != nil {
-			discard(conn)
+			claims.Discard(conn)
 		}
 		_ = conn.Close()
 		return fmt.Errorf("sqlite: enter the key: %w", err)
@@ -59,7 +81,8 @@ func (c *sqliteClaim) begin(ctx context.Context) error {
 	return nil
 }
 
-func (c *sqliteClaim) Commit(outputs []byte) error {
+// Commit records outputs and commits.
+func (c *Claim) Commit(outputs []byte) error {
 	if c.ended {
 		return fmt.Errorf("sqlite: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
@@ -70,36 +93,37 @@ func (c *sqliteClaim) Commit(outputs []byte) error {
 	if err := c.record(outputs); err != nil {
 		err = errors.Join(fmt.Errorf("sqlite: record the outputs: %w", err), c.rollback())
 		if c.lost && errors.Is(err, keytable.ErrGone) { // else it was this statement that made SQLite roll back
-			err = fmt.Errorf("%w: %w", errRolledBack, err)
+			err = fmt.Errorf("%w: %w", claims.ErrRolledBack, err)
 		}
 		return err
 	}
 	if err := c.tx.Commit(); err != nil {
-		defer discard(c.conn)
+		defer claims.Discard(c.conn)
 		if !isNoTransaction(err) {
 			return fmt.Errorf("sqlite: commit: %w", err)
 		}
 		if found, _ := c.find(); found {
 			return fmt.Errorf("sqlite: commit: the key is committed: %w", sql.ErrTxDone)
 		}
-		return fmt.Errorf("%w: %w", errRolledBack, err)
+		return fmt.Errorf("%w: %w", claims.ErrRolledBack, err)
 	}
 	return nil
 }
 
 // find looks for the row outside of the transaction, once that has ended: it is there if the handler committed.
-func (c *sqliteClaim) find() (bool, error) {
+func (c *Claim) find() (bool, error) {
 	return keytable.InSQLite.Entered(context.Background(), c.conn, c.row)
 }
 
-func (c *sqliteClaim) record(outputs []byte) error {
+func (c *Claim) record(outputs []byte) error {
 	if len(outputs) == 0 {
 		return nil // NULL stands there already
 	}
 	return keytable.InSQLite.RecordOutputs(context.Background(), c.tx, c.row, outputs)
 }
 
-func (c *sqliteClaim) Release() error {
+// Release rolls back, unless the claim has ended.
+func (c *Claim) Release() error {
 	if c.ended {
 		return nil
 	}
@@ -108,12 +132,12 @@ func (c *sqliteClaim) Release() error {
 }
 
 // rollback returns an error only where something may have stayed.
-func (c *sqliteClaim) rollback() error {
+func (c *Claim) rollback() error {
 	err := c.tx.Rollback()
 	if err == nil {
 		return nil
 	}
-	defer discard(c.conn)
+	defer claims.Discard(c.conn)
 	c.lost = isNoTransaction(err)
 	if c.recorded != nil {
 		return nil // nothing was written, and no handler ran
@@ -129,8 +153,8 @@ func (c *sqliteClaim) rollback() error {
 	return nil
 }
 
-func (c *sqliteClaim) end() {
+func (c *Claim) end() {
 	c.ended = true
 	_ = c.conn.Close() // gives it back to the pool, unless it was discarded
-	c.store.gate.Unlock()
+	c.gate.Unlock()
 }

@@ -1,4 +1,4 @@
-package idempotency
+package postgresclaim
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/pipelined"
@@ -19,22 +20,22 @@ type lateness struct {
 	acked   <-chan struct{} // closed when its end is none: who acks a message ends its context
 	begun   bool            // something was sent, perhaps
 	entered bool            // the key, and the handler's statements run
-	refused error           // why they do not: ErrApplied, ErrHeld, or what went wrong
+	refused error           // why they do not: claims.ErrApplied, keytable.ErrHeld, or what went wrong
 }
 
 // parting is how long the key, and the statement that takes it along, may take when the message has gone away. A handler
 // that goes on with a context of its own is to end as it would with a key that was entered before it began.
 const parting = time.Second
 
-func (s *postgresStore) pipelines() bool { return s != nil && s.send != nil }
-
-func (s *postgresStore) claimLate(ctx context.Context, entry Entry, acked <-chan struct{}) (lateClaim, error) {
-	conn, err := s.db.Conn(ctx)
+// BeginOptimistic returns a claim whose key is entered with the handler's first statement. That waits for others that hold
+// the key until its own context ends, or ctx, unless ctx ended because the message was acked.
+func (s *Store) BeginOptimistic(ctx context.Context, row keytable.Row, acked <-chan struct{}) (*Claim, error) {
+	conn, err := s.DB.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: take a connection: %w", err)
 	}
-	c := &postgresClaim{key: entry.Key, row: entry.row(), store: s, conn: conn, late: &lateness{message: ctx, acked: acked}}
-	if c.shadow, err = s.shadows.Begin(ctx, conn, c); err != nil {
+	c := &Claim{row: row, store: s, conn: conn, late: &lateness{message: ctx, acked: acked}}
+	if c.proxy, err = s.proxies.Begin(ctx, conn, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("postgres: begin: %w", err), conn.Close())
 	}
 	return c, nil
@@ -42,14 +43,14 @@ func (s *postgresStore) claimLate(ctx context.Context, entry Entry, acked <-chan
 
 // carries tells whether a statement can take the key along. What it does is rolled back where the key is there, so it must
 // be one whose work can be: a query may take a lock of the session.
-func (c *postgresClaim) carries(text string, args []driver.NamedValue) bool {
+func (c *Claim) carries(text string, args []driver.NamedValue) bool {
 	return c.late != nil && !c.late.entered && c.late.refused == nil && len(args) > 0 &&
 		sqlproxy.Plain(text, "INSERT", "UPDATE", "DELETE", "MERGE", "WITH")
 }
 
-// Carry is for the shadow. The first of the handler's statements that can takes the key along: BEGIN, the key and the
+// Carry is called by the proxy. The first of the handler's statements that can takes the key along: BEGIN, the key and the
 // statement are one round trip. Where the key turns out to be there, the statement is rolled back with all else.
-func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.NamedValue) (result driver.Result, carried bool, err error) {
+func (c *Claim) Carry(ctx context.Context, text string, args []driver.NamedValue) (result driver.Result, carried bool, err error) {
 	if !c.carries(text, args) {
 		return nil, false, nil
 	}
@@ -65,7 +66,7 @@ func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.Na
 		waiting, stop := c.late.waiting(ctx)
 		defer stop()
 		c.late.begun = true
-		changed, err := c.send(waiting, beneath(c.conn), keytable.EnteringPostgres(c.row, c.hopeful()), first)
+		changed, err := c.send(waiting, claims.Driver(c.conn), first)
 		switch {
 		case err == driver.ErrSkip:
 			return nil // it goes by itself, after the key
@@ -85,12 +86,11 @@ func (c *postgresClaim) Carry(ctx context.Context, text string, args []driver.Na
 
 // enterAnew enters the key alone, after all that was sent with it came to nothing because of was. The connection may be lost:
 // pgx closes it for an argument that has no form in the protocol.
-func (c *postgresClaim) enterAnew(ctx context.Context, was error) error {
-	careful := keytable.EnteringPostgres(c.row, false)
-	entered, err := c.beginInText(ctx, beneath(c.conn), careful, true)
+func (c *Claim) enterAnew(ctx context.Context, was error) error {
+	entered, err := c.beginInText(ctx, claims.Driver(c.conn), true)
 	if err != nil && postgres.State(err) == "" && ctx.Err() == nil {
-		discard(c.conn)
-		conn, failed := c.store.db.Conn(ctx)
+		claims.Discard(c.conn)
+		conn, failed := c.store.DB.Conn(ctx)
 		if failed != nil && postgres.State(was) != "" {
 			return was
 		}
@@ -98,8 +98,8 @@ func (c *postgresClaim) enterAnew(ctx context.Context, was error) error {
 			return failed
 		}
 		c.conn = conn
-		c.shadow.Use(conn)
-		entered, err = c.beginInText(ctx, beneath(conn), careful, false)
+		c.proxy.Use(conn)
+		entered, err = c.beginInText(ctx, claims.Driver(conn), false)
 	}
 	if err != nil || entered {
 		return err
@@ -136,8 +136,8 @@ func (l *lateness) gone() error {
 	}
 }
 
-// Enter is for the shadow. It enters the key alone, where nothing can carry it.
-func (c *postgresClaim) Enter(ctx context.Context) error {
+// Enter is called by the proxy. It enters the key alone, where nothing can carry it.
+func (c *Claim) Enter(ctx context.Context) error {
 	if c.late == nil || c.late.entered {
 		return nil
 	}
@@ -153,34 +153,34 @@ func (c *postgresClaim) Enter(ctx context.Context) error {
 }
 
 // enteredLate notes how it went to enter the key, and returns what the handler's statements are refused with.
-func (c *postgresClaim) enteredLate(statement context.Context, err error) error {
+func (c *Claim) enteredLate(statement context.Context, err error) error {
 	ended := statement.Err()
 	if ended == nil {
 		ended = c.late.gone()
 	}
 	switch {
-	case err != nil && !errors.Is(err, ErrHeld) && postgres.State(err) == "" && ended != nil:
+	case err != nil && !errors.Is(err, keytable.ErrHeld) && postgres.State(err) == "" && ended != nil:
 		err = fmt.Errorf("postgres: wait for the key: %w", ended)
 	case err != nil:
 		err = fmt.Errorf("postgres: begin, and enter the key: %w", err)
 	case c.recorded != nil:
-		err = ErrApplied
+		err = claims.ErrApplied
 	}
 	c.late.entered, c.late.refused = err == nil, err
-	if errors.Is(err, ErrApplied) || errors.Is(err, ErrHeld) { // a statement that came along holds locks: let them go
+	if errors.Is(err, claims.ErrApplied) || errors.Is(err, keytable.ErrHeld) { // a statement that came along holds locks: let them go
 		if _, failed := c.conn.ExecContext(context.Background(), `ROLLBACK`); failed != nil {
-			discard(c.conn)
+			claims.Discard(c.conn)
 		}
 		c.late.begun = false
 	}
 	return err
 }
 
-// settled ends the handler's part. Where nothing has entered the key, that is done now, for a handler that failed too: its
+// Settled ends the handler's part. Where nothing has entered the key, that is done now, for a handler that failed too: its
 // message may have been applied before. So it is where a statement did not wait for it to the end. The error is why the
 // message is not this claim's; it is nil where the key was applied, and then Recorded is not.
-func (c *postgresClaim) settled(ctx context.Context, failed bool) error {
-	left := c.shadow.Stop()
+func (c *Claim) Settled(ctx context.Context, failed bool) error {
+	left := c.proxy.Stop()
 	if left.Reading {
 		return nil // Commit says so
 	}
@@ -191,7 +191,7 @@ func (c *postgresClaim) settled(ctx context.Context, failed bool) error {
 	case failed && refused != nil && ctx.Err() == nil && isEnd(refused): // the statement's own context ended
 		_ = c.guardInside(func() error { return c.enteredLate(ctx, c.enterAnew(ctx, refused)) })
 	}
-	if errors.Is(c.late.refused, ErrApplied) {
+	if errors.Is(c.late.refused, claims.ErrApplied) {
 		return nil
 	}
 	return c.late.refused
@@ -201,10 +201,10 @@ func isEnd(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// guardInside is guard for what runs inside of a statement of the shadow's, which must not wait for itself.
-func (c *postgresClaim) guardInside(work func() error) error {
-	return guarded(c.conn, func() {
+// guardInside is guard for what runs inside of a statement of the proxy's, which must not wait for itself.
+func (c *Claim) guardInside(work func() error) error {
+	return claims.Guard(c.conn, func() {
 		c.ended = true
-		go c.shadow.Close()
+		go c.proxy.Close()
 	}, work)
 }

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -14,23 +15,23 @@ import (
 )
 
 const (
-	adviceFull   = "the disk or the file of the database is full: make room; nothing was kept, and the message can come again"
-	adviceUndone = "the database undid the transaction, because another one was in its way: nothing was kept, and the message can " +
+	remedyFull   = "the disk or the file of the database is full: make room; nothing was kept, and the message can come again"
+	remedyUndone = "the database undid the transaction, because another one was in its way: nothing was kept, and the message can " +
 		"come again; where it happens often, let all handlers change rows in one order"
-	adviceDown = "see that the database is up and within reach; the message can come again, and is absorbed if it was applied after all"
+	remedyDown = "see that the database is up and within reach; the message can come again, and is absorbed if it was applied after all"
 )
 
-// advice says what to do about an error of a store's database, or nothing where nobody knows.
-func advice(err error) string {
+// remedy says what to do about an error of a store's database, or nothing if that is unknown.
+func remedy(err error) string {
 	switch {
 	case diskFull(err):
-		return adviceFull
+		return remedyFull
 	case undoneByDatabase(err):
-		return adviceUndone
+		return remedyUndone
 	case errors.Is(err, ErrHeld), isEnd(err):
 		return "" // it goes away, or another is at work on it
 	case (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient, connectionLost(err):
-		return adviceDown
+		return remedyDown
 	}
 	return ""
 }
@@ -66,13 +67,12 @@ func (r *Receiver) inHandler(key Key, err error) error {
 }
 
 func nameOf(store Store) string {
-	switch store.(type) {
-	case *postgresStore:
-		return "postgres"
-	case *mysqlStore:
-		return "mysql"
-	case *sqliteStore:
-		return "sqlite"
+	if s, ok := store.(*sqlStore); ok {
+		return string(s.on.Kind())
 	}
 	return "" // of another package
+}
+
+func isEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

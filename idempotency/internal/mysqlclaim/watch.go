@@ -1,4 +1,4 @@
-package idempotency
+package mysqlclaim
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
@@ -14,17 +15,17 @@ import (
 
 // Around a statement that may end the transaction:
 const (
-	// holdMySQL lets an end be followed by a new transaction, where by default each statement after it would commit on its
+	// hold lets an end be followed by a new transaction, where by default each statement after it would commit on its
 	// own: what a handler writes then is rolled back with the claim.
-	holdMySQL   = `SET @spillway_autocommit = @@autocommit, autocommit = 0`
-	returnMySQL = `SET autocommit = @spillway_autocommit`
+	hold     = `SET @spillway_autocommit = @@autocommit, autocommit = 0`
+	giveBack = `SET autocommit = @spillway_autocommit`
 	// The savepoint lives as long as the transaction that entered the key, however that one ends.
-	markMySQL  = `SAVEPOINT spillway_key`
-	probeMySQL = `RELEASE SAVEPOINT spillway_key`
+	setMark   = `SAVEPOINT spillway_key`
+	probeMark = `RELEASE SAVEPOINT spillway_key`
 )
 
-// Before is for the shadow. The mark stands before all savepoints of the handler's own, so that none can take it back.
-func (c *mysqlClaim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
+// Before is called by the proxy. The mark stands before all savepoints of the handler's own, so that none can take it back.
+func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
 	if c.doubt != nil && c.gone == nil {
 		if err := c.resolveDoubt(ctx); err != nil {
 			return err
@@ -40,9 +41,9 @@ func (c *mysqlClaim) Before(ctx context.Context, statement string, _ []driver.Na
 }
 
 // mark makes ready for a statement that may end the transaction. Where that fails nobody knows in what state it is.
-func (c *mysqlClaim) mark(ctx context.Context) error {
+func (c *Claim) mark(ctx context.Context) error {
 	c.spoiled, c.held = errNotReady, true
-	for _, prepare := range []string{holdMySQL, markMySQL} {
+	for _, prepare := range []string{hold, setMark} {
 		if _, err := c.conn.ExecContext(ctx, prepare); err != nil {
 			c.spoiled = fmt.Errorf("%w: %w", errNotReady, err)
 			return c.spoiled
@@ -54,8 +55,8 @@ func (c *mysqlClaim) mark(ctx context.Context) error {
 
 var errNotReady = errors.New("mysql: cannot make ready for a statement that may end the transaction")
 
-// Failed is for the shadow. After a deadlock the server has rolled back, after most other errors it has not: the key tells.
-func (c *mysqlClaim) Failed(_ context.Context, err error) error {
+// Failed is called by the proxy. After a deadlock the server has rolled back, after most other errors it has not: the key tells.
+func (c *Claim) Failed(_ context.Context, err error) error {
 	switch number := mysql.Number(err); {
 	case number == mysql.Deadlock:
 		c.lose(err)
@@ -65,11 +66,11 @@ func (c *mysqlClaim) Failed(_ context.Context, err error) error {
 	return err
 }
 
-// Committed is for the shadow.
-func (c *mysqlClaim) Committed() error { return committedByHandler("mysql", c.key) }
+// Committed is called by the proxy.
+func (c *Claim) Committed() error { return claims.CommittedByHandler("mysql", c.row) }
 
 // resolveDoubt asks for the key, which a rollback took away. An error says that nobody knows.
-func (c *mysqlClaim) resolveDoubt(ctx context.Context) error {
+func (c *Claim) resolveDoubt(ctx context.Context) error {
 	if c.doubt == nil || c.gone != nil {
 		return nil
 	}
@@ -85,6 +86,6 @@ func (c *mysqlClaim) resolveDoubt(ctx context.Context) error {
 }
 
 // lose lets no statement follow, which would commit on its own.
-func (c *mysqlClaim) lose(because error) {
+func (c *Claim) lose(because error) {
 	c.gone = fmt.Errorf("mysql: the server rolled the transaction back when a statement failed: %w", because)
 }

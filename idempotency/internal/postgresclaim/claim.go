@@ -1,4 +1,6 @@
-package idempotency
+// Package postgresclaim is the claim of a key in PostgreSQL. claim.go begins and ends it, enter.go enters the key in one round
+// trip, prepared.go does so without a driver's pipeline, and optimistic.go with the handler's first statement.
+package postgresclaim
 
 import (
 	"context"
@@ -8,20 +10,32 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/pipelined"
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
-// postgresClaim is a transaction on a connection of its own, which it begins and ends in one round trip each: beginning
+// Store makes the claims of one *sql.DB.
+type Store struct {
+	DB       *sql.DB
+	Send     pipelined.Sender // of a driver that sends several statements at once, or nil
+	proxies  sqlproxy.Pool
+	prepared prepared
+}
+
+// maxInText is the largest record of outputs, in bytes, that goes in the text of a statement, where it doubles.
+const maxInText = 16 << 10
+
+// Claim is a transaction on a connection of its own, which it begins and ends in one round trip each: beginning
 // carries the key, and the end, where there is doubt, a proof of what it ends. The handler has a shadow of it, which sees
 // all that gives rise to doubt.
-type postgresClaim struct {
-	key      Key
+type Claim struct {
 	row      keytable.Row
-	store    *postgresStore
+	store    *Store
 	conn     *sql.Conn
-	shadow   *sqlproxy.Transaction
+	proxy    *sqlproxy.Transaction
 	recorded *keytable.Record   // the key was there already
 	suspect  bool               // the handler ran a statement that may have ended the transaction
 	failed   bool               // or one that failed
@@ -31,8 +45,8 @@ type postgresClaim struct {
 	lost     bool // the connection, when the claim was rolled back
 }
 
-// lostConnection is for the receiver, once the claim has ended.
-func (c *postgresClaim) lostConnection() bool { return c.lost }
+// LostConnection reports whether the connection was lost when the claim was rolled back.
+func (c *Claim) LostConnection() bool { return c.lost }
 
 // errAborted says that the handler went on after a statement had failed. Nothing of the transaction is in the database.
 var errAborted = errors.New("a statement failed, so PostgreSQL commits nothing of the transaction, and the handler went on: " +
@@ -41,18 +55,20 @@ var errAborted = errors.New("a statement failed, so PostgreSQL commits nothing o
 // divisionByZero is how the statements that commit say that the key's row is not there.
 const divisionByZero = "22012"
 
-func (c *postgresClaim) Recorded() *Record { return (*Record)(c.recorded) }
+// Recorded returns what was recorded when the key was applied before, or nil.
+func (c *Claim) Recorded() *keytable.Record { return c.recorded }
 
-func (c *postgresClaim) Tx() *sql.Tx {
-	if c.shadow == nil {
+// Tx returns the transaction for the handler.
+func (c *Claim) Tx() *sql.Tx {
+	if c.proxy == nil {
 		return nil // the key was applied: nobody writes
 	}
-	return c.shadow.Tx()
+	return c.proxy.Tx()
 }
 
-// Before is for the shadow. Whatever may have ended the transaction is found out by the statement that commits. It comes
+// Before is called by the proxy. Whatever may have ended the transaction is found out by the statement that commits. It comes
 // with the settings under which our table is found, as they were before the handler could change them.
-func (c *postgresClaim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
+func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
 	if err := c.Enter(ctx); err != nil || plainPostgres(statement) {
 		return err
 	}
@@ -75,43 +91,49 @@ func plainPostgres(statement string) bool {
 	return sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE")
 }
 
-// Failed is for the shadow. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
+// Failed is called by the proxy. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
 // a COMMIT it takes for a ROLLBACK then, and says nothing.
-func (c *postgresClaim) Failed(_ context.Context, err error) error {
+func (c *Claim) Failed(_ context.Context, err error) error {
 	c.failed = true
 	return err
 }
 
-// Committed is for the shadow.
-func (c *postgresClaim) Committed() error { return committedByHandler("postgres", c.key) }
+// Committed is called by the proxy.
+func (c *Claim) Committed() error { return claims.CommittedByHandler("postgres", c.row) }
 
-// begin leaves nothing open when it fails.
-func (c *postgresClaim) begin(ctx context.Context) error {
-	conn, err := c.store.db.Conn(ctx)
+// Begin enters the key, and waits while another transaction holds the same one. It leaves nothing open when it fails.
+func (s *Store) Begin(ctx context.Context, row keytable.Row) (*Claim, error) {
+	conn, err := s.DB.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("postgres: take a connection: %w", err)
+		return nil, fmt.Errorf("postgres: take a connection: %w", err)
 	}
-	c.conn = conn
-	return c.guard(func() error {
-		err := c.enterInTime(ctx)
-		if err == nil && c.recorded == nil {
-			c.shadow, err = c.store.shadows.Begin(ctx, conn, c)
-		}
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, ErrHeld) { // nothing is wrong with the connection
-			return errors.Join(fmt.Errorf("postgres: enter the key: %w", err), c.rollback())
-		}
-		c.throwAway()
-		if ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
-			return fmt.Errorf("postgres: wait for the key: %w", ctx.Err())
-		}
-		return fmt.Errorf("postgres: begin, and enter the key: %w", err)
-	})
+	c := &Claim{row: row, store: s, conn: conn}
+	if err := c.guard(func() error { return c.begin(ctx) }); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-func (c *postgresClaim) Commit(outputs []byte) error {
+func (c *Claim) begin(ctx context.Context) error {
+	err := c.enterInTime(ctx)
+	if err == nil && c.recorded == nil {
+		c.proxy, err = c.store.proxies.Begin(ctx, c.conn, c)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, keytable.ErrHeld) { // nothing is wrong with the connection
+		return errors.Join(fmt.Errorf("postgres: enter the key: %w", err), c.rollback())
+	}
+	c.throwAway()
+	if ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
+		return fmt.Errorf("postgres: wait for the key: %w", ctx.Err())
+	}
+	return fmt.Errorf("postgres: begin, and enter the key: %w", err)
+}
+
+// Commit records outputs and commits.
+func (c *Claim) Commit(outputs []byte) error {
 	if c.ended {
 		return fmt.Errorf("postgres: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
@@ -122,7 +144,7 @@ func (c *postgresClaim) Commit(outputs []byte) error {
 		if c.late != nil && !c.late.entered {
 			return errors.Join(errors.New("postgres: commit of a key that was not entered"), c.rollback())
 		}
-		switch left := c.shadow.Stop(); {
+		switch left := c.proxy.Stop(); {
 		case left.Reading:
 			c.throwAway()
 			return errors.New("postgres: commit: rows are open: close them before the handler returns")
@@ -138,7 +160,7 @@ func (c *postgresClaim) Commit(outputs []byte) error {
 }
 
 // commit sends everything at once, except for outputs that are large.
-func (c *postgresClaim) commit(outputs []byte) error {
+func (c *Claim) commit(outputs []byte) error {
 	ctx := context.Background()
 	doubt := c.suspect || c.failed
 	if len(outputs) > maxInText && !doubt {
@@ -152,7 +174,7 @@ func (c *postgresClaim) commit(outputs []byte) error {
 }
 
 // refused is the error of a commit that failed with err.
-func (c *postgresClaim) refused(err error) error {
+func (c *Claim) refused(err error) error {
 	switch state := postgres.State(err); {
 	case state == postgres.FailedTransaction:
 		err = fmt.Errorf("postgres: commit: %w: %w", errAborted, err)
@@ -171,19 +193,20 @@ func (c *postgresClaim) refused(err error) error {
 	return err
 }
 
-func (c *postgresClaim) Release() error {
+// Release rolls back, unless the claim has ended.
+func (c *Claim) Release() error {
 	if c.ended {
 		return nil
 	}
 	if c.late != nil { // a goroutine of the handler's may be on its way to the first statement
-		c.shadow.Stop()
+		c.proxy.Stop()
 	}
 	return c.guard(c.rollback)
 }
 
 // rollback returns an error only where the handler committed, in SQL.
-func (c *postgresClaim) rollback() error {
-	reading := c.shadow != nil && c.shadow.Stop().Reading
+func (c *Claim) rollback() error {
+	reading := c.proxy != nil && c.proxy.Stop().Reading
 	if c.late != nil && !c.late.begun {
 		c.end()
 		return nil
@@ -203,33 +226,33 @@ func (c *postgresClaim) rollback() error {
 }
 
 // committed tells whether the row that this claim entered is in the database, once its transaction has ended.
-func (c *postgresClaim) committed() bool {
+func (c *Claim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	found, err := keytable.InPostgres.Entered(ctx, c.store.db, c.row)
+	found, err := keytable.InPostgres.Entered(ctx, c.store.DB, c.row)
 	return err == nil && found
 }
 
 // end gives the connection back to the pool, unless it was discarded.
-func (c *postgresClaim) end() {
+func (c *Claim) end() {
 	c.ended = true
-	if c.shadow != nil {
-		c.shadow.Close()
+	if c.proxy != nil {
+		c.proxy.Close()
 	}
 	_ = c.conn.Close()
 }
 
 // throwAway ends the claim and closes the connection itself: PostgreSQL rolls back what was open on it.
-func (c *postgresClaim) throwAway() {
-	discard(c.conn)
+func (c *Claim) throwAway() {
+	claims.Discard(c.conn)
 	c.end()
 }
 
-func (c *postgresClaim) guard(work func() error) error {
-	return guarded(c.conn, func() {
+func (c *Claim) guard(work func() error) error {
+	return claims.Guard(c.conn, func() {
 		c.ended = true
-		if c.shadow != nil {
-			c.shadow.Close()
+		if c.proxy != nil {
+			c.proxy.Close()
 		}
 	}, work)
 }

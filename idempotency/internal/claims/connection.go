@@ -1,31 +1,20 @@
-package idempotency
+// Package claims is what the claims of all databases share: connections that are held from the key to the commit, and errors.
+package claims
 
 import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/watermill-spillway/spillway/classify"
 )
 
-// maxInText is the largest record of outputs, in bytes, that goes in the text of a statement, where it doubles.
-const maxInText = 16 << 10
-
-// committedByHandler is what the Commit of a handler's transaction returns where it can be kept from committing.
-func committedByHandler(store string, key Key) error {
-	err := fmt.Errorf("%s: commit by the handler: the transaction is the receiver's, and nothing of it is committed: %w", store, sql.ErrTxDone)
-	return classify.Permanent(failed("commit", key, err), classify.Description(endedByHandler))
-}
-
-// guarded runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that the
+// Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that the
 // key does not stay locked. database/sql may then hold locks of its own, and wait for them for ever when it is called once
 // more: the connection is closed behind its back, and given back by somebody who can wait. After that it calls panicked.
-func guarded(conn *sql.Conn, panicked func(), work func() error) error {
+func Guard(conn *sql.Conn, panicked func(), work func() error) error {
 	returned := false
 	defer func() {
 		if returned {
@@ -37,7 +26,7 @@ func guarded(conn *sql.Conn, panicked func(), work func() error) error {
 			}
 			return nil
 		})
-		go discard(conn)
+		go Discard(conn)
 		panicked()
 	}()
 	err := work()
@@ -45,8 +34,8 @@ func guarded(conn *sql.Conn, panicked func(), work func() error) error {
 	return err
 }
 
-// beneath is the driver's own connection, or nil when conn is closed.
-func beneath(conn *sql.Conn) (own driver.Conn) {
+// Driver returns the driver's own connection, or nil when conn is closed.
+func Driver(conn *sql.Conn) (own driver.Conn) {
 	_ = conn.Raw(func(raw any) error {
 		own, _ = raw.(driver.Conn)
 		return nil
@@ -57,11 +46,11 @@ func beneath(conn *sql.Conn) (own driver.Conn) {
 // interruption is how long a driver has to return when its context has ended.
 const interruption = time.Second
 
-// cutOff closes a connection of lib/pq behind its back when a call on it goes on after ctx has ended, until the function that
+// CutOff closes a connection of lib/pq behind its back when a call on it goes on after ctx has ended, until the function that
 // it returns is called. That driver asks the server on another connection to cancel: the request is lost when it comes before
 // the statement, and the statement may wait for as long as a handler runs. Its Close may be called during a call; that of
 // others, which interrupt their calls themselves, may not.
-func cutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
+func CutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
 	if t := reflect.TypeOf(inUse); ctx.Done() == nil || t == nil || t.Kind() != reflect.Pointer ||
 		!strings.HasSuffix(t.Elem().PkgPath(), "github.com/lib/pq") {
 		return func() {}
@@ -93,8 +82,8 @@ func cutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
 	}
 }
 
-// discard closes the connection itself: the database rolls back what was open on it.
-func discard(conn *sql.Conn) {
+// Discard closes the connection itself: the database rolls back what was open on it.
+func Discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = conn.Close()
 }

@@ -1,4 +1,4 @@
-package idempotency
+package mysqlclaim
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// maxPauseMySQL is how long a claim pauses at the most before it asks for its key again.
-	maxPauseMySQL = 100 * time.Millisecond
+	// maxPause is how long a claim pauses at the most before it asks for its key again.
+	maxPause = 100 * time.Millisecond
 	// notUnderstood is the number of a syntax error.
 	notUnderstood = 1064
 )
 
-// begin leaves nothing open when it fails.
-func (c *mysqlClaim) begin(ctx context.Context) error {
-	conn, err := c.store.db.Conn(ctx)
+// Begin enters the key, and waits while another transaction holds the same one. It leaves nothing open when it fails.
+func (s *Store) Begin(ctx context.Context, row keytable.Row) (*Claim, error) {
+	conn, err := s.DB.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("mysql: take a connection: %w", err)
+		return nil, fmt.Errorf("mysql: take a connection: %w", err)
 	}
-	c.conn = conn
-	return c.guard(func() error {
+	c := &Claim{row: row, store: s, conn: conn}
+	err = c.guard(func() error {
 		err := c.enterInTurn(ctx)
 		if err == nil && c.recorded == nil {
-			c.shadow, err = c.store.shadows.Begin(ctx, conn, c)
+			c.proxy, err = c.store.proxies.Begin(ctx, conn, c)
 		}
 		if err == nil {
 			return nil
@@ -41,13 +41,17 @@ func (c *mysqlClaim) begin(ctx context.Context) error {
 		}
 		return fmt.Errorf("mysql: begin, and enter the key: %w", err)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // enterInTurn enters the key, in a new transaction each time the server ends the wait for it: after
 // innodb_lock_wait_timeout, and with a deadlock when the transaction ahead rolls back and several waited for it. Each of
 // those holds a lock on the key's place then, so that none of them could insert.
-func (c *mysqlClaim) enterInTurn(ctx context.Context) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, maxPauseMySQL) {
+func (c *Claim) enterInTurn(ctx context.Context) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		err := c.enter(ctx)
 		if !mysql.Undone(err) {
 			return err
@@ -59,7 +63,7 @@ func (c *mysqlClaim) enterInTurn(ctx context.Context) error {
 }
 
 // enter enters the key. Where it is a duplicate its row is committed, and READ COMMITTED lets the next statement see it.
-func (c *mysqlClaim) enter(ctx context.Context) error {
+func (c *Claim) enter(ctx context.Context) error {
 	c.row.At = time.Now().UnixMilli()
 	err := c.beginWithKey(ctx)
 	if mysql.Number(err) != mysql.Duplicate {
@@ -77,7 +81,7 @@ func (c *mysqlClaim) enter(ctx context.Context) error {
 
 // beginWithKey begins the transaction and inserts the key: in one compound statement, as MariaDB knows them, or in three.
 // A compound that fails, at a duplicate say, leaves the transaction open.
-func (c *mysqlClaim) beginWithKey(ctx context.Context) error {
+func (c *Claim) beginWithKey(ctx context.Context) error {
 	const isolation, begin = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`
 	enter := keytable.EnterMySQL(c.row)
 	if !c.store.plain.Load() {

@@ -1,0 +1,72 @@
+package postgresclaim
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/pipelined"
+)
+
+// enterInTime is enter, which also returns when the driver does not heed ctx.
+func (c *Claim) enterInTime(ctx context.Context) error {
+	own := claims.Driver(c.conn)
+	defer claims.CutOff(ctx, own)()
+	return c.enter(ctx, own)
+}
+
+// enter begins the transaction and inserts the key. Where the key conflicts the row is committed, and READ COMMITTED lets the
+// next statement see it.
+func (c *Claim) enter(ctx context.Context, own driver.Conn) error {
+	entered, err := c.beginWithKey(ctx, own)
+	if err != nil || entered {
+		return err
+	}
+	return c.resolve(ctx)
+}
+
+// resolve is what follows where the key is there.
+func (c *Claim) resolve(ctx context.Context) (err error) {
+	c.recorded, err = keytable.InPostgres.Resolve(ctx, c.conn, c.row)
+	if errors.Is(err, sql.ErrNoRows) { // it was purged in between
+		c.recorded, err = keytable.InPostgres.Enter(ctx, c.conn, c.row)
+	}
+	return err
+}
+
+// beginWithKey is one round trip, and another where a connection has lost what it had prepared.
+func (c *Claim) beginWithKey(ctx context.Context, own driver.Conn) (entered bool, err error) {
+	changed, err := c.send(ctx, own)
+	switch {
+	case err == nil:
+		return changed[1] > 0, nil
+	case err == driver.ErrSkip || postgres.State(err) == notPrepared: // the driver's own statement: it was deallocated
+		return c.beginInText(ctx, own, err != driver.ErrSkip)
+	}
+	return false, err
+}
+
+// send begins the transaction and enters the key through the driver's pipeline, if it has one, and sends other statements
+// along.
+func (c *Claim) send(ctx context.Context, own driver.Conn, others ...pipelined.Statement) (changed []int64, err error) {
+	if c.store.Send == nil {
+		return nil, driver.ErrSkip
+	}
+	text, args := keytable.EnterPostgres(c.row)
+	all := append([]pipelined.Statement{{Text: keytable.BeginsPostgres}, {Text: text, Args: args}}, others...)
+	failed := c.conn.Raw(func(any) error {
+		changed, err = c.store.Send(ctx, own, all...)
+		if err == driver.ErrBadConn {
+			return err
+		}
+		return nil
+	})
+	if err == nil {
+		err = failed
+	}
+	return changed, err
+}

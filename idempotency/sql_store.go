@@ -1,0 +1,178 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/idempotency/internal/mysqlclaim"
+	"github.com/watermill-spillway/spillway/idempotency/internal/postgresclaim"
+	"github.com/watermill-spillway/spillway/idempotency/internal/sqliteclaim"
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/pipelined"
+)
+
+// StoreConfig configures a store of keys in a SQL database.
+type StoreConfig struct {
+	// Service names the service whose handlers apply the messages. It is part of every key, as in "shop/billing" for the
+	// handler billing: two services with a handler of the same name would absorb each other's messages. Required on a
+	// database server, which services share; optional for a SQLite file. At most 100 letters, digits, dots, underscores and
+	// hyphens.
+	//
+	// After a rename of the service, messages that were applied before are applied again if they come again. See
+	// ReceiverConfig.Consumer for a rename without that.
+	Service string
+}
+
+// NewStore returns the store of keys in db: PostgreSQL 11, MySQL 8.0, MariaDB 10.6 or SQLite 3.35, or a later version of
+// each. It asks db which one it is, creates or upgrades the table spillway_keys, and verifies it, within 30 seconds. A
+// role without the right to create tables can use a table that exists. A database that cannot keep the promises of a Store
+// is an error. The store does not close db.
+//
+// PostgreSQL: use a driver whose errors have a SQLSTATE, such as pgx/v5/stdlib or lib/pq. The database's encoding must be
+// UTF8. MySQL and MariaDB: use github.com/go-sql-driver/mysql. The session's completion_type must be NO_CHAIN, the default;
+// a server with a binary log must not have binlog_format=STATEMENT. SQLite: use a file, with any driver. If several
+// processes share the file, open it in WAL mode and with a busy time-out.
+func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err == nil {
+		err = database.ValidateService(on.Kind(), config.Service)
+	}
+	if err == nil {
+		err = on.Upgrade(ctx, keytable.Table)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("idempotency: NewStore: %w", err)
+	}
+	store := &sqlStore{on: on, service: config.Service}
+	switch on.Kind() {
+	case database.Postgres:
+		store.postgres = &postgresclaim.Store{DB: db}
+	case database.MySQL:
+		store.mysql = &mysqlclaim.Store{DB: db}
+	}
+	return store, nil
+}
+
+// sqlStore is the store of NewStore. Each database has a package for claims; the rest is the same statements.
+type sqlStore struct {
+	on       *database.Database
+	service  string
+	postgres *postgresclaim.Store // on PostgreSQL
+	mysql    *mysqlclaim.Store    // on MySQL and MariaDB
+}
+
+// Consumer returns the identity of a handler's keys. See Store.
+func (s *sqlStore) Consumer(handler string) string {
+	if s.service == "" && !strings.Contains(handler, "/") {
+		return handler
+	}
+	return s.service + "/" + handler
+}
+
+// These have the methods of a Claim, except that Recorded must return a Record.
+type (
+	postgresClaim struct{ *postgresclaim.Claim }
+	mysqlClaim    struct{ *mysqlclaim.Claim }
+	sqliteClaim   struct{ *sqliteclaim.Claim }
+	sqlLease      struct{ *keytable.Lease }
+)
+
+func (c postgresClaim) Recorded() *Record { return (*Record)(c.Claim.Recorded()) }
+func (c mysqlClaim) Recorded() *Record    { return (*Record)(c.Claim.Recorded()) }
+func (c sqliteClaim) Recorded() *Record   { return (*Record)(c.Claim.Recorded()) }
+func (l sqlLease) Recorded() *Record      { return (*Record)(l.Lease.Recorded()) }
+
+// Claim enters the key in a transaction of its own. See Store.
+func (s *sqlStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
+	switch {
+	case s.postgres != nil:
+		c, err := s.postgres.Begin(ctx, entry.row())
+		if err != nil {
+			return nil, err
+		}
+		return postgresClaim{c}, nil
+	case s.mysql != nil:
+		c, err := s.mysql.Begin(ctx, entry.row())
+		if err != nil {
+			return nil, err
+		}
+		return mysqlClaim{c}, nil
+	}
+	c, err := sqliteclaim.Begin(ctx, s.on.DB(), entry.row())
+	if err != nil {
+		return nil, err
+	}
+	return sqliteClaim{c}, nil
+}
+
+// Lease holds a connection only until it has leased the key. See Store.
+func (s *sqlStore) Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error) {
+	l, err := keytable.LeasesIn(s.on).Lease(ctx, entry.row(), d)
+	if err != nil {
+		return nil, err
+	}
+	return sqlLease{l}, nil
+}
+
+// MarkPublished is one statement on a connection of its own. See Store.
+func (s *sqlStore) MarkPublished(ctx context.Context, entry Entry) error {
+	return keytable.Published(ctx, s.on, entry.row())
+}
+
+// Purge is one short transaction on a connection of its own. See Store.
+func (s *sqlStore) Purge(ctx context.Context, before time.Time, limit int) (int, error) {
+	if limit <= 0 {
+		return 0, fmt.Errorf("%s: purge keys: the limit is %d, and must be positive", s.on.Kind(), limit)
+	}
+	return keytable.Purge(ctx, s.on, before.UnixMilli(), limit)
+}
+
+// Ping returns an error if the database does not answer. A receiver asks when a connection was lost.
+func (s *sqlStore) Ping(ctx context.Context) error { return s.on.DB().PingContext(ctx) }
+
+func (s *sqlStore) pool() *sql.DB { return s.on.DB() }
+
+// claimsInTurn reports whether claims wait for each other in the process, whatever their keys: SQLite has one write lock.
+func claimsInTurn(store Store) bool {
+	s, ok := store.(*sqlStore)
+	return ok && s.on.Kind() == database.SQLite
+}
+
+// same reports whether a claim of the one store would wait for a claim of the other.
+func (s *sqlStore) same(other Store) bool {
+	o, ok := other.(*sqlStore)
+	return ok && o.pool() == s.pool()
+}
+
+// locks reports whether a claim keeps all others out of db: always on SQLite, elsewhere if it holds the pool's one connection.
+func (s *sqlStore) locks(db *sql.DB) bool {
+	return s.pool() == db && (s.on.Kind() == database.SQLite || db.Stats().MaxOpenConnections == 1)
+}
+
+// pipelines reports whether claims can begin before their keys are entered.
+func (s *sqlStore) pipelines() bool { return s.postgres != nil && s.postgres.Send != nil }
+
+func (s *sqlStore) claimOptimistic(ctx context.Context, entry Entry, acked <-chan struct{}) (optimisticClaim, error) {
+	c, err := s.postgres.BeginOptimistic(ctx, entry.row(), acked)
+	if err != nil {
+		return nil, err
+	}
+	return postgresClaim{c}, nil
+}
+
+// withPipeline returns store with a driver that sends several statements at once, for package pgxstore.
+func withPipeline(store any, send pipelined.Sender) (any, bool) {
+	s, ok := store.(*sqlStore)
+	if !ok || s.postgres == nil {
+		return nil, false
+	}
+	return &sqlStore{on: s.on, service: s.service, postgres: &postgresclaim.Store{DB: s.pool(), Send: send}}, true
+}
+
+func init() { pipelined.Register(withPipeline) }
