@@ -1,4 +1,4 @@
-// Package stages handles a message that failed again later, while the messages behind it go on.
+// Package stages gives a failed message to its handler again later, while the messages behind it go on.
 //
 // A handler that waits before its next attempt holds up all messages behind the failed one. With stages, the failed message is
 // published to a topic of its own, with its history and the time when it is due. Then the live topic goes on. When the message is

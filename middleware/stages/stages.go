@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Stages handles messages that failed again later, by the same handler, while the messages behind them go on. Add a handler with
+// Stages gives failed messages to their handlers again later, while the messages behind them go on. Add a handler with
 // AddHandler, AddConsumerHandler or Extend, and give it Middleware. Stages is safe for concurrent use by any number of handlers
 // and routers.
 type Stages struct {
