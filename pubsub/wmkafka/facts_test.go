@@ -147,6 +147,7 @@ func TestFactWatermillMarshalerLoses(t *testing.T) {
 
 // Fact, promise P2: a handler that appends to its payload writes into the messages behind it.
 func TestFactWatermillPayloadsOverlap(t *testing.T) {
+	t.Parallel()
 	if second := appended(t, func(c *cluster) message.Subscriber { return c.stock(kafka.SubscriberConfig{}) }); second == "payload 1" {
 		t.Error("the second message is as it was")
 	}
@@ -154,6 +155,7 @@ func TestFactWatermillPayloadsOverlap(t *testing.T) {
 
 // Promise P2: with ours it does not, whichever subscriber our marshaler is in.
 func TestPayloadsDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	for who, make := range map[string]func(*cluster) message.Subscriber{
 		"ours": func(c *cluster) message.Subscriber { return c.subscriber(SubscriberConfig{}) },
 		"other": func(c *cluster) message.Subscriber {

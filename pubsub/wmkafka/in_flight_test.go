@@ -121,6 +121,7 @@ func TestInFlightRebalance(t *testing.T) {
 // Promise P1: whatever is acked and nacked, in whatever order, and however often the subscriber is closed in between: each
 // message is acked in the end, and one that was committed does not come again.
 func TestInFlightLosesNothing(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 1))

@@ -24,6 +24,7 @@ import (
 // that is far larger than the topic's limit, with so many headers that the client overrates it, with a key as large as the
 // topic takes, with a time that is none, with the header of Watermill's id under our prefix. A message behind it goes on.
 func TestWhateverArrivesIsSetAside(t *testing.T) {
+	t.Parallel()
 	headers := func(n int) (all []sarama.RecordHeader) {
 		for i := range n {
 			all = append(all, header(fmt.Sprintf("%x", i), ""))

@@ -205,6 +205,7 @@ func (f *faulty) into(config *sarama.Config) *sarama.Config {
 // Decision 4: Publish returns (within 30 s on a machine that is not busy), whether the broker is gone or has fallen silent, alone or with others, and
 // publishes again when it is back.
 func TestPublishIsBounded(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]struct{ silent, refuses bool }{"gone": {refuses: true}, "silent": {silent: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // with the other one: nothing happens to the broker itself

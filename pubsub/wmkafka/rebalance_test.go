@@ -67,6 +67,7 @@ func TestRebalanceInBackoff(t *testing.T) {
 // Promise P3: a handler that is busy and does not look at its context holds no other up: the rebalance ends, and the message
 // is delivered elsewhere, before the handler returns. What the handler says at last goes nowhere.
 func TestRebalanceUnderBusyHandler(t *testing.T) {
+	t.Parallel()
 	for name, settle := range map[string]func(*message.Message) bool{"then acks": (*message.Message).Ack, "then nacks": (*message.Message).Nack} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -136,6 +137,7 @@ func TestRebalanceWithNobodyTaking(t *testing.T) {
 // Feature D8: what no unmarshaler can read is set aside as invalid, whole, and the partition goes on. It works with any
 // unmarshaler, with ours in watermill-kafka's subscriber, and with one that panics.
 func TestUnreadableIsSetAside(t *testing.T) {
+	t.Parallel()
 	for name, format := range map[string]picky{"refuses": {}, "panics": {panics: true}} {
 		for who, make := range map[string]func(*cluster) message.Subscriber{
 			"ours": func(c *cluster) message.Subscriber { return c.subscriber(SubscriberConfig{Unmarshaler: format}) },

@@ -227,6 +227,7 @@ func TestNackBackoff(t *testing.T) {
 
 // Promise P1: what was acked is committed by Close and does not come again; what was not does.
 func TestOffsetsAcrossClose(t *testing.T) {
+	t.Parallel()
 	for name, autoCommit := range map[string]bool{"auto-commit": true, "commit by each ack": false} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -262,6 +263,7 @@ func TestOffsetsAcrossClose(t *testing.T) {
 // Promise P3: when the subscriber is closed under a handler, the handler learns of it, has the grace to finish, and its ack
 // counts; one that does not care holds nobody up.
 func TestCloseUnderHandler(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		settle    func(*message.Message)
 		grace     time.Duration

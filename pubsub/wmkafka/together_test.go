@@ -45,6 +45,7 @@ func TestPublishTogether(t *testing.T) {
 // Decision 4: of messages that are sent together only that is refused which is too large itself, wherever it is refused, and
 // the error says which, how many were published, and that it will not pass. What comes behind is not begun.
 func TestRefusedTogether(t *testing.T) {
+	t.Parallel()
 	generous := SaramaPublisherConfig()
 	generous.Producer.MaxMessageBytes = 16 << 20
 	for name, config := range map[string]*sarama.Config{"client": nil, "broker": generous} {

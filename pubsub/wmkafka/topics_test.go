@@ -33,6 +33,7 @@ func TestInitializeTopicsRefusesName(t *testing.T) {
 // Feature D5: topics for dead letters never expire, have room for the source's largest message and a letter's metadata, and
 // as many partitions; a letter can be published at once, of a message as large as the source takes.
 func TestInitializeTopics(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		source     bool
 		maxMessage int // of the source
