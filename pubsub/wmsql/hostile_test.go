@@ -104,7 +104,7 @@ func said(statement string) func(*bench, *message.Message) error {
 func TestHandlerIsCareless(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		around(b, func(msg *message.Message, _ int) error {
-			_, _ = txOf(msg.Context()).Exec(`INSERT INTO nowhere VALUES (1)`)
+			_, _ = txOf(msg.Context()).Exec(`INSERT INTO effects (nowhere) VALUES (1)`)
 			_ = b.write(msg, "effect")
 			return nil
 		})

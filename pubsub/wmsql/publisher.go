@@ -169,33 +169,6 @@ func (p *Publisher) write(d *delivery, queries []wsql.Query) error {
 	return tx.Commit()
 }
 
-// Write is for what other parts write on behalf of the message. See chain.Joined.
-func (d *delivery) Write(db *sql.DB, work func(*sql.Tx) error) (joined bool, err error) {
-	if d.db != db {
-		return false, nil
-	}
-	if err := d.write(work); !errors.Is(err, errSettled) {
-		return true, err
-	}
-	return false, nil
-}
-
-func (d *delivery) write(work func(*sql.Tx) error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.usable(); err != nil {
-		return err
-	}
-	tx, _, err := d.begin()
-	if err != nil {
-		return err
-	}
-	if err := work(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
-}
-
 // Close makes each later Publish return ErrClosed. It does not close the database.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)

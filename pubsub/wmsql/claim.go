@@ -1,0 +1,139 @@
+package wmsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+)
+
+// claim is a savepoint of the message's transaction, with the key behind it.
+type claim struct {
+	d        *delivery
+	row      keytable.Row
+	tx       *sql.Tx
+	name     string
+	recorded *keytable.Record
+	ended    chan struct{}
+}
+
+func (c *claim) Tx() *sql.Tx                   { return c.tx }
+func (c *claim) Recorded() *idempotency.Record { return (*idempotency.Record)(c.recorded) }
+
+var (
+	errSettled = errors.New("wmsql: the message is acked")
+	errClaimed = errors.New("wmsql: another claim of the message is open")
+	errAborted = errors.New("wmsql: a statement failed, and so nothing of the attempt can commit; return the error of a failed statement, " +
+		"or set a SAVEPOINT before it and roll back to that")
+)
+
+// begin leaves nothing behind when it fails.
+func (c *claim) begin(ctx context.Context) (err error) {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	if err := c.d.usable(); err != nil {
+		return err
+	}
+	if c.d.busy != nil && !isClosed(c.d.busy) {
+		return errClaimed
+	}
+	if c.tx, c.name, err = c.d.begin(); err != nil {
+		return err
+	}
+	if c.recorded, err = c.d.t.dialect.inKeys.Enter(ctx, c.tx, c.row); err != nil {
+		_ = c.tx.Rollback()
+		return fmt.Errorf("wmsql: enter the key: %w", err)
+	}
+	c.ended = make(chan struct{})
+	c.d.busy = c.ended
+	return nil
+}
+
+// Commit records the outputs. It commits with the acknowledgement.
+func (c *claim) Commit(outputs []byte) error {
+	if c.over() {
+		return fmt.Errorf("wmsql: commit of a claim that has ended: %w", sql.ErrTxDone)
+	}
+	defer c.end()
+	if err := c.record(outputs); err != nil {
+		_ = c.undo()
+		return err
+	}
+	return nil
+}
+
+func (c *claim) record(outputs []byte) error {
+	if c.recorded != nil {
+		return errors.New("wmsql: commit of a key that was applied before")
+	}
+	if failed := c.d.t.failed(); failed != nil {
+		return fmt.Errorf("%w: %w", errAborted, failed)
+	}
+	if err := c.d.t.reset(); err != nil {
+		return err
+	}
+	if len(outputs) > 0 {
+		if err := c.d.t.dialect.inKeys.RecordOutputs(context.Background(), c.tx, c.row, outputs); err != nil {
+			return fmt.Errorf("wmsql: record the outputs: %w", err)
+		}
+	}
+	if err := c.tx.Commit(); err != nil {
+		return fmt.Errorf("wmsql: commit: %w", err)
+	}
+	return nil
+}
+
+// Release undoes everything since the claim, whatever the handler did with its transaction.
+func (c *claim) Release() error {
+	if c.over() {
+		return nil
+	}
+	defer c.end()
+	return c.undo()
+}
+
+func (c *claim) undo() error {
+	if c.recorded != nil { // nothing was written
+		_ = c.tx.Commit()
+		return nil
+	}
+	over, _ := c.d.t.fate()
+	err := c.tx.Rollback()
+	if over == nil && err == sql.ErrTxDone { // the handler called Commit or Rollback, which ended its *sql.Tx alone
+		err = c.d.t.rollbackTo(c.name)
+	}
+	if over == nil && c.d.t.dialect.noSavepoint(err) {
+		c.d.spoiled.Store(true) // until it is known: the answer may come too late for the delivery
+		c.d.spoiled.Store(c.committed())
+	}
+	return nil // if the savepoint is gone the whole transaction has ended
+}
+
+// committed reports whether the key of this claim is in the database although the transaction is gone: the handler
+// committed it, in SQL or by a statement that commits implicitly. A key that a duplicate entered has another nonce.
+func (c *claim) committed() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	found, err := c.d.t.dialect.inKeys.Entered(ctx, c.d.db, c.row)
+	return err == nil && found
+}
+
+func (c *claim) over() bool { return isClosed(c.ended) }
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *claim) end() { close(c.ended) }
+
+func rowOf(entry idempotency.Entry) keytable.Row {
+	return keytable.NewRow(entry.Consumer, entry.ID, entry.Fingerprint, entry.Version, entry.Versioned)
+}

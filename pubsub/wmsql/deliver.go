@@ -1,0 +1,91 @@
+package wmsql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// deliver gives a message to the consumer and waits until it is settled, or its time is up.
+func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) outcome {
+	d := &delivery{t: t, db: s.db, topic: s.topic, group: s.config.ConsumerGroup, at: e.at}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.whenOver(cancel)
+	defer t.whenOver(nil)
+	if s.config.AckDeadline > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeout(ctx, s.config.AckDeadline)
+		defer done()
+	}
+	msg := e.row.Msg
+	msg.SetContext(chain.WithTransaction(ctx, d))
+	if s.exhausted(e.at) {
+		poison.MarkMaxDeliveries(msg, fmt.Errorf("delivered %d times, and each time the handler overran the AckDeadline of %s, or interrupted or ended the "+
+			"transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at), s.config.AckDeadline))
+	}
+	if ctx.Err() != nil { // select would choose at random
+		return gone
+	}
+	select {
+	case s.out <- msg:
+	case <-ctx.Done():
+		return gone
+	}
+	how := s.settled(ctx, msg, d)
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if how = d.end(how, s.config.SettleGrace); how == nacked && late {
+		s.cuts.add(e.at)
+	}
+	if how == rolledBack && d.spoiled.Load() { // so it is set aside, and seen
+		s.cuts = count{d.at, s.config.MaxDeliveries - 1}
+	}
+	return how
+}
+
+// consumed runs the query of an adapter of the user's own before a message.
+func (s *subscription) consumed(ctx context.Context, t *transaction, e *entry) error {
+	if s.source != nil {
+		return nil
+	}
+	query := s.config.Offsets.ConsumedMessageQuery(s.topic, e.row, s.config.ConsumerGroup, nil)
+	if query.IsZero() {
+		return nil
+	}
+	_, err := t.db.ExecContext(ctx, query.Query, query.Args...)
+	return err
+}
+
+// settled waits for the handler, for SettleGrace longer than the message's context lasts.
+func (s *subscription) settled(ctx context.Context, msg *message.Message, d *delivery) outcome {
+	ticks := time.NewTicker(watchInterval)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-msg.Acked():
+			return acked
+		case <-msg.Nacked():
+			return nacked
+		case <-ticks.C:
+			d.t.watch()
+		case <-ctx.Done():
+		}
+	}
+	grace := time.NewTimer(s.config.SettleGrace)
+	defer grace.Stop()
+	select {
+	case <-msg.Acked():
+		return acked
+	case <-msg.Nacked():
+		return nacked
+	case <-grace.C:
+		s.logger.Info("A handler did not settle its message in time: its transaction is rolled back, and its messages come again", nil)
+		return rolledBack
+	}
+}
