@@ -69,8 +69,8 @@ services: ## start Kafka, RabbitMQ, PostgreSQL and MariaDB for tests and example
 
 services-down: ## stop them
 	@$(SERVICES) down
-	@$(IN_TABLES) $(SERVICES) down
-	@$(IN_KEYS) $(SERVICES) down
+	@$(IN_TABLES) $(SERVICES) down postgres mariadb
+	@$(IN_KEYS) $(SERVICES) down postgres mariadb
 
 static:
 	@for step in build format vet staticcheck; do $(MAKE) --no-print-directory $$step || exit 1; done
@@ -110,7 +110,7 @@ served-tables:
 	@$(IN_TABLES) $(SERVICES) up postgres mariadb || test "$$CI" != true
 	$(IN_TABLES) $(SERVE) -p 1 $(call served,$(TABLES))
 	$(IN_TABLES) $(SERVE) -v -count=1 -run '^TestCampaign$$/^tables$$' ./internal/chaos
-	@$(IN_TABLES) $(SERVICES) down
+	@$(IN_TABLES) $(SERVICES) down postgres mariadb
 
 unit-and-keys:
 	@for step in unit allocs served-keys; do $(MAKE) --no-print-directory $$step || exit 1; done
@@ -118,13 +118,13 @@ unit-and-keys:
 served-keys:
 	@$(IN_KEYS) $(SERVICES) up postgres mariadb || test "$$CI" != true
 	$(IN_KEYS) $(SERVE) -p 1 $(call served,$(KEYS))
-	@$(IN_KEYS) $(SERVICES) down
+	@$(IN_KEYS) $(SERVICES) down postgres mariadb
 
 embedded:
 	SPILLWAY_EMBEDDED=1 CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
-	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./internal/chain ./internal/bench ./middleware/crashlimit
+	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./internal/bench ./middleware/crashlimit
 
 conformance: start ## the suite of promises over all pub/subs, and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \

@@ -1,78 +1,58 @@
-// Command figures measures what the README promises and prints one JSON object a line: Spillway beside Watermill in the
-// same run, in alternating rounds, medians of them. `make bench` runs it.
+// Command bench measures the middlewares alone and prints one JSON object a line: Spillway beside Watermill in the same run.
+// "make bench" runs it. The programs below it measure Kafka, SQL pub/sub, the idempotent receiver and retry stages.
 package main
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"slices"
+	"io"
 	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 )
 
 const rounds = 9
 
 func main() {
 	testing.Init()
-	if err := flag.Set("test.benchtime", "200ms"); err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
-		os.Exit(1)
-	}
-	happyPath()
-	letterEncode()
+	harness.Main(10*time.Minute, func(_ context.Context, to io.Writer) error {
+		return errors.Join(flag.Set("test.benchtime", "200ms"), happyPath(to), letterEncode(to))
+	})
 }
 
-func happyPath() {
-	ours, theirs := measure(happySpillway), measure(happyWatermill)
-	for range rounds {
-		ours.round()
-		theirs.round()
-	}
-	fmt.Println(line("happy_path", map[string]any{
-		"spillway_ns": round2(ours.ns()), "watermill_ns": round2(theirs.ns()), "ratio": round2(theirs.ns() / ours.ns()),
-		"spillway_allocs": ours.allocs, "watermill_allocs": theirs.allocs,
-	}))
-}
-
-func letterEncode() {
-	whole, encode := measure(placeLetter), measure(encodeLetter)
-	for range rounds {
-		whole.round()
-		encode.round()
-	}
-	fmt.Println(line("letter_encode", map[string]any{
-		"ns": round2(whole.ns()), "encode_alone_ns": round2(encode.ns()), "bytes_added": bytesAdded(), "allocs": whole.allocs,
-	}))
-}
-
-// measurement collects rounds of one benchmark.
-type measurement struct {
-	bench  func(*testing.B)
-	rounds []float64
-	allocs int64
-}
-
-func measure(bench func(*testing.B)) *measurement { return &measurement{bench: bench} }
-
-func (m *measurement) round() {
-	result := testing.Benchmark(m.bench)
-	m.rounds = append(m.rounds, float64(result.T.Nanoseconds())/float64(result.N))
-	m.allocs = max(m.allocs, result.AllocsPerOp())
-}
-
-func (m *measurement) ns() float64 {
-	slices.Sort(m.rounds)
-	return m.rounds[len(m.rounds)/2]
-}
-
-func round2(f float64) float64 { return float64(int(f*100+0.5)) / 100 }
-
-func line(figure string, values map[string]any) string {
-	values["figure"] = figure
-	text, err := json.Marshal(values)
+func happyPath(to io.Writer) error {
+	var ours, theirs int64
+	medians, err := harness.Alternate(rounds, side(happySpillway, &ours), side(happyWatermill, &theirs))
 	if err != nil {
-		return err.Error()
+		return err
 	}
-	return string(text)
+	return harness.Print(to, "happy_path", harness.Figure{
+		"spillway_ns": harness.Hundredths(medians[0]), "watermill_ns": harness.Hundredths(medians[1]), "ratio": harness.Hundredths(medians[1] / medians[0]),
+		"spillway_allocs": ours, "watermill_allocs": theirs,
+	})
+}
+
+func letterEncode(to io.Writer) error {
+	var whole, encode int64
+	medians, err := harness.Alternate(rounds, side(placeLetter, &whole), side(encodeLetter, &encode))
+	if err != nil {
+		return err
+	}
+	return harness.Print(to, "letter_encode", harness.Figure{
+		"ns": harness.Hundredths(medians[0]), "encode_alone_ns": harness.Hundredths(medians[1]), "bytes_added": bytesAdded(), "allocs": whole,
+	})
+}
+
+// side returns a benchmark as a side of a comparison, in nanoseconds, and notes the most allocations of a round.
+func side(bench func(*testing.B), allocs *int64) func() (float64, error) {
+	return func() (float64, error) {
+		result := testing.Benchmark(bench)
+		if result.N == 0 {
+			return 0, errors.New("a benchmark failed")
+		}
+		*allocs = max(*allocs, result.AllocsPerOp())
+		return float64(result.T.Nanoseconds()) / float64(result.N), nil
+	}
 }

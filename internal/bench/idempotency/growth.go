@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 )
 
 // growth compares the time of a claim with many kept keys and with few, and again while the many are purged.
@@ -18,28 +19,19 @@ func growth(ctx context.Context, p plan, to io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, few.close()) }()
+	defer func() { err = errors.Join(err, few.Close()) }()
 	many, err := openFilled(ctx, p.keys)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, many.close()) }()
+	defer func() { err = errors.Join(err, many.Close()) }()
 	alternate := func() (a, b float64, err error) {
-		var of, against []float64
-		for i := range p.rounds + 1 {
-			x, err := many.claim(ctx, p.claims)
-			if err != nil {
-				return 0, 0, err
-			}
-			y, err := few.claim(ctx, p.claims)
-			if err != nil {
-				return 0, 0, err
-			}
-			if i > 0 {
-				of, against = append(of, x), append(against, y)
-			}
+		medians, err := harness.Alternate(p.rounds,
+			func() (float64, error) { return many.claim(ctx, p.claims) }, func() (float64, error) { return few.claim(ctx, p.claims) })
+		if err != nil {
+			return 0, 0, err
 		}
-		return median(of), median(against), nil
+		return medians[0], medians[1], nil
 	}
 	long, short, err := alternate()
 	if err != nil {
@@ -58,11 +50,11 @@ func growth(ctx context.Context, p plan, to io.Writer) (err error) {
 	if err := errors.Join(err, <-purged); err != nil {
 		return err
 	}
-	if err := say(to, map[string]any{"figure": "idempotency_growth", "db": "postgres", "keys": p.few, "claim_us": int(short)}); err != nil {
+	if err := harness.Print(to, "idempotency_growth", harness.Figure{"db": "postgres", "keys": p.few, "claim_us": int(short)}); err != nil {
 		return err
 	}
-	return say(to, map[string]any{"figure": "idempotency_growth", "db": "postgres", "keys": p.keys, "claim_us": int(long),
-		"ratio": hundredths(long / short), "ratio_during_purge": hundredths(during / short), "claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside),
+	return harness.Print(to, "idempotency_growth", harness.Figure{"db": "postgres", "keys": p.keys, "claim_us": int(long),
+		"ratio": harness.Hundredths(long / short), "ratio_during_purge": harness.Hundredths(during / short), "claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside),
 		"purge_ended_early": early})
 }
 
@@ -73,7 +65,7 @@ func openFilled(ctx context.Context, n int) (*database, error) {
 		return nil, err
 	}
 	if err := d.fill(ctx, n); err != nil {
-		return nil, errors.Join(fmt.Errorf("fill: %w", err), d.close())
+		return nil, errors.Join(fmt.Errorf("fill: %w", err), d.Close())
 	}
 	return d, nil
 }
@@ -83,15 +75,15 @@ const month = 30 * 24 * time.Hour
 func (d *database) fill(ctx context.Context, n int) error {
 	const part = 1_000_000
 	for done := 0; done < n; done += part {
-		_, err := d.db.ExecContext(ctx, `INSERT INTO spillway_keys (consumer, id, applied_at)
-SELECT 'figures', gen_random_uuid()::text, $1 + ($2::bigint * i / $3) FROM generate_series($4::bigint, $5::bigint) i`,
+		_, err := d.ExecContext(ctx, `INSERT INTO spillway_keys (consumer, id, applied_at)
+SELECT 'bench', gen_random_uuid()::text, $1 + ($2::bigint * i / $3) FROM generate_series($4::bigint, $5::bigint) i`,
 			time.Now().Add(-month).UnixMilli(), month.Milliseconds(), n, done+1, min(done+part, n))
 		if err != nil {
 			return err
 		}
 	}
 	for _, statement := range []string{`VACUUM ANALYZE spillway_keys`, `CHECKPOINT`} {
-		if _, err := d.db.ExecContext(ctx, statement); err != nil {
+		if _, err := d.ExecContext(ctx, statement); err != nil {
 			return err
 		}
 	}
@@ -103,7 +95,7 @@ func (d *database) claim(ctx context.Context, n int) (float64, error) {
 	var took []float64
 	for range n {
 		began := time.Now()
-		c, err := d.keys.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "figures", ID: watermill.NewUUID()}})
+		c, err := d.keys.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "bench", ID: watermill.NewUUID()}})
 		took = append(took, float64(time.Since(began).Microseconds()))
 		if err == nil {
 			err = c.Commit(nil)
@@ -112,7 +104,7 @@ func (d *database) claim(ctx context.Context, n int) (float64, error) {
 			return 0, err
 		}
 	}
-	return median(took), nil
+	return harness.Median(took), nil
 }
 
 // purge removes half of the keys as a router's plugin does, until ctx ends, and reports whether it was done before.

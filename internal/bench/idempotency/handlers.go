@@ -13,12 +13,12 @@ import (
 
 // own is the handler with a transaction of its own.
 func (d *database) own(msg *message.Message) ([]*message.Message, error) {
-	tx, err := d.db.BeginTx(msg.Context(), nil)
+	tx, err := d.BeginTx(msg.Context(), nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(msg.Context(), d.insert, msg.UUID); err != nil {
+	if _, err := tx.ExecContext(msg.Context(), d.Insert(), msg.UUID); err != nil {
 		return nil, err
 	}
 	return nil, tx.Commit()
@@ -26,12 +26,12 @@ func (d *database) own(msg *message.Message) ([]*message.Message, error) {
 
 // receiver is the same handler behind a receiver.
 func (d *database) receiver() (message.HandlerFunc, error) {
-	r, err := idempotency.NewReceiver(d.keys, idempotency.ReceiverConfig{Consumer: "figures", Optimistic: d.optimistic})
+	r, err := idempotency.NewReceiver(d.keys, idempotency.ReceiverConfig{Consumer: "bench", Optimistic: d.optimistic})
 	if err != nil {
 		return nil, err
 	}
 	return r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), d.insert, msg.UUID)
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), d.Insert(), msg.UUID)
 		return nil, err
 	}), nil
 }

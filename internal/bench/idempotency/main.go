@@ -1,20 +1,21 @@
 // Command idempotency measures what the idempotent receiver costs in transaction mode, against the same handler with a
 // transaction of its own and no deduplication, and how the time of a claim grows with the keys that are kept. It prints
-// JSON lines. Rounds alternate, and medians are compared, because the machine is shared.
+// JSON lines.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 )
 
 // plan says how much is measured.
@@ -35,15 +36,10 @@ func main() {
 	only := flag.String("db", "postgres,mariadb,sqlite", "databases to measure")
 	flag.Parse()
 	p.databases = strings.Split(*only, ",")
-	if err := run(p, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
-		os.Exit(1)
-	}
+	harness.Main(time.Hour, p.run)
 }
 
-func run(p plan, to io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
+func (p plan) run(ctx context.Context, to io.Writer) error {
 	for _, s := range sides {
 		if !slices.Contains(p.databases, s.db) {
 			continue
@@ -66,43 +62,27 @@ func throughput(ctx context.Context, s side, consumers int, p plan, to io.Writer
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
+	defer func() { err = errors.Join(err, d.Close()) }()
 	receiver, err := d.receiver()
 	if err != nil {
 		return err
 	}
-	var own, with []float64
-	for i := range p.rounds + 1 { // the first warms up
-		a, err := measure(ctx, consumers, p.round, d.own)
-		if err != nil {
-			return fmt.Errorf("own transaction: %w", err)
-		}
-		b, err := measure(ctx, consumers, p.round, receiver)
-		if err != nil {
-			return fmt.Errorf("receiver: %w", err)
-		}
-		if i > 0 {
-			own, with = append(own, a), append(with, b)
+	side := func(what string, handle message.HandlerFunc) func() (float64, error) {
+		return func() (float64, error) {
+			perSecond, err := measure(ctx, consumers, p.round, handle)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", what, err)
+			}
+			return perSecond, err
 		}
 	}
-	return say(to, map[string]any{
-		"figure": "idempotency", "db": s.db, "driver": s.driver, "store": s.name, "optimistic": s.optimistic, "mode": "transaction", "consumers": consumers,
-		"handler_own_tx_per_s": hundredths(median(own)), "with_receiver_per_s": hundredths(median(with)), "ratio": hundredths(median(with) / median(own)),
-	})
-}
-
-func say(to io.Writer, figure map[string]any) error {
-	line, err := json.Marshal(figure)
+	medians, err := harness.Alternate(p.rounds, side("own transaction", d.own), side("receiver", receiver))
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(to, string(line))
-	return err
+	own, with := medians[0], medians[1]
+	return harness.Print(to, "idempotency", harness.Figure{
+		"db": s.db, "driver": s.driver, "store": s.name, "optimistic": s.optimistic, "mode": "transaction", "consumers": consumers,
+		"handler_own_tx_per_s": harness.Hundredths(own), "with_receiver_per_s": harness.Hundredths(with), "ratio": harness.Hundredths(with / own),
+	})
 }
-
-func median(of []float64) float64 {
-	of = slices.Sorted(slices.Values(of))
-	return of[len(of)/2]
-}
-
-func hundredths(x float64) float64 { return math.Round(x*100) / 100 }

@@ -19,7 +19,7 @@ func TestFigures(t *testing.T) {
 	services.MySQL(t)
 	var out strings.Builder
 	p := plan{databases: []string{"postgres", "mariadb", "sqlite"}, rounds: 1, round: 20 * time.Millisecond, keys: 2_000, few: 100, claims: 20}
-	if err := run(p, &out); err != nil {
+	if err := p.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
 	var measured []string

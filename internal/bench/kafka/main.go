@@ -1,21 +1,15 @@
-// Command kafka measures what the protection costs on one partition of a real Kafka, and prints JSON lines. Rounds with and
-// without alternate, and medians are compared, because the machine is shared.
+// Command kafka measures what the protection costs on one partition of a real Kafka, and prints JSON lines.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 )
 
 // plan says how much is measured.
@@ -26,98 +20,69 @@ type plan struct {
 }
 
 func main() {
-	if err := run(plan{rounds: 15, happy: 40_000, deadLetters: 1_500}, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
-		os.Exit(1)
-	}
+	harness.Main(10*time.Minute, plan{rounds: 15, happy: 40_000, deadLetters: 1_500}.run)
 }
 
-func run(p plan, to io.Writer) (err error) {
-	brokers, err := services.Lookup("kafka")
+func (p plan) run(ctx context.Context, to io.Writer) (err error) {
+	c, err := harness.Kafka(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	c, err := newCluster(ctx, strings.Split(brokers, ","))
+	defer func() { err = errors.Join(err, c.Close()) }()
+	happy, err := p.compareHappy(c)
+	if err == nil {
+		err = harness.Print(to, "kafka_happy", happy)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	for _, measure := range []func(*cluster, plan) (map[string]any, error){happy, deadLetter} {
-		figure, err := measure(c, p)
-		if err != nil {
-			return err
-		}
-		line, err := json.Marshal(figure)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(to, string(line)); err != nil {
-			return err
-		}
+	letters, err := p.compareLetters(c)
+	if err == nil {
+		err = harness.Print(to, "kafka_dead_letter", letters)
 	}
-	return nil
+	return err
 }
 
-// happy compares messages a second of a bare router and of a protected one.
-func happy(c *cluster, p plan) (map[string]any, error) {
-	topic := "figures-happy-" + watermill.NewShortUUID()
-	if err := c.fill(topic, p.happy); err != nil {
+// compareHappy compares messages a second of a bare router and of a protected one.
+func (p plan) compareHappy(c *harness.Cluster) (harness.Figure, error) {
+	topic := "bench-happy-" + watermill.NewShortUUID()
+	if err := c.Fill(topic, p.happy); err != nil {
 		return nil, err
 	}
-	var bare, protected []float64
-	for round := range p.rounds + 1 {
-		without, err := c.consumeBare(topic, p.happy)
-		if err != nil {
-			return nil, err
-		}
-		with, err := c.consume(topic, p.happy, nil)
-		if err != nil {
-			return nil, err
-		}
-		if round > 0 { // the first is to warm up
-			bare = append(bare, float64(p.happy)/without.Seconds())
-			protected = append(protected, float64(p.happy)/with.Seconds())
-		}
+	perSecond := func(took time.Duration, err error) (float64, error) { return float64(p.happy) / took.Seconds(), err }
+	medians, err := harness.Alternate(p.rounds,
+		func() (float64, error) { return perSecond(consumeBare(c, topic, p.happy)) },
+		func() (float64, error) { return perSecond(consume(c, topic, p.happy, nil)) })
+	if err != nil {
+		return nil, err
 	}
-	return map[string]any{
-		"figure": "kafka_happy", "bare_per_s": whole(median(bare)), "spillway_per_s": whole(median(protected)),
-		"ratio": hundredths(median(protected) / median(bare)),
+	bare, protected := medians[0], medians[1]
+	return harness.Figure{
+		"bare_per_s": harness.Whole(bare), "spillway_per_s": harness.Whole(protected), "ratio": harness.Hundredths(protected / bare),
 	}, nil
 }
 
-// deadLetter compares a message that is set aside, from its delivery to its ack, with one confirmed publish of it.
-func deadLetter(c *cluster, p plan) (map[string]any, error) {
-	var publishes, letters []float64
-	for round := range p.rounds + 1 {
-		topic := "figures-dead-" + watermill.NewShortUUID()
-		if err := c.fill(topic, p.deadLetters); err != nil {
-			return nil, err
-		}
-		publish, err := c.publishOneByOne(topic+".plain", p.deadLetters)
-		if err != nil {
-			return nil, err
-		}
-		letter, err := c.consume(topic, p.deadLetters, errPermanent)
-		if err != nil {
-			return nil, err
-		}
-		if round > 0 {
-			publishes = append(publishes, publish.Seconds()*1e6/float64(p.deadLetters))
-			letters = append(letters, letter.Seconds()*1e6/float64(p.deadLetters))
-		}
+// compareLetters compares a message that is dead-lettered, from its delivery to its ack, with one confirmed publish of it.
+func (p plan) compareLetters(c *harness.Cluster) (harness.Figure, error) {
+	var topic string
+	medians, err := harness.Alternate(p.rounds,
+		func() (float64, error) {
+			topic = "bench-dead-" + watermill.NewShortUUID()
+			if err := c.Fill(topic, p.deadLetters); err != nil {
+				return 0, err
+			}
+			each, err := c.Confirmed(topic+".plain", p.deadLetters)
+			return each.Seconds() * 1e6, err
+		},
+		func() (float64, error) {
+			took, err := consume(c, topic, p.deadLetters, errPermanent)
+			return took.Seconds() * 1e6 / float64(p.deadLetters), err
+		})
+	if err != nil {
+		return nil, err
 	}
-	return map[string]any{
-		"figure": "kafka_dead_letter", "confirmed_publish_us": whole(median(publishes)), "dead_letter_us": whole(median(letters)),
-		"ratio": hundredths(median(letters) / median(publishes)),
+	publish, letter := medians[0], medians[1]
+	return harness.Figure{
+		"confirmed_publish_us": harness.Whole(publish), "dead_letter_us": harness.Whole(letter), "ratio": harness.Hundredths(letter / publish),
 	}, nil
 }
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-func whole(v float64) int          { return int(v + 0.5) }
-func hundredths(v float64) float64 { return float64(int(v*100+0.5)) / 100 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 func TestFigures(t *testing.T) {
 	services.Kafka(t)
 	var out strings.Builder
-	if err := run(plan{rounds: 1, happy: 200, deadLetters: 20}, &out); err != nil {
+	if err := (plan{rounds: 1, happy: 200, deadLetters: 20}).run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"bare_per_s spillway_per_s ratio", "confirmed_publish_us dead_letter_us ratio"}

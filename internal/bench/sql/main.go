@@ -1,19 +1,17 @@
 // Command sql measures what it costs to consume a table with everything in one transaction, against watermill-sql's own
-// subscriber and a handler with a transaction of its own, and prints JSON lines. Rounds of both alternate, and medians are
-// compared, because the machine is shared.
+// subscriber and a handler with a transaction of its own, and prints JSON lines.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 )
 
 // plan says how much is measured.
@@ -30,15 +28,10 @@ func main() {
 	only := flag.String("db", "postgres,mariadb", "databases to measure")
 	flag.Parse()
 	p.databases = strings.Split(*only, ",")
-	if err := run(p, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
-		os.Exit(1)
-	}
+	harness.Main(20*time.Minute, p.run)
 }
 
-func run(p plan, to io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
+func (p plan) run(ctx context.Context, to io.Writer) error {
 	for _, name := range p.databases {
 		if err := measure(ctx, name, p, to); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -48,11 +41,11 @@ func run(p plan, to io.Writer) error {
 }
 
 func measure(ctx context.Context, name string, p plan, to io.Writer) (err error) {
-	d, err := newDatabase(ctx, name)
+	d, err := open(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
+	defer func() { err = errors.Join(err, d.Close()) }()
 	for _, backlog := range p.backlogs {
 		topic := fmt.Sprintf("backlog-%d", backlog)
 		if err := d.fill(topic, backlog); err != nil {
@@ -63,11 +56,7 @@ func measure(ctx context.Context, name string, p plan, to io.Writer) (err error)
 			if err != nil {
 				return err
 			}
-			line, err := json.Marshal(figure)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintln(to, string(line)); err != nil {
+			if err := harness.Print(to, "sql_one_tx", figure); err != nil {
 				return err
 			}
 		}
@@ -77,31 +66,27 @@ func measure(ctx context.Context, name string, p plan, to io.Writer) (err error)
 
 // compare alternates rounds of both sides. The stock side has its default batch, except against one message a
 // transaction, where it has that too.
-func compare(d *database, topic string, backlog, batch int, p plan) (map[string]any, error) {
+func compare(d *database, topic string, backlog, batch int, p plan) (harness.Figure, error) {
 	stockBatch, messages := 0, p.messages
 	if batch == 1 {
 		stockBatch, messages = 1, p.messages/5 // the stock side takes seconds for a hundred at a large backlog
 	}
-	var stock, ours []float64
-	for range p.rounds {
-		took, err := d.stock(topic, messages, stockBatch)
-		if err != nil {
-			return nil, fmt.Errorf("stock: %w", err)
+	side := func(what string, consume func(string, int, int) (time.Duration, error), batch int) func() (float64, error) {
+		return func() (float64, error) {
+			took, err := consume(topic, messages, batch)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", what, err)
+			}
+			return float64(messages) / took.Seconds(), nil
 		}
-		stock = append(stock, float64(messages)/took.Seconds())
-		if took, err = d.spillway(topic, messages, batch); err != nil {
-			return nil, fmt.Errorf("spillway: %w", err)
-		}
-		ours = append(ours, float64(messages)/took.Seconds())
 	}
-	return map[string]any{
-		"figure": "sql_one_tx", "db": d.name, "backlog": backlog, "batch": batch,
-		"stock_own_tx_per_s": int(median(stock)), "spillway_one_tx_per_s": int(median(ours)),
-		"ratio": float64(int(median(ours)/median(stock)*100)) / 100,
+	medians, err := harness.Alternate(p.rounds, side("stock", d.stock, stockBatch), side("spillway", d.spillway, batch))
+	if err != nil {
+		return nil, err
+	}
+	stock, ours := medians[0], medians[1]
+	return harness.Figure{
+		"db": d.Name, "backlog": backlog, "batch": batch,
+		"stock_own_tx_per_s": harness.Whole(stock), "spillway_one_tx_per_s": harness.Whole(ours), "ratio": harness.Hundredths(ours / stock),
 	}, nil
-}
-
-func median(of []float64) float64 {
-	slices.Sort(of)
-	return of[len(of)/2]
 }

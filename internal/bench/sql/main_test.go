@@ -18,7 +18,7 @@ func TestFigures(t *testing.T) {
 	services.MySQL(t)
 	var out strings.Builder
 	p := plan{databases: []string{"postgres", "mariadb"}, backlogs: []int{60}, batches: []int{1, 10}, rounds: 1, messages: 50}
-	if err := run(p, &out); err != nil {
+	if err := p.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
 	var measured []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -16,7 +17,7 @@ const (
 )
 
 // drain is how many messages a second leave one partition of a stage in which all are due, as after an outage.
-func drain(c *cluster, p plan) (figures []map[string]any, err error) {
+func drain(c *cluster, p plan) (figures []harness.Figure, err error) {
 	rates := map[int][]float64{}
 	for range p.drainRounds {
 		for _, inFlight := range []int{1, together} {
@@ -28,11 +29,11 @@ func drain(c *cluster, p plan) (figures []map[string]any, err error) {
 		}
 	}
 	for _, inFlight := range []int{1, together} {
-		figures = append(figures, map[string]any{
-			"figure": "stage_drain_per_s", "in_flight": inFlight, "handler_ms": works.Milliseconds(), "per_s": whole(median(rates[inFlight])),
+		figures = append(figures, harness.Figure{
+			"in_flight": inFlight, "handler_ms": works.Milliseconds(), "per_s": harness.Whole(harness.Median(rates[inFlight])),
 		})
 	}
-	return figures, c.remove()
+	return figures, c.Remove()
 }
 
 func (c *cluster) drained(inFlight, n int) (perSecond float64, err error) {
@@ -57,7 +58,7 @@ func (c *cluster) drained(inFlight, n int) (perSecond float64, err error) {
 		time.Sleep(works)
 		lock.Lock()
 		defer lock.Unlock()
-		if number := numberOf(msg.Payload); !again[number] {
+		if number := harness.NumberOf(msg.Payload); !again[number] {
 			again[number] = true
 			if last = time.Now(); len(again) == n {
 				close(done)
@@ -67,7 +68,7 @@ func (c *cluster) drained(inFlight, n int) (perSecond float64, err error) {
 	}, func() {
 		messages := make([]*message.Message, n)
 		for i := range messages {
-			messages[i] = usual(i)
+			messages[i] = harness.Numbered(i)
 		}
 		err := s.stages.Publish(s.topic, messages...)
 		lock.Lock()

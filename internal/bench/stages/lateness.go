@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -28,12 +29,12 @@ type latenesses struct {
 }
 
 // lateness is how long after it was due a message comes to its handler again, of so many a second that all fail once.
-func lateness(c *cluster, p plan) ([]map[string]any, error) {
-	d, err := open(c.ctx, "postgres")
+func lateness(c *cluster, p plan) ([]harness.Figure, error) {
+	d, err := open(c.Ctx, "postgres")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = d.close() }()
+	defer func() { _ = d.Close() }()
 	kinds := []*latenesses{
 		{kind: "kafka topic", inFlight: 1}, {kind: fmt.Sprintf("kafka topic, %d in flight", together), inFlight: together},
 		{kind: "postgres store", inFlight: 1, store: true},
@@ -52,14 +53,14 @@ func lateness(c *cluster, p plan) ([]map[string]any, error) {
 			k.p99 = append(k.p99, late[len(late)*99/100])
 		}
 	}
-	var figures []map[string]any
+	var figures []harness.Figure
 	for _, k := range kinds {
-		figures = append(figures, map[string]any{
-			"figure": "stage_lateness_ms", "kind": k.kind, "jitter_ms": whole(jitter * waits.Seconds() * 1e3),
-			"p50": hundredths(median(k.p50)), "p99": hundredths(median(k.p99)),
+		figures = append(figures, harness.Figure{
+			"kind": k.kind, "jitter_ms": harness.Whole(jitter * waits.Seconds() * 1e3),
+			"p50": harness.Hundredths(harness.Median(k.p50)), "p99": harness.Hundredths(harness.Median(k.p99)),
 		})
 	}
-	return figures, c.remove()
+	return figures, c.Remove()
 }
 
 // late returns in milliseconds how late n messages were, in order. Those before them, of up to two seconds, are not
@@ -81,7 +82,7 @@ func (c *cluster) late(store *delay.Store, inFlight, n int) (late []float64, err
 		}
 		lock.Lock()
 		defer lock.Unlock()
-		if number := numberOf(msg.Payload); number >= first && !again[number] {
+		if number := harness.NumberOf(msg.Payload); number >= first && !again[number] {
 			again[number] = true
 			if late = append(late, float64(time.Since(due).Microseconds())/1e3); len(late) == n {
 				close(done)
@@ -103,7 +104,7 @@ func (c *cluster) publishSteadily(topic string, n int) error {
 	defer ticker.Stop()
 	for number := range n {
 		<-ticker.C
-		if err := c.pub.Publish(topic, usual(number)); err != nil {
+		if err := c.Pub.Publish(topic, harness.Numbered(number)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
@@ -25,13 +26,13 @@ var delays = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Secon
 
 // stock is watermill-kafka with Watermill's Retry and PoisonQueue, for as many messages as it manages in the limit.
 func (c *cluster) stock(topic string, t *trial, limit time.Duration) error {
-	config := kafka.SubscriberConfig{Brokers: c.brokers, ConsumerGroup: watermill.NewUUID(), OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
+	config := kafka.SubscriberConfig{Brokers: c.Brokers, ConsumerGroup: watermill.NewUUID(), OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
 	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
 	sub, err := kafka.NewSubscriber(config, nil)
 	if err != nil {
 		return err
 	}
-	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: kafka.DefaultSaramaSyncPublisherConfig()}, watermill.NopLogger{})
+	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.Brokers, OverwriteSaramaConfig: kafka.DefaultSaramaSyncPublisherConfig()}, watermill.NopLogger{})
 	if err != nil {
 		return errors.Join(err, sub.Close())
 	}
@@ -41,10 +42,10 @@ func (c *cluster) stock(topic string, t *trial, limit time.Duration) error {
 		return errors.Join(err, sub.Close())
 	}
 	retry := wm.Retry{MaxRetries: 3, InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 10 * time.Second} // without which nothing doubles
-	return c.route(func(router *message.Router) error {
+	return harness.Route(c.Ctx, func(router *message.Router) error {
 		t.ready = router.Running()
 		router.AddMiddleware(queue, retry.Middleware)
-		router.AddConsumerHandler("figures", topic, sub, t.handle)
+		router.AddConsumerHandler("bench", topic, sub, t.handle)
 		return nil
 	}, t.begins, t.done, limit)
 }
@@ -56,12 +57,12 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	dead, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{})
+	dead, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dead.Close()) }()
-	waiting, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
+	waiting, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
 	if err != nil {
 		return err
 	}
@@ -72,8 +73,8 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 		Stages: stages.Config{
 			Publisher: waiting, Stages: stages.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
-				c.made(topic)
-				return wmkafka.NewSubscriber(c.brokers, group, wmkafka.SubscriberConfig{
+				c.Made(topic)
+				return wmkafka.NewSubscriber(c.Brokers, group, wmkafka.SubscriberConfig{
 					InFlight: together,
 					Sarama:   wmkafka.SaramaStageConfig(),
 				})
@@ -83,11 +84,11 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	sub, err := wmkafka.NewSubscriber(c.brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: inFlight})
+	sub, err := wmkafka.NewSubscriber(c.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: inFlight})
 	if err != nil {
 		return err
 	}
-	err = c.route(func(router *message.Router) error {
+	err = harness.Route(c.Ctx, func(router *message.Router) error {
 		t.ready = router.Running()
 		ch.Attach(router)
 		_, err := ch.Stages().AddConsumerHandler(router, "h"+watermill.NewShortUUID(), topic, sub, t.handle)
@@ -116,18 +117,18 @@ type share struct {
 }
 
 // live compares live messages a second while a share of the messages fails at every attempt.
-func live(c *cluster, p plan) (figures []map[string]any, err error) {
+func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 	shares := make([]*share, len(p.shares))
 	for i, s := range p.shares {
 		shares[i] = &s
 		s.spillway = make(map[int][]float64)
-		s.topic = fmt.Sprintf("figures-live-%d-%s", s.percent, watermill.NewShortUUID())
-		if err := c.fill(s.topic, s.messages); err != nil {
+		s.topic = fmt.Sprintf("bench-live-%d-%s", s.percent, watermill.NewShortUUID())
+		if err := c.Fill(s.topic, s.messages); err != nil {
 			return nil, err
 		}
 	}
-	warm := &share{messages: p.warm, topic: "figures-warm-" + watermill.NewShortUUID()}
-	if err := c.fill(warm.topic, warm.messages); err != nil {
+	warm := &share{messages: p.warm, topic: "bench-warm-" + watermill.NewShortUUID()}
+	if err := c.Fill(warm.topic, warm.messages); err != nil {
 		return nil, err
 	}
 	var publishes []float64
@@ -140,31 +141,31 @@ func live(c *cluster, p plan) (figures []map[string]any, err error) {
 				return nil, fmt.Errorf("%d %% failing: %w", s.percent, err)
 			}
 		}
-		publish, err := c.confirmed(shares[0].topic+".plain", p.publishes)
+		publish, err := c.Confirmed(shares[0].topic+".plain", p.publishes)
 		if err != nil {
 			return nil, err
 		}
 		publishes = append(publishes, publish.Seconds())
 	}
-	publish := median(publishes)
+	publish := harness.Median(publishes)
 	for _, s := range shares {
 		for _, inFlight := range []int{1, ahead} {
-			base := median(shares[0].spillway[inFlight]) // Spillway's own
-			theirs, ours := median(s.watermill), median(s.spillway[inFlight])
+			base := harness.Median(shares[0].spillway[inFlight]) // Spillway's own
+			theirs, ours := harness.Median(s.watermill), harness.Median(s.spillway[inFlight])
 			failing := float64(s.percent) / 100
-			figure := map[string]any{
-				"figure": "live_under_failure", "failing_percent": s.percent, "live_in_flight": inFlight,
-				"watermill_per_s": whole(theirs), "spillway_per_s": whole(ours), "ratio": hundredths(ours / theirs),
-				"share_of_failure_free": hundredths(ours / base),
-				"confirmed_publish_us":  whole(publish * 1e6),
+			figure := harness.Figure{
+				"failing_percent": s.percent, "live_in_flight": inFlight,
+				"watermill_per_s": harness.Whole(theirs), "spillway_per_s": harness.Whole(ours), "ratio": harness.Hundredths(ours / theirs),
+				"share_of_failure_free": harness.Hundredths(ours / base),
+				"confirmed_publish_us":  harness.Whole(publish * 1e6),
 			}
 			if inFlight == 1 { // each failure holds up the live messages for its publish
-				figure["ceiling"] = hundredths(1 / (1 + failing/(1-failing)*base*publish))
+				figure["ceiling"] = harness.Hundredths(1 / (1 + failing/(1-failing)*base*publish))
 			}
 			figures = append(figures, figure)
 		}
 	}
-	return figures, c.remove()
+	return figures, c.Remove()
 }
 
 // round measures all sides of a share. Each comes to a broker that was busy just now: while Watermill retries it sleeps, and

@@ -22,10 +22,10 @@ func TestFigures(t *testing.T) {
 	services.Postgres(t)
 	services.MySQL(t)
 	var out strings.Builder
-	err := run(plan{
+	err := (plan{
 		rounds: 1, shares: []share{{percent: 0, messages: 200}, {percent: 10, messages: 100}}, stock: 2 * time.Second, publishes: 10, warm: 100,
 		latenessRounds: 1, lateness: 20, drainRounds: 1, drained: 20, moves: 20,
-	}, &out)
+	}).run(t.Context(), &out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
@@ -25,18 +26,18 @@ func (nowhere) Publish(string, ...*message.Message) error { return nil }
 func (nowhere) Close() error                              { return nil }
 
 // moves is how many messages a second one relay moves, out of a table in which all are due, to a topic.
-func moves(c *cluster, p plan) (figures []map[string]any, err error) {
-	stages, err := wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200})
+func moves(c *cluster, p plan) (figures []harness.Figure, err error) {
+	stages, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stages.Close()) }()
-	topic := "figures-moves-" + watermill.NewShortUUID()
-	if err := c.create(topic); err != nil {
+	topic := "bench-moves-" + watermill.NewShortUUID()
+	if err := c.Create(topic); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"postgres", "mariadb", "sqlite"} {
-		d, err := open(c.ctx, name)
+		d, err := open(c.Ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -44,19 +45,19 @@ func moves(c *cluster, p plan) (figures []map[string]any, err error) {
 			name string
 			pub  message.Publisher
 		}{{"kafka", stages}, {"nowhere", nowhere{}}} {
-			took, err := d.move(c.ctx, topic, to.pub, p.moves)
+			took, err := d.move(c.Ctx, topic, to.pub, p.moves)
 			if err != nil {
-				return nil, errors.Join(fmt.Errorf("%s: %w", name, err), d.close())
+				return nil, errors.Join(fmt.Errorf("%s: %w", name, err), d.Close())
 			}
-			figures = append(figures, map[string]any{
-				"figure": "delay_store_moves_per_s", "db": name, "to": to.name, "per_s": whole(float64(p.moves) / took.Seconds()),
+			figures = append(figures, harness.Figure{
+				"db": name, "to": to.name, "per_s": harness.Whole(float64(p.moves) / took.Seconds()),
 			})
 		}
-		if err := d.close(); err != nil {
+		if err := d.Close(); err != nil {
 			return nil, err
 		}
 	}
-	return figures, c.remove()
+	return figures, c.Remove()
 }
 
 // move is how long n messages that are due take, from the start of a relay until the last is published and deleted.
@@ -94,7 +95,7 @@ func (d *database) put(ctx context.Context, topic string, n int) error {
 	for i := range errs {
 		all.Go(func() {
 			for number := int(next.Add(1)); number <= n && errs[i] == nil; number = int(next.Add(1)) {
-				errs[i] = d.store.Put(ctx, topic, usual(number), 0)
+				errs[i] = d.store.Put(ctx, topic, harness.Numbered(number), 0)
 			}
 		})
 	}

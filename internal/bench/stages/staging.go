@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
@@ -24,23 +25,23 @@ type staging struct {
 
 // stage makes one with a stage of waits, in a topic or in a store.
 func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
-	s := &staging{cluster: c, topic: "figures-stage-" + watermill.NewShortUUID()}
-	err := c.create(s.topic)
+	s := &staging{cluster: c, topic: "bench-stage-" + watermill.NewShortUUID()}
+	err := c.Create(s.topic)
 	if err != nil {
 		return nil, err
 	}
-	if s.stages, err = wmkafka.NewPublisher(c.brokers, wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200}); err != nil {
+	if s.stages, err = wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200}); err != nil {
 		return nil, err
 	}
 	subscriber := func(topic, group string) (message.Subscriber, error) {
-		c.made(topic)
-		return wmkafka.NewSubscriber(c.brokers, group, wmkafka.SubscriberConfig{InFlight: inFlight})
+		c.Made(topic)
+		return wmkafka.NewSubscriber(c.Brokers, group, wmkafka.SubscriberConfig{InFlight: inFlight})
 	}
-	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.pub, Stages: stages.Config{
+	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.Pub, Stages: stages.Config{
 		Publisher: s.stages, Subscriber: subscriber, Stages: stages.Delays(waits), Store: store, Jitter: jitter,
 	}})
 	if err == nil {
-		s.sub, err = wmkafka.NewSubscriber(c.brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{})
+		s.sub, err = wmkafka.NewSubscriber(c.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.stages.Close())
@@ -50,9 +51,9 @@ func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
 
 // run runs the handler until done, and beginning when it is subscribed.
 func (s *staging) run(handle message.NoPublishHandlerFunc, beginning func(), done <-chan struct{}) error {
-	err := s.cluster.route(func(router *message.Router) error {
+	err := harness.Route(s.cluster.Ctx, func(router *message.Router) error {
 		s.channel.Attach(router)
-		_, err := s.channel.Stages().AddConsumerHandler(router, "figures", s.topic, s.sub, handle)
+		_, err := s.channel.Stages().AddConsumerHandler(router, "bench", s.topic, s.sub, handle)
 		go func() {
 			<-router.Running()
 			beginning()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -48,7 +49,7 @@ func (t *trial) handle(msg *message.Message) error {
 		t.began.Store(time.Now().UnixNano())
 		close(t.begins)
 	})
-	number := numberOf(msg.Payload)
+	number := harness.NumberOf(msg.Payload)
 	if t.failing(number) {
 		t.failures.Add(1)
 		return errDown
@@ -62,7 +63,7 @@ func (t *trial) handle(msg *message.Message) error {
 }
 
 func (t *trial) letter(_ context.Context, l poison.Letter) {
-	if number := numberOf(l.Original.Payload); !t.dead[number].Swap(true) {
+	if number := harness.NumberOf(l.Original.Payload); !t.dead[number].Swap(true) {
 		t.letters.Add(1)
 		t.check()
 	}

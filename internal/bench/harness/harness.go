@@ -1,0 +1,92 @@
+// Package harness is what the programs that measure share: JSON lines, rounds, medians, the message, and the databases and the
+// Kafka that are measured.
+//
+// The machine is shared, so one number says little. Both sides of a comparison are measured in alternating rounds, and the
+// medians of the rounds are compared.
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Main calls measure with a context that ends after limit, and exits with 1 if it fails.
+func Main(limit time.Duration, measure func(ctx context.Context, to io.Writer) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	err := measure(ctx, os.Stdout)
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// Figure is what one line says.
+type Figure map[string]any
+
+// Print writes a figure as a JSON line.
+func Print(to io.Writer, name string, f Figure) error {
+	f["figure"] = name
+	line, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(to, string(line))
+	return err
+}
+
+// Alternate measures each side once in each round, in turns, and returns the median of each. The first round warms up, and is
+// not counted.
+func Alternate(rounds int, sides ...func() (float64, error)) ([]float64, error) {
+	measured := make([][]float64, len(sides))
+	for round := range rounds + 1 {
+		for i, side := range sides {
+			value, err := side()
+			if err != nil {
+				return nil, err
+			}
+			if round > 0 {
+				measured[i] = append(measured[i], value)
+			}
+		}
+	}
+	medians := make([]float64, len(sides))
+	for i, values := range measured {
+		medians[i] = Median(values)
+	}
+	return medians, nil
+}
+
+// Median returns the middle one of the values, which stay in their order.
+func Median(values []float64) float64 {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
+
+// Whole rounds to a number without decimals.
+func Whole(v float64) int { return int(math.Round(v)) }
+
+// Hundredths rounds to two decimals.
+func Hundredths(v float64) float64 { return math.Round(v*100) / 100 }
+
+// Message returns the message that all figures are given for: 5 metadata keys and 1 KiB, which is JSON.
+func Message() *message.Message {
+	payload := make([]byte, 1024)
+	for i := range payload {
+		payload[i] = 'x'
+	}
+	payload[0], payload[len(payload)-1] = '"', '"'
+	msg := message.NewMessage(watermill.NewUUID(), payload)
+	for _, key := range []string{"a", "bb", "ccc", "dddd", "eeeee"} {
+		msg.Metadata.Set(key, "value")
+	}
+	return msg
+}
