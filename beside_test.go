@@ -23,11 +23,11 @@ func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 	return store
 }
 
-// Feature D10: a channel with a store for deliveries registers its process while the router runs, and signs off before
+// Feature D10: a channel with a database and a crash limit registers its process while the router runs, and signs off before
 // the router has closed.
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, CrashStore: crashStore(t, b.db)})
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, DB: b.db, CrashLimit: crashlimit.Config{Max: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -43,15 +44,18 @@ type Config struct {
 	// Queue configures where dead letters go and what they carry.
 	Queue poison.QueueConfig
 	// CrashLimit configures how often a message may end the process before the message is dead-lettered. It takes effect with
-	// a CrashStore or a broker's own count, and needs Attach or Plugin.
+	// a Max and DB, with a CrashStore, or with a broker's own count (Delivered). It needs Attach or Plugin.
 	CrashLimit crashlimit.Config
-	// CrashStore counts unfinished deliveries. Default: none.
+	// CrashStore counts unfinished deliveries. Default: a store in DB if CrashLimit.Max is set, or none.
 	CrashStore *crashlimit.Store
 	// Guard configures which messages never reach a handler.
 	Guard middleware.GuardConfig
 	// Stages configures how the handlers of Channel.Stages are retried later, while the messages behind go on. It takes effect
 	// with a Subscriber, and needs Attach or Plugin.
 	Stages stages.Config
+	// StagesInDB makes messages wait for their stage in DB instead of in stage topics. Set Stages.Store instead for a store
+	// elsewhere. Default: false.
+	StagesInDB bool
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
 	// Receiver configures how messages are recognised. It takes effect with DB or Idempotency.
@@ -65,15 +69,24 @@ type Config struct {
 
 // check returns an error for a part that is configured and would do nothing.
 func (c *Config) check() error {
+	if c.DB == nil && safecall.IsNil(c.Publisher) {
+		return errors.New("Config.Publisher is nil: dead letters would be lost; set Config.DB, or Config.Publisher to a publisher of its own")
+	}
 	keys := c.Idempotency != nil || c.DB != nil
 	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
 		return errors.New("Config.Stages is configured without a Subscriber: messages would wait in their stages for good; set Config.Stages.Subscriber")
 	}
+	if c.StagesInDB && (c.DB == nil || c.Stages.Subscriber == nil || c.Stages.Store != nil) {
+		return errors.New("Config.StagesInDB needs Config.DB and Config.Stages.Subscriber, and no Config.Stages.Store")
+	}
 	if r := &c.Receiver; !keys && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
 		return errors.New("Config.Receiver is configured without Config.Idempotency: no message would be recognised; set Config.DB or Config.Idempotency")
 	}
-	if l := &c.CrashLimit; c.CrashStore == nil && l.Delivered == nil && (l.Max != 0 || l.Key != nil || l.Heartbeat != 0) {
-		return errors.New("Config.CrashLimit is configured without a CrashStore: nothing would be counted; set Config.CrashStore")
+	if l := &c.CrashLimit; c.CrashStore == nil && c.DB == nil && l.Delivered == nil && (l.Max != 0 || l.Key != nil || l.Heartbeat != 0) {
+		return errors.New("Config.CrashLimit is configured without a CrashStore: nothing would be counted; set Config.DB or Config.CrashStore")
+	}
+	if l := &c.CrashLimit; c.CrashStore == nil && c.DB != nil && l.Delivered == nil && l.Max == 0 && (l.Key != nil || l.Heartbeat != 0) {
+		return errors.New("Config.CrashLimit is configured without a Max: nothing would be counted; set Config.CrashLimit.Max, such as 3")
 	}
 	if c.Receiver.Lease > 0 && c.CrashLimit.Delivered != nil {
 		return errors.New("Config.Receiver.Lease and Config.CrashLimit.Delivered are both set: a message whose key is leased is given back, " +

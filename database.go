@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// openStores makes in Config.DB the stores that the config does not give. It returns the dead-letter store if it made one.
-func (c *Config) openStores(ctx context.Context) (*letters.Store, error) {
+// openStores makes in Config.DB the stores that the config wants and does not give. It returns the dead-letter store if it made
+// one.
+func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error) {
 	if c.DB == nil {
 		if c.Service != "" {
 			return nil, errors.New("Config.Service is set without Config.DB: it names the service in the tables of that database; " +
@@ -18,19 +21,25 @@ func (c *Config) openStores(ctx context.Context) (*letters.Store, error) {
 		return nil, nil
 	}
 	if c.Idempotency == nil {
-		store, err := idempotency.NewStore(ctx, c.DB, idempotency.StoreConfig{Service: c.Service})
-		if err != nil {
+		if c.Idempotency, err = idempotency.NewStore(ctx, c.DB, idempotency.StoreConfig{Service: c.Service}); err != nil {
 			return nil, err
 		}
-		c.Idempotency = store
 	}
-	if c.Publisher != nil {
-		return nil, nil
+	if c.CrashStore == nil && c.CrashLimit.Max != 0 && c.CrashLimit.Delivered == nil {
+		if c.CrashStore, err = crashlimit.NewStore(ctx, c.DB, crashlimit.StoreConfig{Service: c.Service}); err != nil {
+			return nil, err
+		}
 	}
-	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Service: c.Service})
-	if err != nil {
-		return nil, err
+	if c.StagesInDB {
+		if c.Stages.Store, err = delay.NewStore(ctx, c.DB, delay.StoreConfig{Service: c.Service}); err != nil {
+			return nil, err
+		}
 	}
-	c.Publisher = store
-	return store, nil
+	if c.Publisher == nil {
+		if made, err = letters.NewStore(ctx, c.DB, letters.StoreConfig{Service: c.Service}); err != nil {
+			return nil, err
+		}
+		c.Publisher = made
+	}
+	return made, nil
 }

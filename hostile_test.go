@@ -299,19 +299,22 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	var typedNil *outputs
 	good := &outputs{}
-	keys := keysOf(t, newBench(t, true).db)
+	db := newBench(t, true).db
+	keys := keysOf(t, db)
 	for field, config := range map[string]spillway.Config{
-		"the publisher":        {},
-		"publisher is nil":     {Publisher: typedNil},
-		"RetryConfig.Attempts": {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
-		"Rules[0]":             {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
-		"Default cannot be":    {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
-		"no keys to purge":     {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
+		"Config.Publisher is nil": {},
+		"Config.DB, or":           {Publisher: typedNil},
+		"RetryConfig.Attempts":    {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
+		"Rules[0]":                {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
+		"Default cannot be":       {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
+		"no keys to purge":        {Publisher: good, Purge: idempotency.PurgeConfig{Retention: time.Hour}},
 		"CrashLimit.Delivered": {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Lease: time.Minute},
 			CrashLimit: crashlimit.Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
 		"without Config.Idempotency":      {Publisher: good, Receiver: idempotency.ReceiverConfig{Lease: time.Minute}},
 		"without a CrashStore":            {Publisher: good, CrashLimit: crashlimit.Config{Max: 3}},
 		"Config.Receiver is configured":   {Publisher: good, Receiver: idempotency.ReceiverConfig{MarkPublished: true}},
+		"without a Max":                   {Publisher: good, DB: db, CrashLimit: crashlimit.Config{Heartbeat: time.Second}},
+		"StagesInDB needs":                {Publisher: good, StagesInDB: true},
 		"Config.CrashLimit is configured": {Publisher: good, CrashLimit: crashlimit.Config{Heartbeat: time.Second}},
 		"without a Retention":             {Publisher: good, Idempotency: keys, Purge: idempotency.PurgeConfig{Every: time.Minute}},
 		"pgxstore.New":                    {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Optimistic: true}},

@@ -20,7 +20,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// staged configures stages on the bench's own pub/sub.
 func delayStore(t testing.TB, db *sql.DB) *delay.Store {
 	t.Helper()
 	store, err := delay.NewStore(t.Context(), db, delay.StoreConfig{Service: "shop"})
@@ -30,6 +29,7 @@ func delayStore(t testing.TB, db *sql.DB) *delay.Store {
 	return store
 }
 
+// staged configures stages on the bench's own pub/sub.
 func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 0
@@ -67,17 +67,17 @@ func (b *bench) runStaged(ch *spillway.Channel, handle message.HandlerFunc) (sto
 }
 
 // Features R5, R8, R9, V1: through the front door a message that fails for the moment takes effect later, once and with its
-// output, from stage topics and from the delay store; one that no stage helps is set aside with its whole story, and comes
+// output, from stage topics and from the database; one that no stage helps is set aside with its whole story, and comes
 // back at the first stage.
 func TestChannelWithStages(t *testing.T) {
-	for _, kind := range []string{"topics", "store"} {
+	for _, kind := range []string{"topics", "database"} {
 		t.Run(kind, func(t *testing.T) {
 			b := newBench(t, false)
-			var store *delay.Store
-			if kind == "store" {
-				store = delayStore(t, b.db)
-			}
-			ch := b.channel(b.staged(store))
+			ch := b.channel(b.staged(nil), func(c *spillway.Config) {
+				if kind == "database" {
+					c.Idempotency, c.Service, c.DB, c.StagesInDB = nil, "shop", b.db, true
+				}
+			})
 			healed := make(chan struct{})
 			stop := b.runStaged(ch, func(msg *message.Message) ([]*message.Message, error) {
 				if name := message.HandlerNameFromCtx(msg.Context()); name != "billing" {
