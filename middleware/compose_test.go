@@ -41,6 +41,9 @@ func TestRouterAllParts(t *testing.T) {
 	reasons := make(map[string]string)
 	for _, l := range dead.letters(t) {
 		reasons[l.Original.UUID] = l.Failure.Reason
+		if strings.Contains(l.Failure.Stack, "internal/chain") || strings.Contains(l.Failure.Stack, "Recover") {
+			t.Errorf("the stack goes on beyond the handler:\n%s", l.Failure.Stack)
+		}
 	}
 	want := map[string]string{"panics": classify.ReasonPanic, "untaken": classify.ReasonOutput, "old": classify.ReasonExpired}
 	if len(reasons) != 3 || reasons["panics"] != want["panics"] || reasons["untaken"] != want["untaken"] || reasons["old"] != want["old"] {
