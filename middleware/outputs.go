@@ -105,8 +105,8 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 				msg = msg.CopyWithContext()
 				out[i] = msg
 			}
-			// Metadata copied from a redriven source would give the output an origin that is not its own, and any producer can
-			// write metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's metadata on.
+			// Metadata copied from a redriven source would give the output an origin that is not its own. Any producer can write
+			// metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's metadata on.
 			if own := poison.ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) && !o.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}

@@ -173,14 +173,6 @@ func TestOutputsCountTheHandler(t *testing.T) {
 	})
 }
 
-// Conventions: a handler that Watermill lets be without a publisher stays without one.
-func TestDecorateNoPublisher(t *testing.T) {
-	pub, err := newOutputs(t, &publisher{}, middleware.OutputsConfig{}).Decorate(nil)
-	if pub != nil || err != nil {
-		t.Fatalf("got %v, %v", pub, err)
-	}
-}
-
 // Promise P3: what a handler produced that nacked its message is not published, since it is produced again.
 func TestOutputsOfNacked(t *testing.T) {
 	pub := &publisher{}

@@ -30,8 +30,8 @@ type RetryConfig struct {
 	// transient failure. The time starts with the first such error, and starts again after ten minutes without one. This process
 	// remembers it, for 1,000 messages. Default: 1 hour.
 	NotNowFor time.Duration
-	// NotNowHold is how long such a message is held at most, and handled again after waits from 250 ms to 10 s, before it is given
-	// back. Set it below the time after which the broker redelivers a message without an ack. Default: 20 s, or 15 minutes for
+	// NotNowHold is how long such a message is held at most before it is given back. Meanwhile it is handled again, after waits from
+	// 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack. Default: 20 s, or 15 minutes for
 	// messages of wmamqp's Subscriber, whose broker counts what is given back.
 	NotNowHold time.Duration
 	// Classifier judges the errors. Default: marks and built-in knowledge.

@@ -1,5 +1,5 @@
-// Package chain runs the parts of Spillway around a handler as one Call per message, so that they share one snapshot of the message
-// as it arrived.
+// Package chain runs the parts of Spillway around a handler as one Call per message. So they share one snapshot of the message as it
+// arrived.
 //
 // Each part has a Step, which wraps the Steps further in. A part's own Middleware is a chain of its Step alone. The front door makes one
 // chain of all parts with EnterParts: packages Register the types of their parts for it.
@@ -11,9 +11,13 @@
 //	      │
 //	      ▼  an error, a panic or runtime.Goexit leaves: msg is restored
 //
-// Parts talk to each other through the Call, and through values in the message's context: Claim (a receiver's transaction), Reentry
-// (out of a retry stage), Transaction (a subscriber's), Own (a handler of Spillway's own) and Returning (a message that Spillway
-// publishes).
+// Parts share facts in the Call, and in values of the message's context:
+//
+//   - Claim: a receiver's transaction is open.
+//   - Reentry: the message comes out of a retry stage.
+//   - Transaction: the subscriber consumes the message in a transaction.
+//   - Own: one of Spillway's own handlers consumes the message.
+//   - Returning: Spillway itself publishes the message.
 package chain
 
 import (

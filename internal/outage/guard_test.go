@@ -17,7 +17,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
 var errAway = driver.ErrBadConn
@@ -232,16 +231,11 @@ func TestEndsTheConnection(t *testing.T) {
 	})
 }
 
-// Promise P4: what is remembered is bounded.
-func TestSuspectsAreBounded(t *testing.T) {
+// Promise P5: what is remembered is forgotten, and then a success notes nothing.
+func TestSuspectsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{})
-		for i := range 2 * recent.Most {
-			_ = g.Interrupted(t.Context(), call(t.Context(), strconv.Itoa(i)), errAway, nil)
-		}
-		if n := g.suspects.Len(); n != recent.Most {
-			t.Errorf("%d are remembered", n)
-		}
+		_ = g.Interrupted(t.Context(), call(t.Context(), "1"), errAway, nil)
 		time.Sleep(forgotten + time.Minute)
 		if err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return nil }); err != nil || g.noting.Load() {
 			t.Errorf("%v, and %d are remembered", err, g.suspects.Len())

@@ -12,11 +12,11 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Plugin is the router's plugin. When the router starts, it creates stage topics, and logs an error that names topic and count
-// if messages wait in a stage topic that has no handler any more. With a Store, it moves due messages while the router runs.
+// Plugin is the router's plugin. It creates stage topics when the router starts. With a Store, it moves due messages while the router
+// runs.
 //
-// It finds such topics if Naming is PerHandler and Publisher has a method ListWaiting, as those of wmkafka and wmsql have, and always in a
-// Store.
+// It also looks for messages in stage topics that have no handler any more, and logs an error with topic and count. It finds them in a
+// Store, and in topics if Naming is PerHandler and Publisher has a method ListWaiting, as those of wmkafka and wmsql have.
 func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
 		return nil

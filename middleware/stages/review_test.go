@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
@@ -144,23 +144,6 @@ func TestStagesOfANamesake(t *testing.T) {
 	})
 }
 
-// What is added and never reached through the stages says so.
-func TestStagesPassedBy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := watermill.NewCaptureLogger()
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log)
-		s.bare()
-		s.handle("billing", "orders", func(*message.Message) error { return nil })
-		s.run()
-		s.publish("orders", "1", "2")
-		time.Sleep(time.Minute)
-		s.stop()
-		if told := log.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || !strings.Contains(told[0].Msg, "without Stages.Middleware") {
-			t.Errorf("told %v", told)
-		}
-	})
-}
-
 // Feature V1: a dead letter that enters at the first stage is handled at once, and has all stages before it again.
 func TestRedrivenHasAllStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -239,25 +222,34 @@ func TestTopicsOfAStagedHandler(t *testing.T) {
 	}
 }
 
-// Middlewares that an extended handler gets past its stages are logged where no plugin refuses them at the start.
-func TestStagesOfAnExtendedHandlerPassedBy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := watermill.NewCaptureLogger()
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log)
-		s.bare()
-		n := newNote()
-		origin := s.router.AddConsumerHandler("billing", "orders", s.broker.consumer(), failTimes(n, 1))
-		if _, err := s.stages.Extend(s.router, origin, "billing", "orders"); err != nil {
-			t.Fatal(err)
-		}
-		origin.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware)
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Minute)
-		s.stop()
-		told := log.Captured()[watermill.ErrorLogLevel]
-		if len(n.of("1")) != 2 || len(told) != 1 || !strings.Contains(told[0].Msg, "without Stages.Middleware") {
-			t.Errorf("handled %v, told %v", n.of("1"), told)
-		}
-	})
+// A handler that messages reach past the stages says so once: one that was added, and one that was extended and has middlewares that
+// its stages lack, if no plugin refuses that at the start.
+func TestStagesPassedBy(t *testing.T) {
+	for _, extended := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			log, n := &testkit.Log{}, newNote()
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log)
+			s.bare()
+			if extended {
+				origin := s.router.AddConsumerHandler("billing", "orders", s.broker.consumer(), failTimes(n, 1))
+				if _, err := s.stages.Extend(s.router, origin, "billing", "orders"); err != nil {
+					t.Fatal(err)
+				}
+				origin.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware)
+			} else {
+				s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
+			}
+			s.run()
+			s.publish("orders", "1", "2")
+			time.Sleep(time.Minute)
+			s.stop()
+			want := 1
+			if extended {
+				want = 2
+			}
+			if told := log.Errors(); len(n.of("1")) != want || len(told) != 1 || !strings.Contains(told[0].Text, "without Stages.Middleware") {
+				t.Errorf("extended %v: handled %v, told %v", extended, n.of("1"), told)
+			}
+		})
+	}
 }

@@ -195,7 +195,7 @@ func (w *waiter) nearest(number int) int {
 }
 
 // until returns the time to hold a message until, and whether it is published to its topic again then. No message is held for longer
-// than w.holds, so a due time that is garbage, or from a wrong clock, delays the message by that much at most.
+// than w.holds. So a due time that is garbage, or from a wrong clock, delays its message by that much at most.
 func (w *waiter) until(ctx context.Context, stage poison.RetryStage) (until time.Time, again bool) {
 	now := time.Now()
 	if w.delay == 0 || !stage.DueAt.After(now) {
