@@ -93,8 +93,8 @@ var mayKnow = []string{
 	"github.com/cenkalti/backoff/v4",
 }
 
-// leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. Nobody in the
-// library imports a leaf.
+// leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. No other package of
+// the library imports a leaf.
 var leaves = map[string][]string{
 	"pubsub/wmkafka":       {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
 	"pubsub/wmamqp":        {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
@@ -102,7 +102,7 @@ var leaves = map[string][]string{
 	"idempotency/pgxstore": {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/stdlib"},
 }
 
-// clients are what nobody compiles who does not import its leaf.
+// clients are compiled only for packages that import their leaf.
 var clients = []string{"github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver"}
 
 // The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
@@ -138,8 +138,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Who does not import a leaf does not compile its client.
-func TestNobodyElseCompilesClients(t *testing.T) {
+// A package that imports no leaf compiles no client.
+func TestOnlyLeavesCompileClients(t *testing.T) {
 	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/redrive/letters", "/idempotency", "/middleware/crashlimit", "/delay"} {
 		out, err := exec.Command("go", "list", "-deps", module+name).Output()
 		if err != nil {

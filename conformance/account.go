@@ -15,7 +15,7 @@ import (
 
 // account is drawn up when a row's processes have ended: every message is counted by id, in the effects table, among the
 // dead letters and in what is left in the source. Nothing is nowhere, nothing took effect twice, and, since all faults
-// are mended by then, nothing is left: what can succeed has taken effect, and is no dead letter beside that, and what cannot
+// are healed by then, nothing is left: what can succeed has taken effect, and is no dead letter beside that, and what cannot
 // is set aside.
 func (b *bench) account(ids ...string) {
 	b.Helper()

@@ -14,11 +14,11 @@ import (
 )
 
 // setAside starts a router that fails for every message until the returned switch is on, and sets n of them aside.
-func (b *bench) setAside(n int) (mended *atomic.Bool, ids []string) {
+func (b *bench) setAside(n int) (healed *atomic.Bool, ids []string) {
 	b.Helper()
-	mended = new(atomic.Bool)
+	healed = new(atomic.Bool)
 	b.failing(b.channel(), func(string) error {
-		if mended.Load() {
+		if healed.Load() {
 			return nil
 		}
 		return classify.Permanent(errNever)
@@ -28,7 +28,7 @@ func (b *bench) setAside(n int) (mended *atomic.Bool, ids []string) {
 	}
 	b.ids(ids...)
 	b.untilPlaced(int32(n))
-	return mended, ids
+	return healed, ids
 }
 
 // drain brings back the letters in a dead-letter topic, of which at least n wait there or are about to: one that is written
@@ -71,8 +71,8 @@ func (b *bench) drainThrough(live message.Publisher, topic string, n int, change
 
 // Feature V1: a drain brings all letters back to their topic; a redrive handler on a router brings each back as it comes.
 func (b *bench) redriven() {
-	mended, ids := b.setAside(3)
-	mended.Store(true)
+	healed, ids := b.setAside(3)
+	healed.Store(true)
 	if report := b.drain(b.dlq(), 3); report.Redriven != 3 || report.Taken != 3 {
 		b.Errorf("%+v", report)
 	}
@@ -83,10 +83,10 @@ func (b *bench) redriven() {
 	if err != nil {
 		b.Fatal(err)
 	}
-	mended.Store(false)
+	healed.Store(false)
 	b.ids("later")
 	b.untilPlaced(4)
-	mended.Store(true)
+	healed.Store(true)
 	router := b.router()
 	router.AddPlugin(h.Plugin(b.target.Subscriber(b.T, "redrive-"+b.dlq()), b.dlq()))
 	b.run(router)
@@ -96,8 +96,8 @@ func (b *bench) redriven() {
 // Feature V2: letters come back no faster than the rate.
 func (b *bench) redriveRate() {
 	const n, rate = 11, 20
-	mended, ids := b.setAside(n)
-	mended.Store(true)
+	healed, ids := b.setAside(n)
+	healed.Store(true)
 	var first, last time.Time
 	b.drain(b.dlq(), n, func(c *redrive.DrainTopicConfig) {
 		c.Rate = rate
@@ -140,9 +140,9 @@ func (b *bench) quarantine() {
 // Feature V4: what comes back has no failure on it, and its origin and history still.
 func (b *bench) stripped() {
 	var back atomic.Pointer[message.Message]
-	var mended atomic.Bool
+	var healed atomic.Bool
 	b.start(b.channel(), func(msg *message.Message) ([]*message.Message, error) {
-		if !mended.Load() {
+		if !healed.Load() {
 			return nil, classify.Permanent(errNever)
 		}
 		back.Store(keep(msg))
@@ -150,7 +150,7 @@ func (b *bench) stripped() {
 	})
 	b.ids("returning")
 	b.untilPlaced(1)
-	mended.Store(true)
+	healed.Store(true)
 	b.drain(b.dlq(), 1)
 	b.until("it came back", func() bool { return back.Load() != nil })
 	msg := back.Load()

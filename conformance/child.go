@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// ChildVariable is set in the environment of the processes that the suite starts: the same test, in which Run is a
-// consumer instead of the suite. It names the test and the target.
+// ChildVariable names the environment variable that the suite sets for the processes it starts. Such a process is the same
+// test, in which Run is a consumer. The value names the test and the target.
 const ChildVariable = "SPILLWAY_CONFORMANCE_CHILD"
 
 func childName(t *testing.T, target Target) string { return t.Name() + " " + target.Name }
 
-// setting is what a consuming process is told, in the first line of its standard input.
+// setting configures a consuming process. It is the first line of the process's standard input.
 type setting struct {
 	Database              string
 	Topic, Outputs, Group string

@@ -1,6 +1,6 @@
-// Package conformance holds a pub/sub to Spillway's promises, as Watermill's pubsub/tests holds it to Watermill's. It
-// runs a real router, protected by a real dead letter channel, over a pub/sub that a Target describes, and checks feature
-// by feature what becomes of each message, counted by id:
+// Package conformance tests a pub/sub against Spillway's promises, as Watermill's pubsub/tests does against Watermill's. It
+// runs a real router, protected by a real dead letter channel, over the pub/sub that a Target describes. Each feature is a
+// subtest, which accounts for every message by its id:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Target{
@@ -11,74 +11,83 @@
 //		})
 //	}
 //
-// A subtest has the id of its feature: P1 to P7 are promises, R is retry, C what becomes of each class of errors, D dead
-// letters, I the idempotent receiver, V redrive, H what is hard to bear, F faults. What a broker does not offer is pinned,
-// with the reason: a pinned feature is not run and stands in the matrix as such. A pin that names no feature is a failure.
+// A subtest is named by its feature's id. P1 to P7 are promises, R is retry, C is classes of errors, D is dead letters, I is
+// the idempotent receiver, V is redrive, H is hostile input, and F is faults. A feature that a broker does not offer is
+// pinned, with the reason: the suite does not run it and records it as pinned. A pin of an unknown feature fails the test.
 //
-// With SPILLWAY_CONFORMANCE_OUT each result is appended to that file as a JSON line; make conformance makes the matrix of
-// them.
+// If SPILLWAY_CONFORMANCE_OUT is set, each result is appended to that file as a JSON line. "make conformance" prints the
+// lines as a matrix.
 //
-// Faults strike consumers in processes of their own, which are killed, cut off from the broker and joined by others, while
-// a proxy stands before the broker, in the test's process. Such a process is the same test once more, up to
-// Run, which consumes there until it is told to end. So what the test does before Run is done several times, the broker
-// must be a process of its own, and its address must come from outside, the environment for one. A test built with -race
-// starts one built without, for which it calls "go test -c": clients may have races of their own when they dial again.
-// After a fault all messages are counted by id: each is in the effects table, once, or among the dead letters, or still
-// in the source; and when the fault is mended none is in the source. F2 restarts the broker, so nothing else may use it.
+// # Faults
 //
-// The suite needs a subscriber with consumer groups, or one that gives every new subscriber what was published before, and
-// uses SQLite for the effects. Every feature gets topics of its own, so targets need not clean up between them. Of the
-// second kind a quarantine (V3) cannot be shown, and a pub/sub that lives in one process has no faults (F1 to F10, D10).
+// Rows of faults run consumers in processes of their own. The suite kills these processes, cuts them off from the broker
+// through a proxy, and lets other processes join them. Such a process runs the calling test again, up to Run, which then
+// consumes until the suite ends it. Three things follow:
+//
+//   - What the test does before Run is done once in each process.
+//   - The broker must be a process of its own, whose address comes from outside, such as from the environment.
+//   - A test built with -race calls "go test -c" and runs consumers built without it: clients may have data races of their
+//     own when they reconnect.
+//
+// After a fault, each message is in one place: in the effects table, once; or among the dead letters; or still in the source.
+// When the fault has ended, no message is in the source. F2 restarts the broker, so nothing else may use it.
+//
+// # Requirements
+//
+// The suite needs a subscriber with consumer groups, or one that delivers to every new subscriber what was published before.
+// With the second kind V3 cannot be tested. A pub/sub that lives in one process has no faults: pin F1 to F10 and D10. Effects
+// are in SQLite, unless the Target has a Database. Every feature has topics of its own, so a Target need not clean up between
+// features.
 //
 // # Features
 //
 //	P1   a refused dead letter keeps its message
 //	P2   the original survives its handler
 //	P3   shutdown in a backoff wait is no failure
-//	P4   deadly messages do not stop the good ones
+//	P4   messages that always fail do not block the others
 //	P7   effects once over duplicates, restarts, redrives
 //	R1   retry in process, bounded
 //	R2   each attempt gets the message as it arrived
 //	R3   no wait past the message's deadline
 //	R4   an error's retry-after is honoured
-//	R5   later over stage topics, live never waits
-//	R6   jitter on stages, never early
+//	R5   retry later over stage topics; live never waits
+//	R6   jitter on stages; no message is early
 //	R7   stages per handler
 //	R8   any delay over a table
 //	R9   same handler and outputs in every stage
 //	R10  the message survives its stages
 //	C5   stages by class and retry-after
-//	D1   the letter tells the whole story
-//	D2   each class goes its way
-//	D3   naming
-//	D4   publish retried, shrunk, fallback
+//	D1   the letter records message, origin and failure
+//	D2   each class of errors goes to its topic
+//	D3   names of dead-letter topics
+//	D4   a letter's publish: retried, shrunk, fallback
 //	D5   a missing destination is an error at start-up
-//	D6   what is added stays in its budget
+//	D6   added metadata stays in its budget
 //	D7   letters of Watermill's PoisonQueue
-//	D8   what cannot be unmarshalled is set aside
+//	D8   a message that cannot be unmarshalled
 //	D9   one SQL transaction for everything
 //	D10  delivery limit over process deaths
-//	D11  expired, going in circles, incomplete, rejected
-//	D12  no dead letters of dead letters
-//	D13  a failed handler's outputs stay
-//	D15  an undeliverable output sets its source aside
+//	D11  guards: expired, circling, incomplete, rejected
+//	D12  a dead letter is not dead-lettered again
+//	D13  a failed handler's outputs are not published
+//	D15  an undeliverable output dead-letters its source
 //	I2   key, writes and outputs commit together
 //	I4   outputs survive a failed publish
 //	V1   letters come back through the router
 //	V1b  letters enter at the first stage
 //	V2   redrive keeps its rate
-//	V3   redriven too often: quarantine
-//	V4   failure stripped, origin and history kept
-//	V8   only to topics of the allow-list
+//	V3   a letter redriven too often is quarantined
+//	V4   redrive strips the failure, keeps origin and history
+//	V8   redrive publishes to allowed topics only
 //	H1   hostile ids, payloads and metadata
 //	H2   hostile handlers
 //	H3   the broker's own hostile messages
 //	H4   an output of 2 MiB
 //	H5   many publishers at once
 //	H6   hostile times and numbers in a stage
-//	H7   a stage that takes nothing, or cannot be
+//	H7   a stage topic that refuses, or cannot be created
 //	H8   closing while messages wait in stages
-//	H9   messages in stages without a handler
+//	H9   messages in stages that no handler consumes
 //	F1   killed at each step between receipt and ack
 //	F2   broker restarted between handling and ack
 //	F3   dead-letter topic deleted while running

@@ -97,7 +97,7 @@ func (b *bench) trickle(to *process) (ids []string) {
 	return ids
 }
 
-// finish waits until all messages are acked and nobody is at any, ends the processes, and draws up the account.
+// finish waits until all messages are acked and no handler is busy, ends the processes, and draws up the account.
 func (b *bench) finish(ids ...string) {
 	b.Helper()
 	b.until(fmt.Sprintf("%q are settled", ids), func() bool {
@@ -119,12 +119,12 @@ func (b *bench) wrapUp(ids ...string) {
 	b.account(ids...)
 }
 
-// acked tells whether a process has acked the message.
+// acked reports whether a process has acked the message.
 func (b *bench) acked(id string) bool {
 	return slices.ContainsFunc(b.processes, func(p *process) bool { return p.said("acked", id) })
 }
 
-// everyPlaced tells whether processes have set each of the messages aside, which may be more than once.
+// everyPlaced reports whether processes have set each of the messages aside, which may be more than once.
 func (b *bench) everyPlaced(ids []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool {
 		return !slices.ContainsFunc(b.processes, func(p *process) bool { return p.said("placed", id) })

@@ -66,7 +66,7 @@ func (b *bench) cutUnder(id, handling string) {
 	p.until(handling)
 	proxy.Cut()
 	p.until("gone", id)
-	time.Sleep(commitTime) // nobody waits so long for the handler
+	time.Sleep(commitTime) // no part waits so long for the handler
 	proxy.Heal()
 	p.proceed()
 	b.finish("good-1", id, "good-3")

@@ -65,14 +65,14 @@ func (b *bench) survives(sent *message.Message, publish func()) (back *message.M
 	b.Helper()
 	var mu sync.Mutex
 	var first, last *message.Message
-	var mended atomic.Bool
+	var healed atomic.Bool
 	stop := b.start(b.channel(), func(msg *message.Message) ([]*message.Message, error) {
 		if msg.UUID == "good" {
 			return nil, b.apply(msg)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if mended.Load() {
+		if healed.Load() {
 			last = keep(msg)
 			return nil, nil
 		}
@@ -87,7 +87,7 @@ func (b *bench) survives(sent *message.Message, publish func()) (back *message.M
 	b.ids("good")
 	b.untilPlaced(1)
 	b.untilApplied("good")
-	mended.Store(true)
+	healed.Store(true)
 	if sent == nil {
 		sent = first
 	} else if first != nil {

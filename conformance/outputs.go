@@ -59,7 +59,7 @@ func (b *bench) undeliverableOutput() {
 	}
 }
 
-// Feature I2: a handler's writes are gone with its failure, and there, once, with its success; nobody sees them before.
+// Feature I2: a handler's writes are gone with its failure, and there, once, with its success; no reader sees them before.
 func (b *bench) transaction() {
 	var tries atomic.Int32
 	b.start(b.channel(), func(msg *message.Message) ([]*message.Message, error) {

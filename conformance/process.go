@@ -80,7 +80,7 @@ func (p *process) until(event ...any) {
 	}
 }
 
-// said tells whether an event came.
+// said reports whether an event came.
 func (p *process) said(event ...any) bool { return p.events.count(event...) > 0 }
 
 // proceed lets it go on from where it halts, and never halt again.
@@ -100,7 +100,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// idle tells whether it is at nothing.
+// idle reports whether it is at nothing.
 func (p *process) idle() bool {
 	select {
 	case <-p.ended:

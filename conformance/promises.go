@@ -161,12 +161,12 @@ func distinct(messages []*message.Message) int {
 // Promise P7: sent twice, with routers in between, set aside and redriven: each effect happens once, and the output has
 // one id however often it is published.
 func (b *bench) effectsOnce() {
-	var mended atomic.Bool
+	var healed atomic.Bool
 	handle := func(msg *message.Message) ([]*message.Message, error) {
 		if err := b.apply(msg); err != nil {
 			return nil, err
 		}
-		if msg.UUID == "late" && !mended.Load() {
+		if msg.UUID == "late" && !healed.Load() {
 			return nil, classify.Permanent(errNever) // its effect is rolled back
 		}
 		out := message.NewMessage("", []byte("of "+msg.UUID))
@@ -179,7 +179,7 @@ func (b *bench) effectsOnce() {
 	b.until("the duplicate was absorbed", func() bool { return b.duplicate.Load() >= 1 })
 	stop()
 	b.ids("b")
-	mended.Store(true)
+	healed.Store(true)
 	b.start(b.channel(), handle)
 	b.drain(b.dlq(), 1)
 	b.untilApplied("late")

@@ -15,8 +15,8 @@ type feature struct {
 	run   func(*bench)
 }
 
-// Run puts a pub/sub through the suite, a subtest for each feature. For faults it starts processes in which the calling
-// test runs again, and Run is a consumer.
+// Run tests a pub/sub, with a subtest for each feature. For faults it starts processes in which the calling test runs again
+// and Run is a consumer.
 func Run(t *testing.T, target Target) {
 	if child := os.Getenv(ChildVariable); child != "" {
 		if child == childName(t, target) {
@@ -32,7 +32,7 @@ func Run(t *testing.T, target Target) {
 		reason, pinned := target.Pins[f.id]
 		result := "pinned"
 		if alone, fault := faults[f.id]; fault && !alone {
-			if !pinned { // nobody restarts the broker any more by then
+			if !pinned { // the rows that restart the broker are over by then
 				after = append(after, func() { result = f.on(t, target) })
 			}
 			last = append(last, func() { record(t, target, f, result, reason) })
@@ -52,19 +52,19 @@ func Run(t *testing.T, target Target) {
 	}
 }
 
-// validate fails before anything runs, where the rest would fail for reasons that have nothing to do with the pub/sub.
+// validate fails the test before any feature runs, if the features would fail for reasons other than the pub/sub.
 func (target *Target) validate(t *testing.T) {
 	if target.Name == "" || target.Publisher == nil || target.Subscriber == nil {
-		t.Fatalf("Target.Name (%q), Publisher and Subscriber are required", target.Name)
+		t.Fatalf("Target.Name (%q), Target.Publisher and Target.Subscriber are required: set them", target.Name)
 	}
 	for id := range target.Pins {
 		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == id }) {
-			t.Fatalf("Target.Pins names %q, which is no feature of the suite: they are listed in its documentation", id)
+			t.Fatalf("Target.Pins names %q, which is no feature: use an id that the documentation of package conformance lists", id)
 		}
 	}
 }
 
-// on runs the feature and returns its result, or nothing where -run left it out.
+// on runs the feature and returns its result, or "" if -run left it out.
 func (f feature) on(t *testing.T, target Target) (result string) {
 	passed := t.Run(f.id, func(t *testing.T) {
 		result = "pass"
@@ -88,7 +88,7 @@ func (f feature) on(t *testing.T, target Target) (result string) {
 	return result
 }
 
-// Line is one cell of the matrix, as it is written to the file that SPILLWAY_CONFORMANCE_OUT names.
+// Line is one cell of the matrix, as Run writes it to the file that OutVariable names.
 type Line struct {
 	PubSub  string `json:"pubsub"`
 	Feature string `json:"feature"`
@@ -97,7 +97,7 @@ type Line struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// OutVariable names the environment variable with the file that results are appended to.
+// OutVariable names the environment variable that holds the file to which Run appends results.
 const OutVariable = "SPILLWAY_CONFORMANCE_OUT"
 
 var recording sync.Mutex

@@ -188,7 +188,7 @@ func (s *tables) restart(t testing.TB) {
 	s.db.SetMaxIdleConns(10)
 }
 
-// unreadable writes what nobody is to be able to read as a row that nobody can: its metadata is no map.
+// unreadable writes a row that no subscriber can read: its metadata is no map.
 type unreadable struct {
 	message.Publisher
 	s *tables

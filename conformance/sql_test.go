@@ -91,7 +91,7 @@ func (s *tables) stock(name string) conformance.Target {
 	const columns = "the columns take ids of 36 characters and text; what ours carries aside, only ours puts back"
 	target.Pins = map[string]string{
 		"D8": "stands still at a row that it cannot read", "H3": "stands still at a row that it cannot read",
-		"D9": "commits half-done work at its deadline and at Close, so nobody may join its transaction",
+		"D9": "commits half-done work at its deadline and at Close, so no write may join its transaction",
 		"H1": columns, "F6": oneAtATime, "F8": oneAtATime,
 		"F7": "shares its pool of connections with its publishers",
 		"V3": "closed within a batch, it forgets what was acked, and gives the letters of a drain again",

@@ -28,7 +28,7 @@ func (b *bench) stagesPerHandler() {
 			})
 		})
 	}
-	b.Run("topics that nobody said are shared", func(t *testing.T) { newBench(t, b.target).anothers() })
+	b.Run("topics without SharedTopics", func(t *testing.T) { newBench(t, b.target).anothers() })
 }
 
 func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
@@ -72,7 +72,7 @@ func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
 	b.wantNeverEarly(&billing, shortStage)
 }
 
-// anothers is a message of another handler where a handler has its own: nobody else may see it, so it is set aside.
+// anothers: a message of another handler, in stage topics that handlers do not share, is dead-lettered.
 func (b *bench) anothers() {
 	var j journal
 	b.startStaged(b.channel(b.staged(shortStage), func(c *spillway.Config) { c.Stages.Naming = stages.PerTopic }),
@@ -148,7 +148,7 @@ func (b *bench) stagesShareHandler() {
 	b.Run("extended", func(t *testing.T) { newBench(t, b.target).extended() })
 }
 
-// extended is a handler that somebody else added to the router, as cqrs' processors do.
+// extended is a handler that other code added to the router, as cqrs' processors do.
 func (b *bench) extended() {
 	var j journal
 	router := b.router()

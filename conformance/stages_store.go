@@ -67,7 +67,7 @@ func (b *bench) dueOrder(store *delay.Store) {
 }
 
 // delayedWithAck gives a message back after it was put into the store: that is undone with everything else. The next time
-// nobody sees it there before the message is acked.
+// no reader sees it there before the message is acked.
 func (b *bench) delayedWithAck(store *delay.Store) {
 	const wait = 300 * time.Millisecond
 	waiting := func() (n int) {

@@ -13,18 +13,18 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Target is a pub/sub under test. Name, Publisher and Subscriber are required; where another field is nil, the features
-// that need it must have a pin.
+// Target is a pub/sub under test. Name, Publisher and Subscriber are required. If another field is nil, pin the features that
+// need it.
 type Target struct {
 	// Name heads the pub/sub's column in the matrix.
 	Name string
 
-	// Publisher returns a new publisher that confirms what it takes. The suite closes it.
+	// Publisher returns a new publisher that confirms what it publishes. The suite closes it.
 	Publisher func(t testing.TB) message.Publisher
-	// Subscriber returns a new subscriber of the consumer group. The suite closes it, as a rule by its router. What
-	// carries the payload Unreadable, it must fail to unmarshal.
+	// Subscriber returns a new subscriber of the consumer group. The suite or its router closes it. The subscriber must fail
+	// to unmarshal a message whose payload is Unreadable.
 	Subscriber func(t testing.TB, group string) message.Subscriber
-	// Origin goes into poison.QueueConfig.Origin.
+	// Origin is poison.QueueConfig.Origin for this pub/sub.
 	Origin func(*message.Message) poison.Origin
 	// Backlog returns redrive.DrainTopicConfig.Backlog for a consumer group.
 	Backlog func(t testing.TB, group string) func(ctx context.Context, topic string) (int, error)
@@ -33,48 +33,46 @@ type Target struct {
 	CreateTopic func(t testing.TB, topic string)
 	// BadTopic is a name that the broker does not accept.
 	BadTopic string
-	// Origins lists the metadata keys of the origin that the broker can fill in beyond topic, handler and id.
+	// Origins lists the metadata keys of the origin that the broker fills in beside topic, handler and id.
 	Origins []string
-	// BrokersOwn lists metadata keys that the broker adds by itself when it delivers a message again.
+	// BrokersOwn lists metadata keys that the broker adds when it redelivers a message.
 	BrokersOwn []string
-	// MaxMessage is the largest message in bytes that the publisher takes; 0 where there is no such bound.
+	// MaxMessage is the size in bytes of the largest message that the publisher accepts. 0 means no bound.
 	MaxMessage int
-	// Hostile are messages of the broker's own that are hard to bear.
+	// Hostile lists messages that only the broker's own client can send.
 	Hostile []Hostile
 
 	// Database is for a pub/sub on tables whose messages are consumed in a transaction that the handler's writes join. It
-	// returns the database that the messages are in, the same at each call, and the store of keys that joins. The suite
-	// makes tables of its own there. Where it is nil the effects are in SQLite.
+	// returns the database that holds the messages, the same at each call, and the store of keys that joins the transaction.
+	// The suite makes tables of its own in the database. Default: effects are in SQLite.
 	Database func(t testing.TB) (*sql.DB, idempotency.Store)
 
-	// Delays returns the store of messages that wait, where the broker's own messages are. Where it is nil they wait in SQLite.
+	// Delays returns a store of messages that wait, in the database that holds the broker's messages. Default: it is in SQLite.
 	Delays func(t testing.TB) *delay.Store
-	// Holds says that a message which waits in a topic holds a transaction, or a deadline: stages that are long are in the
-	// store then.
+	// Holds reports that a message which waits in a topic holds a transaction or runs into a deadline. Long stages then wait in
+	// the store of Delays.
 	Holds bool
-	// Competing says that the subscribers of a topic share its messages, whatever their groups.
+	// Competing reports that all subscribers of a topic share its messages, whatever their groups.
 	Competing bool
 
-	// CreateShared is CreateTopic for a topic that two members of a group consume at the same time. Where it is nil,
-	// CreateTopic's are.
+	// CreateShared makes a topic that two members of a group consume at the same time. Default: CreateTopic.
 	CreateShared func(t testing.TB, topic string)
-	// DeleteTopic removes a topic, used or not, and returns when it is gone. One that is not there is no error.
+	// DeleteTopic removes a topic, even if it is in use, and returns when it is gone. A missing topic is no error.
 	DeleteTopic func(t testing.TB, topic string)
-	// ReadOnly makes a topic that accepts nothing, until writable is called.
+	// ReadOnly makes a topic that refuses every message until writable is called.
 	ReadOnly func(t testing.TB, topic string) (writable func())
-	// Restart stops the broker in order, starts it, and returns when it answers. A broker that cannot be restarted here
-	// may skip the test.
+	// Restart stops the broker gracefully, starts it, and returns when it answers. It may skip the test if the broker cannot be
+	// restarted.
 	Restart func(t testing.TB)
-	// Address is the broker's, host:port, for a proxy to stand in front of.
+	// Address is the broker's host:port, which the suite puts a proxy in front of.
 	Address string
-	// Through is Publisher with time-outs of seconds, every connection of which goes to address, whatever the broker says
-	// of itself. The suite closes it.
+	// Through returns a publisher with time-outs of seconds. All its connections go to address, even if the broker advertises
+	// another one. The suite closes it.
 	Through func(t testing.TB, address string) message.Publisher
-	// SubscriberThrough is Subscriber with all connections to address.
+	// SubscriberThrough returns a subscriber whose connections all go to address.
 	SubscriberThrough func(t testing.TB, group, address string) message.Subscriber
 
-	// Pins names the features, by id, that the pub/sub does not offer, with the reason. They are not run, and stand in the
-	// matrix with it.
+	// Pins maps the id of each feature that the pub/sub does not offer to the reason. The suite does not run these features.
 	Pins map[string]string
 
 	command func() (*exec.Cmd, error) // of a consuming process
@@ -85,10 +83,10 @@ const Unreadable = "conformance: no unmarshaler can read this"
 
 // Hostile is a message that only the broker's own client can send.
 type Hostile struct {
-	// Name says what is hard about it.
+	// Name says what is hostile about the message.
 	Name string
-	// Publish sends the message. It has the id "hostile" if it can have one.
+	// Publish sends the message, with the id "hostile" if the client can set an id.
 	Publish func(t testing.TB, topic string)
-	// Check looks at the message as it came back from a redrive.
+	// Check is called with the message that came back from a redrive.
 	Check func(t testing.TB, msg *message.Message)
 }

@@ -160,11 +160,11 @@ func (c *campaign) happen(ctx context.Context) (left int, err error) {
 	if err := errors.Join(<-publishing, broken); err != nil {
 		return 0, err
 	}
-	c.tell("all is published and healed")
+	c.tell("all messages are published, and all faults have ended")
 	return c.settle(ctx)
 }
 
-// patience is how long nothing may happen until what is left counts as stuck.
+// patience is the time without progress after which the messages that are left count as stuck.
 const patience = 60 * time.Second
 
 // settle waits until the consumers have settled all, and ends them in order: what one of them still held is there again
@@ -182,13 +182,13 @@ func (c *campaign) settle(ctx context.Context) (left int, err error) {
 			last, since, quiet = now, time.Now(), 0
 		case time.Since(since) > patience:
 			if err := errors.Join(failed, err); err != nil {
-				return left, fmt.Errorf("what waits cannot be seen: %w", err)
+				return left, fmt.Errorf("count the messages that wait: %w", err)
 			}
 			if err := c.stop(); err != nil { // what a consumer holds, a broker may not count
 				return left, err
 			}
 			left, err = c.site.waiting(ctx)
-			c.tell("nothing happens any more: %d messages wait", left)
+			c.tell("no progress for %s: %d messages wait", patience, left)
 			return left, err
 		case failed == nil && err == nil && left == 0:
 			quiet++
@@ -198,7 +198,7 @@ func (c *campaign) settle(ctx context.Context) (left int, err error) {
 				return left, err
 			}
 			if left, err = c.site.waiting(ctx); left == 0 && err == nil {
-				c.tell("all is quiet")
+				c.tell("no message waits")
 				return 0, nil
 			}
 			quiet = 0

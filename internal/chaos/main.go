@@ -71,7 +71,7 @@ func main() {
 func run(ctx context.Context, name string, seed uint64, messages, faults int, duration time.Duration) (*report, error) {
 	servers := serversOf[name]
 	if servers == nil {
-		return nil, fmt.Errorf("-broker %q: there are kafka, rabbitmq, postgres and mariadb", name)
+		return nil, fmt.Errorf("-broker %q: give kafka, rabbitmq, postgres or mariadb", name)
 	}
 	p, err := newPlan(seed, messages, faults, len(servers) == 1)
 	if err != nil {

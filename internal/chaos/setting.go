@@ -18,8 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// setting is what a consuming process is told, in the first line of its standard input: it holds passwords, and arguments
-// can be read by every user of the machine.
+// setting configures a consuming process. It is the first line of the process's standard input: it holds passwords, and
+// every user of the machine can read arguments.
 type setting struct {
 	Broker  string // kafka, rabbitmq, postgres or mariadb
 	Address string // of the broker; that of tables is the database's

@@ -80,7 +80,7 @@ func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	case s.Broker == "rabbitmq":
 		onRabbitMQ(site)
 	default:
-		return nil, fmt.Errorf("no broker %q", s.Broker)
+		return nil, fmt.Errorf("setting Broker %q: give kafka, rabbitmq, postgres or mariadb", s.Broker)
 	}
 	return site, nil
 }

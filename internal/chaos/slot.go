@@ -67,7 +67,7 @@ func (s *slot) supervise(p *process) {
 		return
 	}
 	if err := s.startLocked(); err != nil {
-		s.tell("consumer %d cannot be started: %v", s.number+1, err)
+		s.tell("start consumer %d: %v", s.number+1, err)
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *slot) untilUp(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
-			return fmt.Errorf("consumer %d does not begin within %s: see its logs", s.number+1, patience)
+			return fmt.Errorf("consumer %d did not start within %s: see its log", s.number+1, patience)
 		}
 	}
 }

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	stories  = 8 // ids of which the story is told
+	stories  = 8 // ids that are explained
 	sentence = 3 // lines of the logs in each
 )
 
-// explain tells the stories of the first ids that are not as they must be, and how to repeat the campaign.
+// explain logs what became of the first ids that break a promise, and how to repeat the campaign.
 func (c *campaign) explain(r *report, e *evidence) {
 	if r.Good() {
 		return
 	}
-	c.tell("%d ids are not as they must be; e.left = %d", len(r.bad), e.left)
+	c.tell("%d ids break a promise; %d messages are left in the source", len(r.bad), e.left)
 	for i, id := range r.bad {
 		if i == stories {
 			c.tell("... and %d more", len(r.bad)-stories)
@@ -32,7 +32,7 @@ func (c *campaign) explain(r *report, e *evidence) {
 			c.tell("    %s", line)
 		}
 	}
-	c.tell("again: go run ./internal/chaos -broker %s -seed %d -messages %d -faults %d", c.name, r.Seed, r.Messages, len(c.plan.faults))
+	c.tell("repeat: go run ./internal/chaos -broker %s -seed %d -messages %d -faults %d", c.name, r.Seed, r.Messages, len(c.plan.faults))
 }
 
 // said are lines of the consumers' logs that name an id.

@@ -36,7 +36,7 @@ type piece struct {
 // queued bounds the pieces that wait in one direction of a connection.
 const queued = 1024
 
-// pipe carries what from says to to. When from ends, what is on its way goes on, and then to is told of the end.
+// pipe carries what from says to to. When from ends, what is on its way goes on, and then the end goes on too.
 func (c *pair) pipe(from, to net.Conn, up bool) {
 	out := make(chan piece, queued)
 	c.proxy.all.Go(func() { c.write(to, out) })
@@ -115,7 +115,7 @@ func (c *pair) write(to net.Conn, out <-chan piece) {
 	}
 }
 
-// end tells to that nothing more comes. After both directions the connection is closed.
+// end passes on that one direction has ended. After both directions the connection is closed.
 func (c *pair) end(to net.Conn) {
 	if tcp, ok := to.(*net.TCPConn); ok {
 		_ = tcp.CloseWrite()

@@ -4,7 +4,7 @@ kafka_version=3.9.1 # as in kafka-pom.xml and compose.yaml
 kafka_port=${SPILLWAY_KAFKA_PORT:-19092}
 kafka_address=127.0.0.1:$kafka_port
 kafka_variable=SPILLWAY_KAFKA
-kafka_user="" # runs as whoever we are
+kafka_user="" # runs as our user
 kafka_signal=TERM
 kafka_jars=$base/kafka-$kafka_version
 

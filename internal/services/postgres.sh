@@ -30,7 +30,7 @@ postgres_prepare() {
 }
 
 postgres_run() {
-  # It is not running, that has been seen to; but a killed one that nobody has reaped yet (PID 1 of a container may never
+  # It is not running, that has been seen to; but a killed one that was not reaped yet (PID 1 of a container may never
   # do it) still looks alive to PostgreSQL, which would then refuse to start.
   rm -f "$1/data/postmaster.pid"
   launch postgres "$(postgres_bin)/postgres" -D "$1/data" -p "$postgres_port" -c listen_addresses=127.0.0.1 \

@@ -47,7 +47,7 @@ of() {
   echo "${!name}"
 }
 
-# given SERVER: somebody else runs it, and says where. Our own address, exported with "env", is still ours.
+# given SERVER: another party runs it, and the environment says where. Our own address, exported with "env", is still ours.
 given() {
   local variable
   variable=$(of "$1" variable)
@@ -61,7 +61,7 @@ listens() { (: <>"/dev/tcp/127.0.0.1/$(of "$1" port)") 2>/dev/null; }
 
 # --- processes -----------------------------------------------------------------------------------------------------
 # Our processes are known by a mark in their environment, which they hand down to their children. A pid file alone goes
-# stale with a crash or a reboot, and then names somebody else's process.
+# stale with a crash or a reboot, and then names another process.
 
 mark() { echo "SPILLWAY_SERVICE=$base/$1"; }
 
@@ -103,7 +103,7 @@ as_user() {
 }
 
 # launch SERVER COMMAND...: in a session of its own and with none of our open files, so that it outlives the shell and
-# make, holds no lock, and keeps no pipe open that somebody reads to its end (as CI does).
+# make, holds no lock, and keeps no pipe open that CI reads to its end.
 launch() {
   local server=$1 log=$base/$1.log
   shift
@@ -227,7 +227,7 @@ start() {
   say "$1 started in $((SECONDS - begun)) s, answers at $(of "$1" address)"
 }
 
-# as_root COMMAND...: only to install packages. Asks for a password only where somebody can be asked.
+# as_root COMMAND...: only to install packages. Asks for a password only at a terminal.
 as_root() {
   if [[ $(id -u) == 0 ]]; then
     "$@"
@@ -271,7 +271,7 @@ folder() {
 lock() {
   folder
   exec 9>"$base/lock"
-  if ! flock -w 600 9; then die "somebody holds $base/lock for 10 minutes"; fi
+  if ! flock -w 600 9; then die "another process has held $base/lock for 10 minutes: end it"; fi
 }
 
 up() {

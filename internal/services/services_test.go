@@ -43,7 +43,7 @@ func try(test func(testing.TB)) *fakeT {
 	return fake
 }
 
-// closedPort returns a port where nobody listens.
+// closedPort returns a port without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +104,7 @@ func TestUnknownServer(t *testing.T) {
 	}
 }
 
-// A server whose address was given is somebody else's, also in CI.
+// A server whose address was given is not ours, also in CI.
 func TestGivenServerIsLeftAlone(t *testing.T) {
 	unset(t)
 	t.Setenv("SPILLWAY_POSTGRES", "postgres://db.example.com/")

@@ -132,7 +132,7 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 		return nil, err
 	}
 	var publishes []float64
-	if err := c.round(&share{percent: shares[0].percent, messages: shares[0].messages, topic: shares[0].topic, spillway: make(map[int][]float64)}, warm, p.stock); err != nil { // nobody counts the first
+	if err := c.round(&share{percent: shares[0].percent, messages: shares[0].messages, topic: shares[0].topic, spillway: make(map[int][]float64)}, warm, p.stock); err != nil { // the first is not counted
 		return nil, err
 	}
 	for range p.rounds {
@@ -169,7 +169,7 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 }
 
 // round measures all sides of a share. Each comes to a broker that was busy just now: while Watermill retries it sleeps, and
-// whoever follows would come to a machine that was idle for half a minute.
+// the next one would come to a machine that was idle for half a minute.
 func (c *cluster) round(s, warm *share, limit time.Duration) error {
 	theirs := newTrial(s.messages, s.percent)
 	if err := errors.Join(c.warmUp(warm), c.stock(s.topic, theirs, limit)); err != nil {

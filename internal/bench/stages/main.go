@@ -16,7 +16,7 @@ type plan struct {
 	rounds    int
 	shares    []share       // the first of which without failures
 	stock     time.Duration // for a round of Watermill, which does not come to the end of its messages while some fail
-	publishes int           // of which the cost of one is told
+	publishes int           // confirmed, for the time that one takes
 	warm      int           // messages that are handled before each side of a round
 
 	latenessRounds, lateness int // messages of a round
