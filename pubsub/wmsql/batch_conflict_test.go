@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -80,8 +79,10 @@ func (b *bench) deadlock(msg *message.Message) error {
 	if err != nil {
 		return err
 	}
+	var pid int
 	if b.isPostgres() {
 		_, err = tx.Exec(`SET LOCAL deadlock_timeout = '20ms'`)
+		err = errors.Join(err, other.QueryRow(`SELECT pg_backend_pid()`).Scan(&pid))
 		_, also := other.Exec(`SET LOCAL deadlock_timeout = '10s'`)
 		err = errors.Join(err, also)
 	} else {
@@ -99,9 +100,10 @@ func (b *bench) deadlock(msg *message.Message) error {
 		_, err := other.Exec(`UPDATE accounts SET n = 1 WHERE id = 1`)
 		ended <- errors.Join(err, other.Rollback())
 	}()
-	if !b.isPostgres() { // the one that closes the circle looks: both do, and the lighter one goes
-		time.Sleep(20 * time.Millisecond)
-	}
+	// On PostgreSQL the one that waits looks once. On MySQL both look, and the lighter one goes.
+	b.until("the other one waits", func() (waits bool) {
+		return !b.isPostgres() || b.db.QueryRow(`SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1`, pid).Scan(&waits) == nil && waits
+	})
 	_, err = tx.Exec(`UPDATE accounts SET n = 1 WHERE id = 2`)
 	if other := <-ended; other != nil {
 		b.Errorf("the other one: %v", other)

@@ -43,7 +43,7 @@ func TestServerRestarts(t *testing.T) {
 }
 
 // The connection goes between a COMMIT and its answer, or right before it, at commits that chance picks. The table of
-// positions knows which, and nobody is handled twice with effect.
+// positions knows which, and no message takes effect twice.
 func TestCommitAnswerLost(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		random, rounds := seeded(t), 20*chaos()
@@ -55,19 +55,25 @@ func TestCommitAnswerLost(t *testing.T) {
 		}
 		b.publish(ids...)
 		var seen deliveries
+		begin := make(chan struct{}) // once the first commit is sure to be cut
 		through.run(through.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxNackBackoff = 10 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+			<-begin
 			seen.add(msg.UUID)
 			time.Sleep(time.Millisecond)
 			return through.whole(msg)
 		})
 		lost := map[int32]int{}
-		for range rounds {
-			time.Sleep(time.Duration(random.IntN(15)) * time.Millisecond)
+		for round := range rounds {
+			how := cutRequest + int32(random.IntN(2))
+			if round > 0 {
+				time.Sleep(time.Duration(random.IntN(15)) * time.Millisecond)
+			}
 			if b.backlog(b.topic, "") == 0 {
 				break
 			}
-			how := cutRequest + int32(random.IntN(2))
-			cutting.Store(how)
+			if cutting.Store(how); round == 0 {
+				close(begin)
+			}
 			b.until("a commit is cut", func() bool { return cutting.Load() == notCutting || b.backlog(b.topic, "") == 0 })
 			if cutting.CompareAndSwap(how, notCutting) {
 				break // the last message was through before
