@@ -198,7 +198,7 @@ func (s *Store) postpone(ctx context.Context, token string, seqs []int64, wait t
 	return err
 }
 
-// renew tells whether all of the rows were still under the token.
+// renew reports whether all of the rows were still under the token.
 func (s *Store) renew(ctx context.Context, token string, seqs []int64, lease time.Duration) (all bool, err error) {
 	n, err := s.underToken(ctx, s.say.renewIn, seqs, lease.Microseconds(), token)
 	return n == int64(len(seqs)), err

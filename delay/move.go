@@ -41,7 +41,7 @@ func (m *move) run(rows []taken) {
 	}
 }
 
-// held renews the lease when a third of it is over, and tells whether it still lasts.
+// held renews the lease when a third of it is over, and reports whether it still lasts.
 func (m *move) held() bool {
 	if time.Since(m.renewed) >= m.Lease/3 {
 		m.renew()
@@ -59,7 +59,7 @@ func (m *move) renew() {
 	m.renewed = now
 	if !all {
 		m.lost = true
-		m.Logger.Info("delay: a lease was lost, and what is left of the batch is given up", nil)
+		m.Logger.Info("delay: a lease was lost; the rest of the batch is left to other relays", nil)
 	}
 }
 
@@ -107,7 +107,7 @@ func (m *move) refused(rows []taken, err error) {
 		m.drop(1)
 		return
 	}
-	m.Logger.Error("delay: messages are not published, and tried again later", err, watermill.LogFields{
+	m.Logger.Error("delay: messages are not published; they are tried again later", err, watermill.LogFields{
 		"topic": boundedtext.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
 	})
 	if len(rows) == 1 {
@@ -121,7 +121,7 @@ func (m *move) refused(rows []taken, err error) {
 	m.postpone(rows, max(firstTopicWait, m.topics.wait(first.topic, time.Now())), 0)
 }
 
-// givenUp tells whether somebody else has the message now, which the publisher will never take.
+// givenUp reports whether GiveUp took the message, which the publisher will never take.
 func (m *move) givenUp(t taken, refusal error) bool {
 	if m.GiveUp == nil || t.msg == nil || !refusedAlways(refusal) {
 		return false
@@ -160,7 +160,7 @@ func (m *move) flush() {
 
 func (m *move) orLog(what string, err error) {
 	if err != nil {
-		m.Logger.Error("delay: cannot "+what+"; others have them when the lease is over", err, nil)
+		m.Logger.Error("delay: cannot "+what+"; other relays take them when the lease is over", err, nil)
 	}
 }
 

@@ -16,25 +16,26 @@ import (
 
 // RelayConfig configures a Relay.
 type RelayConfig struct {
-	// Batch is how many messages are taken at a time, 5,000 at most. Default: 200.
+	// Batch is how many messages are taken at a time, at most 5,000. Default: 200.
 	Batch int
 	// Poll is how often the relay looks for what another process put, and so the longest that such a message is late.
 	// Default: 1 second.
 	Poll time.Duration
-	// Lease is how long the messages of a relay that died wait for another one. A relay that lives renews it. It must be
-	// 100 milliseconds or more. Default: 10 seconds.
+	// Lease is how long the messages of a relay that died wait for another relay. A relay that lives renews it. It must be at
+	// least 100 milliseconds. Default: 10 seconds.
 	Lease time.Duration
-	// GiveUp is offered a message that the publisher refused for its size, or with poison.ErrRefused, and will refuse for ever. Where
-	// it returns nil the message is placed elsewhere, and leaves the store. Default: none, such a message is tried again every minute.
+	// GiveUp is called with a message that the publisher can never accept: the error is a refusal for size, or wraps
+	// poison.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the store. Default:
+	// none; such a message is tried again every minute.
 	GiveUp func(ctx context.Context, topic string, msg *message.Message, refusal error) error
-	// Logger is told of publishers that refuse, and of a database that fails. Default: none.
+	// Logger receives refusals of the publisher, and failures of the database. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnMoved is called for each message when the publisher has taken it, before its row is deleted, in due order. It is
-	// called again for a message that is published again. A panic is logged.
+	// OnMoved is called with each message that the publisher has taken, in due order, before its row is deleted. It is called
+	// again if the message is published again. A panic is logged. Default: none.
 	OnMoved func(context.Context, Moved)
 }
 
-// Moved tells of a message that was published.
+// Moved is a message that was published.
 type Moved struct {
 	// Topic and ID are those that it was published with.
 	Topic, ID string

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// MaxDelay is the longest delay, about ten years: more than anybody means.
+// MaxDelay is the longest delay, about ten years. A longer one was meant in another unit.
 const MaxDelay = 10 * 366 * 24 * time.Hour
 
 const (
@@ -86,15 +86,18 @@ var (
 	errNoRelay   = errors.New("delay: the *Relay is nil: make it with NewRelay")
 )
 
-// Put keeps msg until after has passed on the database's clock, from when the statement is run; then a Relay publishes it to
-// topic. When Put returns nil the message is durable; inside of a transaction that consumes a message, and that ctx carries
-// (see the package's documentation), it is when that commits. Put takes 30 seconds at most, and msg remains the caller's.
+// Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay publishes
+// msg to topic. When Put returns nil, the message is durable. If ctx carries a transaction that consumes a message, as the
+// package's documentation says, it is durable when that commits. Put takes at most 30 seconds, and msg remains the caller's.
 //
-// An after of 0 or less is due at once, and one of more than about ten years is an error: it was meant in another unit. So
-// is a topic without a name, or with one of more than 1,024 bytes. A message that is too large for the database is an error
-// that wraps poison.ErrTooLarge. Inside of a receiver's claim on the same *sql.DB of SQLite Put is an error, because it would
-// wait for itself; through another *sql.DB on the same file it does wait, for 30 seconds. After an error of the connection
-// the message may be there all the same.
+// With an after of 0 or less the message is due at once. These are errors:
+//   - an after of more than MaxDelay, about ten years: it was meant in another unit
+//   - a topic without a name, or of more than 1,024 bytes
+//   - a message that is too large for the database: the error wraps poison.ErrTooLarge
+//   - a ctx inside a receiver's claim on the same *sql.DB of SQLite: Put would wait for itself. Through another *sql.DB on the
+//     same file it does wait, for 30 seconds.
+//
+// After an error of the connection the message may have been stored.
 func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
 	if s == nil {
 		return errNoStore
@@ -111,7 +114,7 @@ func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, aft
 	if err := s.put(ctx, newRecord(s.service, topic, msg), after); err != nil {
 		return fmt.Errorf("delay: put message %q for %q: %w", boundedtext.Text(msg.UUID, logged), boundedtext.Text(topic, logged), err)
 	}
-	// Where the transaction has not committed, a relay that looks in time may still find it.
+	// If the transaction has not committed yet, a relay that looks in time may still find the message.
 	s.alarms.bringForward(time.Now().Add(after + s.tick))
 	return nil
 }
@@ -130,7 +133,7 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 
 func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if s.largest > 0 && r.size() > s.largest { // the server would hang up, and take the transaction with it
-		return fmt.Errorf("%w: %d bytes, where the server takes %d", poison.ErrTooLarge, r.size(), s.largest)
+		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", poison.ErrTooLarge, r.size(), s.largest)
 	}
 	args := r.args(after + s.tick)
 	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
@@ -161,14 +164,14 @@ var errHeld = errors.New("the message's own transaction holds the database, so t
 type Waiting struct {
 	// Topic is where the messages will be published.
 	Topic string
-	// Messages is how many there are, those included that are being published.
+	// Messages is how many there are. It includes those that are being published.
 	Messages int
 	// Next is the time until the first of them is due, to the microsecond. Negative: it is overdue by as much.
 	Next time.Duration
 }
 
-// Waiting counts what is kept, topic by topic, most messages first, 1,000 topics at most. It reads the whole table: now and
-// then, for people and metrics.
+// Waiting counts what is kept, topic by topic, most messages first, at most 1,000 topics. It reads the whole table, so call it
+// now and then, for people and metrics.
 func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 	if s == nil {
 		return nil, errNoStore

@@ -24,7 +24,7 @@ type topic struct {
 	until    time.Time // nothing is published before
 }
 
-// wait is for how long nothing is published to a topic.
+// wait returns for how long nothing is published to a topic.
 func (t topics) wait(name string, now time.Time) time.Duration {
 	if one := t[name]; one != nil {
 		return max(0, one.until.Sub(now))

@@ -133,11 +133,11 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	if w.fails == 0 {
-		w.Logger.Error("delay: the database fails; messages wait meanwhile, and this is tried again", err, nil)
+		w.Logger.Error("delay: the database fails; messages wait until it answers", err, nil)
 	}
 	pause := doubled(firstPause, w.fails, maxPause)
 	w.fails++
-	wait.For(ctx, pause) // whatever is put meanwhile
+	wait.For(ctx, pause) // also if a message is put meanwhile
 	return 0
 }
 

@@ -15,12 +15,13 @@ type slot uint8
 const (
 	slotPlain  slot = iota // it began while nothing was marked
 	slotShared             // beside others
-	slotAlone              //  a suspect by itself
+	slotAlone              // a suspect by itself
 	slotAside              // it waits to learn what became of others
 	slotNone               // it gave up waiting
 )
 
-// room holds the deliveries of a process: many, or a single suspect. Who waits is let in in order, so that nobody starves.
+// admission lets the deliveries of a process in: many, or a single suspect. Those that wait are let in in their order, so that
+// none waits for good.
 type admission struct {
 	unmarked atomic.Int64
 	suspects atomic.Int64 // that wait
@@ -30,78 +31,14 @@ type admission struct {
 	taken  bool // by a suspect
 	aside  int
 	queue  []*waiter
-	moved  time.Time // when somebody came or went
+	moved  time.Time // when a delivery last came or went
 	shared map[mark]*share
-}
-
-// share is the one mark that the deliveries of a message in this process have at a time.
-type share struct {
-	visits  int
-	written written
-	removed chan struct{} // not nil while the last of them removes the mark
-	decided chan struct{} // closed when the first of them goes on, or does not
-	refused bool          // it does not
-}
-
-func (s *share) decide(err error) {
-	s.refused = err != nil
-	close(s.decided)
 }
 
 type waiter struct {
 	alone bool
 	slot  slot // when ready
 	ready chan struct{}
-}
-
-// share takes part in the mark of a message. It reports whether this delivery is the first, which writes it.
-func (a *admission) share(m mark) (s *share, first bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for {
-		s = a.shared[m]
-		if s == nil {
-			break
-		}
-		if s.removed == nil {
-			s.visits++
-			return s, false
-		}
-		removed := s.removed
-		a.mu.Unlock()
-		<-removed // a statement, whose time is bounded
-		a.mu.Lock()
-	}
-	if a.shared == nil {
-		a.shared = make(map[mark]*share)
-	}
-	s = &share{visits: 1, decided: make(chan struct{})}
-	a.shared[m] = s
-	return s, true
-}
-
-// part ends a delivery's share. The last one removes the mark.
-func (a *admission) part(m mark, s *share, remove func(mark, written)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s.visits--; s.visits > 0 {
-		return
-	}
-	if s.written.delivery > 0 {
-		s.removed = make(chan struct{})
-		a.mu.Unlock()
-		remove(m, s.written)
-		a.mu.Lock()
-		close(s.removed)
-	}
-	delete(a.shared, m)
-}
-
-// wrote notes the mark that a delivery wrote.
-func (a *admission) wrote(s *share, w written) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s.written = w
 }
 
 // wait leaves a slot to wait aside, in no other delivery's way.
@@ -114,8 +51,8 @@ func (a *admission) wait(from slot) slot {
 }
 
 // move leaves a slot for one beside others or alone, and returns which it got. It waits until ctx ends, whose error it
-// returns. Where nobody comes or goes for patience, as when handlers wait for each other, the first in line goes in beside
-// the others, and so does who has waited for half of the time that ctx has: the rest is the handler's.
+// returns. If none comes or goes for patience, as when handlers wait for each other, the first in line goes in beside the
+// others. So does a delivery that has waited for half of the time that ctx has: the rest is the handler's.
 func (a *admission) move(ctx context.Context, from slot, suspect bool, patience time.Duration) (slot, error) {
 	w := a.line(from, suspect)
 	select {
@@ -148,7 +85,7 @@ func (a *admission) move(ctx context.Context, from slot, suspect bool, patience 
 	}
 }
 
-// line stands in line, and only then leaves the slot before: there is no moment at which nobody knows of the delivery.
+// line stands in line, and only then leaves the slot before: there is no moment at which the delivery is counted nowhere.
 func (a *admission) line(from slot, suspect bool) *waiter {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,7 +126,7 @@ func (a *admission) vacate(from slot) {
 	a.admit()
 }
 
-// admit lets in who stands first in line, as long as there is room.
+// admit lets in the first in line, as long as there is room for it.
 func (a *admission) admit() {
 	for len(a.queue) > 0 && !a.taken {
 		first := a.queue[0]
@@ -221,7 +158,7 @@ func (a *admission) let(i int, got slot) {
 	close(w.ready)
 }
 
-// push lets the first in line in, company or not, when nobody has come or gone for patience. It returns when to ask again.
+// push lets the first in line in, beside others or not, if none has come or gone for patience. It returns when to ask again.
 func (a *admission) push(patience time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -241,7 +178,7 @@ func (a *admission) giveUp(w *waiter, to slot) slot {
 	defer a.mu.Unlock()
 	if i := slices.Index(a.queue, w); i >= 0 {
 		a.let(i, to)
-		a.admit() // it may have stood in somebody's way
+		a.admit() // it may have stood in front of others
 	}
 	return w.slot
 }

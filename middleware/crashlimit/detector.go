@@ -10,7 +10,7 @@ type row struct {
 	id       string
 	beats    int64
 	interval time.Duration // between heartbeats
-	lost     bool          // somebody found that it stopped
+	lost     bool          // a process found that it stopped
 	lostFor  time.Duration // by the database's clock
 }
 
@@ -52,7 +52,7 @@ func (d *detector) look(now time.Time, rows []row) (stale, forgotten []row) {
 			stale = append(stale, r)
 		}
 	}
-	d.known, d.begun = seen, true // who is gone has signed off
+	d.known, d.begun = seen, true // a process that is gone has signed off
 	return stale, forgotten
 }
 
@@ -60,7 +60,7 @@ func (d *detector) sight(now time.Time, r row) *sighting {
 	s := d.known[r.id]
 	switch {
 	case s == nil:
-		// Whoever was there before may be what is left of a process that ended a moment ago.
+		// A process that was there before may be what is left of one that ended a moment ago.
 		s = &sighting{beats: r.beats, changed: now, unproven: !d.begun, first: r.beats}
 	case s.beats != r.beats:
 		s.beats, s.changed, s.unmoved = r.beats, now, 0
@@ -87,7 +87,7 @@ func (d *detector) alarm(until time.Time) {
 	}
 }
 
-// marking tells whether deliveries are to be marked.
+// marking reports whether deliveries are to be marked.
 func (d *detector) marking(now time.Time) bool {
 	if now.Before(d.until) {
 		return true

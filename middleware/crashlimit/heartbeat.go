@@ -76,7 +76,7 @@ func (p *process) round(ctx context.Context) error {
 	return err
 }
 
-// live registers this process, or shows that it still lives. Whoever was suspended for long may have been forgotten.
+// live registers this process, or shows that it still lives. A process that was suspended for long may have been forgotten.
 func (p *process) live(ctx context.Context) error {
 	config := &p.limit.config
 	if p.registered {
@@ -129,7 +129,7 @@ func (p *process) pay(ctx context.Context) bool {
 	return true
 }
 
-// sweep removes, now and then, the marks that nobody else will: of messages that never came again.
+// sweep removes, now and then, the marks of messages that never came again.
 func (p *process) sweep(ctx context.Context) {
 	if time.Since(p.swept) < sweepEvery {
 		return

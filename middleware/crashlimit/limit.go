@@ -143,9 +143,9 @@ func build(config settings) (*Limit, error) {
 	return l, nil
 }
 
-// Middleware counts the deliveries of a handler. It belongs inside poison.Queue, which sets aside what it refuses, and
-// outside of whatever retries. Without Plugin the process registers when the first message comes, which then waits for up
-// to 5 seconds; a store that is down is logged, asked again at every beat, and stops no message.
+// Middleware counts the deliveries of a handler. Put it inside poison.Queue, which dead-letters what it refuses, and outside
+// of every retry. Without Plugin the process registers when the first message comes, which then waits for up to 5 seconds. A
+// store that is down is logged, asked again at every heartbeat, and stops no message.
 func (l *Limit) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(l.step)(h)
 }
@@ -159,9 +159,9 @@ func (l *Limit) Plugin(router *message.Router) error {
 	return l.life.Plugin(router)
 }
 
-// Close signs this process off, for those who use the middleware without the plugin. Call it when the router is closed:
-// where messages are still being handled, the last of them signs off. A process that ends without is an unclean end. What
-// is handled after Close is counted too, and registers and signs off again. It may be called more than once.
+// Close signs this process off, if the middleware is used without the plugin. Call it when the router is closed. If messages
+// are still being handled, the last of them signs off. A process that ends without Close is an unclean end. What is handled
+// after Close is counted too, and registers and signs off again. Close may be called more than once.
 func (l *Limit) Close() error {
 	l.closing.Store(true)
 	return errors.Join(l.depart(), l.signOffIfIdle())
@@ -177,14 +177,14 @@ func (l *Limit) stop() {
 	l.closing.Store(true)
 	l.leaving.Store(true)
 	if err := l.depart(); err != nil {
-		l.config.Logger.Error("crashlimit: the messages that are still being handled count as if this process had died", err, nil)
+		l.config.Logger.Error("crashlimit: messages that are still being handled are not signed off; they count as if this process had died", err, nil)
 	}
 	l.signOffOrLog()
 }
 
-// signOffOrLog is for where nobody can return an error.
+// signOffOrLog is for callers that cannot return an error.
 func (l *Limit) signOffOrLog() {
 	if err := l.signOffIfIdle(); err != nil {
-		l.config.Logger.Error("crashlimit: this process is not signed off, so others will take its end for an unclean one", err, nil)
+		l.config.Logger.Error("crashlimit: this process is not signed off; other processes will take its end for a crash", err, nil)
 	}
 }

@@ -52,7 +52,7 @@ func (o *outage) began(logger watermill.LoggerAdapter, err error) {
 	o.wait = min(max(2*o.wait, time.Second), maxOutageWait)
 	o.unmarked.Store(0)
 	o.on.Store(true)
-	logger.Error("crashlimit: the store fails: until it answers, unclean ends go unnoticed and messages are handled unmarked", err, nil)
+	logger.Error("crashlimit: the store fails; until it answers, crashes go undetected and messages are handled unmarked", err, nil)
 }
 
 // answered notes that the store did all that a beat asked.

@@ -61,7 +61,7 @@ func (l *Limit) begin(insist bool) error {
 	p.note(ctx, err)
 	l.mode.Store(p.mode())
 	if l.mode.Load() == marking {
-		l.config.Logger.Info("crashlimit: there are processes that did not sign off: deliveries are marked until each has shown that it lives", nil)
+		l.config.Logger.Info("crashlimit: other processes have not signed off; deliveries are marked until each has sent two heartbeats", nil)
 	}
 	l.current = p
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -105,7 +105,7 @@ func (l *Limit) signOffIfIdle() error {
 	if l.current == nil || !l.closing.Load() {
 		return nil
 	}
-	before := l.mode.Swap(off) // whoever comes from now on registers again
+	before := l.mode.Swap(off) // a message that comes from now on registers again
 	if !l.admission.isEmpty() {
 		l.mode.Store(before)
 		return nil
@@ -125,10 +125,10 @@ func (p *process) mode() int32 {
 // turn changes between quiet and marking. It never wakes a limit that is off.
 func (l *Limit) turn(to int32) {
 	if to == marking && l.mode.CompareAndSwap(quiet, marking) {
-		l.config.Logger.Info("crashlimit: a process ended uncleanly: deliveries are marked", watermill.LogFields{"for": l.config.quietAfter.String()})
+		l.config.Logger.Info("crashlimit: a process crashed; deliveries are marked", watermill.LogFields{"for": l.config.quietAfter.String()})
 	}
 	if to == quiet && l.mode.CompareAndSwap(marking, quiet) {
-		l.config.Logger.Info("crashlimit: all processes ran clean: deliveries are no longer marked", nil)
+		l.config.Logger.Info("crashlimit: no process crashed since; deliveries are no longer marked", nil)
 	}
 }
 

@@ -107,8 +107,8 @@ func (l *Limit) removeLater(m mark, w written) { l.remembered(l.removals.add(m, 
 // remembered logs the first mark that is forgotten. More of them would say nothing new.
 func (l *Limit) remembered(ok bool, m mark) {
 	if !ok && l.removals.full.CompareAndSwap(false, true) {
-		l.config.Logger.Error("crashlimit: a mark that is to be removed is forgotten, and perhaps others are: it counts until its message "+
-			"is handled again, or until old marks are removed", errTooMany, m.fields())
+		l.config.Logger.Error("crashlimit: a mark that is to be removed is forgotten, and more may be; it counts until its message is handled "+
+			"again, or for 30 days", errTooMany, m.fields())
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // What a Limit does with the messages that come.
 const (
-	off     = int32(iota) // nobody registered this process
+	off     = int32(iota) // this process is not registered
 	quiet                 // nothing: no process ended uncleanly
 	marking               // each delivery leaves a mark that its end removes
 )
@@ -67,7 +67,7 @@ type visit struct {
 // begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
 func (v *visit) begin(c *chain.Call) (err error) {
 	l := v.limit
-	if l.config.store.within(c.Ctx) { // who waited for the store would wait for itself
+	if l.config.store.within(c.Ctx) { // it would wait for itself
 		return nil
 	}
 	if l.mode.Load() == off {
@@ -109,7 +109,7 @@ func (v *visit) join(c *chain.Call) error {
 	return nil
 }
 
-var errNotFirst = errors.New("crashlimit: another delivery of this message in this process did not go on: this one is given back")
+var errNotFirst = errors.New("crashlimit: the first delivery of this message in this process was refused or given back: this one is given back")
 
 // count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no message.
 func (v *visit) count(c *chain.Call, process string) error {
@@ -177,7 +177,7 @@ func (v *visit) move(c *chain.Call, alone bool) (err error) {
 	return nil
 }
 
-// end comes after the handler, however that ended. The mark goes before the slot does: whoever comes next starts after.
+// end comes after the handler, however that ended. The mark goes before the slot does: the next delivery starts after.
 func (v *visit) end() {
 	l := v.limit
 	if l == nil {

@@ -51,7 +51,7 @@ func TestStore_processes(t *testing.T) {
 			t.Errorf("others of another service are %+v", got)
 		}
 		if !is(s.beat(ctx, "b")) || is(s.beat(ctx, "nobody")) {
-			t.Error("beat does not tell who is there")
+			t.Error("beat does not report what is there")
 		}
 		if is(s.lose(ctx, "b", 0)) {
 			t.Error("a process that has beaten since was lost")

@@ -13,7 +13,7 @@ import (
 const (
 	firstPause = time.Millisecond
 	maxPause   = 50 * time.Millisecond
-	// maxBusy bounds the wait for a writer of another process, because whoever waits holds the gate of this one.
+	// maxBusy bounds the wait for a writer of another process, because a writer that waits holds the gate of this one.
 	maxBusy = 30 * time.Second
 )
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Gate lets one writer at a time into a database. SQLite has one write lock for the whole file and no queue in front of
-// it: who does not get it polls, and at some hundred writers most of them give up busy. Waiters get the gate in the
+// it: a writer that does not get it polls, and of some hundred writers most give up busy. Waiters get the gate in the
 // order in which they came.
 type Gate struct{ taken chan struct{} }
 
@@ -21,7 +21,7 @@ var gates = struct {
 	of map[weak.Pointer[sql.DB]]*Gate
 }{of: make(map[weak.Pointer[sql.DB]]*Gate)}
 
-// GateOf returns the gate of db, which must not be nil: always the same one, whoever asks. The gate does not keep db
+// GateOf returns the gate of db, which must not be nil: always the same one. The gate does not keep db
 // alive, and is forgotten with it.
 func GateOf(db *sql.DB) *Gate {
 	key := weak.Make(db)

@@ -27,7 +27,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// Decision 8: one gate per database handle, whoever asks.
+// Decision 8: one gate per database handle, for every caller.
 func TestGateOf(t *testing.T) {
 	a, b := open(t, "a"), open(t, "a")
 	first, again := GateOf(a), GateOf(a)
