@@ -118,25 +118,25 @@ func TestErrorsAreLogged(t *testing.T) {
 	}{
 		"panic": {
 			handle: func(*message.Message) error { panic("card 4242 is secret") },
-			level:  watermill.ErrorLogLevel, text: "Message set aside", cause: "panic: card **** is secret",
+			level:  watermill.ErrorLogLevel, text: "Message dead-lettered", cause: "panic: card **** is secret",
 			fields: watermill.LogFields{"class": "permanent", "reason": "panic"},
 		},
 		"unknown": {
 			handle: func(msg *message.Message) error { msg.UUID = "changed"; return errors.New("card 4242 refused" + long) },
 			config: spillway.Config{Retry: middleware.RetryConfig{Attempts: 3}}, retries: 2,
-			level: watermill.ErrorLogLevel, text: "Message set aside", cause: "card **** refused",
+			level: watermill.ErrorLogLevel, text: "Message dead-lettered", cause: "card **** refused",
 			fields: watermill.LogFields{"class": "unknown", "reason": "unknown_max_retries"},
 		},
 		"described": {
 			handle: func(*message.Message) error {
 				return classify.Permanent(errors.New("card 4242 refused"), classify.Description("call the bank"), classify.Reason("card_refused"))
 			},
-			level: watermill.ErrorLogLevel, text: "Message set aside", cause: "card **** refused",
+			level: watermill.ErrorLogLevel, text: "Message dead-lettered", cause: "card **** refused",
 			fields: watermill.LogFields{"class": "permanent", "reason": "card_refused"},
 		},
 		"discarded": {
 			handle: func(*message.Message) error { return classify.Discard(errors.New("card 4242 is a copy")) },
-			level:  watermill.InfoLogLevel, text: "Message discarded, as its error says", cause: "card **** is a copy",
+			level:  watermill.InfoLogLevel, text: "Message discarded, because its error is marked so", cause: "card **** is a copy",
 			fields: watermill.LogFields{"class": "discard"},
 		},
 	} {

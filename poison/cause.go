@@ -18,8 +18,8 @@ const maxText = 64 << 10
 
 func textOf(err error) string { return boundedtext.Error(err, maxText) }
 
-// typeChain names the types of err and its first causes, outermost first. The wrappers of fmt tell nothing and are
-// left out, and so are the marks and failures of package classify.
+// typeChain names the types of err and its first causes, outermost first. It leaves out the wrappers of fmt, and the
+// marks and failures of package classify.
 func typeChain(err error) (chain string) {
 	defer func() { _ = recover() }() // an Unwrap that panics ends the chain
 	var b strings.Builder
@@ -57,8 +57,8 @@ func stackOf(err error) (stack string) {
 	return handlerFrames(carriedFrames(err))
 }
 
-// handlerFrames cuts a stack where our own frames begin, outside of the handler: they tell nothing of the cause, and
-// differ between the first attempt and the next.
+// handlerFrames cuts a stack where Spillway's own frames begin, outside of the handler: they do not explain the cause and
+// differ between attempts.
 func handlerFrames(stack string) string {
 	for from := 0; ; {
 		i := strings.Index(stack[from:], "github.com/watermill-spillway/spillway")

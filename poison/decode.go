@@ -12,19 +12,21 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// ErrNotLetter is returned by Decode for a message that carries no failure, neither ours nor that of another writer of
-// dead letters.
+// ErrNotLetter is returned by Decode for a message that carries no failure of Spillway or of another writer of dead
+// letters.
 var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-class metadata, and none of Watermill's PoisonQueue, Spring Kafka or Kafka Connect")
 
-// Decode reads a dead letter, ours or one written by Watermill's PoisonQueue, Spring Kafka or Kafka Connect. The values
-// are those of the message and nobody vouches for them: a count or time that cannot be one reads as absent, and texts are
-// bounded. The letter shares the payload's bytes with msg, and nothing else; msg itself is not changed.
+// Decode reads a dead letter of Spillway, Watermill's PoisonQueue, Spring Kafka or Kafka Connect. The values are those of
+// the message and are not verified: an impossible count or time reads as absent, and texts are bounded. The letter shares
+// the payload's bytes with msg. Decode does not change msg.
 //
-// The letters of others have no class that is known here. Of Spring Kafka, Failure.Type is its own wrapper and the
-// listener's exception, and Attempts what its retry topics or the container's delivery attempt header count. Of Kafka
-// Connect, Origin.Handler is the connector and Failure.Reason the stage that failed, in lower case; the class that failed
-// and its task end the Description. Where a letter was set aside twice, Origin is the first place as far as it can be
-// believed, and Failure the last failure. Our own keys count before those of others.
+// Letters of other writers have no Failure.Class. Spillway's keys take precedence over those of other writers.
+//
+//   - Spring Kafka: Failure.Type is its own wrapper and the listener's exception. Attempts is the count of its retry topics,
+//     or of the container's delivery attempt header.
+//   - Kafka Connect: Origin.Handler is the connector. Failure.Reason is the stage that failed, in lower case. The Description
+//     ends with the class that failed and its task.
+//   - A letter that was dead-lettered twice: Origin is the first place, if it can be trusted, and Failure is the last failure.
 func Decode(msg *message.Message) (Letter, error) {
 	if msg == nil || !IsLetter(msg) {
 		return Letter{}, ErrNotLetter
@@ -32,8 +34,8 @@ func Decode(msg *message.Message) (Letter, error) {
 	return Read(msg), nil
 }
 
-// Read reads what the metadata of any message tells, as Decode does, and is for those who keep messages that may be no
-// dead letter: such a one still tells its origin and its redrives, if it ever had them.
+// Read reads the metadata of any message as Decode does. It is for programs that keep messages which may be no dead letters.
+// Such a message still has its origin and redrives, if it was redriven before.
 func Read(msg *message.Message) Letter {
 	if msg == nil {
 		return Letter{}
@@ -44,7 +46,8 @@ func Read(msg *message.Message) Letter {
 	return l
 }
 
-// IsLetter tells whether msg carries the failure of a dead letter. So does a message in a retry stage, see RetryStageOf.
+// IsLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too: see
+// RetryStageOf.
 func IsLetter(msg *message.Message) bool {
 	if msg == nil {
 		return false
@@ -56,7 +59,7 @@ func IsLetter(msg *message.Message) bool {
 	return ok || isForeign(msg.Metadata)
 }
 
-// decode reads what metadata tells, in whatever message, and takes it off. It owns msg.
+// decode reads a letter from the metadata of msg and removes those keys. It owns msg.
 func decode(msg *message.Message) Letter {
 	added := writersOf(msg.Metadata)
 	if added == 0 { // as good as every message, before its first failure
@@ -106,9 +109,9 @@ func decode(msg *message.Message) Letter {
 	return l
 }
 
-// ProducerMetadata returns metadata without the keys of this package and of the others whose letters Decode reads: a copy, or
-// metadata itself where there are none of them. What Spring Kafka and Kafka Connect add goes only where it makes a letter:
-// a count of attempts alone, as of a message on its way through retry topics, is the producer's.
+// ProducerMetadata returns metadata without the keys of this package and of the other writers whose letters Decode reads. It
+// returns a copy, or metadata itself if it has none of these keys. Headers of Spring Kafka and Kafka Connect are removed only
+// from a letter: a count of attempts alone, as in a message on its way through retry topics, stays.
 func ProducerMetadata(metadata message.Metadata) message.Metadata {
 	added := writersOf(metadata)
 	if added == 0 {
@@ -123,7 +126,7 @@ func ProducerMetadata(metadata message.Metadata) message.Metadata {
 	return own
 }
 
-// writersOf tells who added to metadata what is to be taken off again.
+// writersOf returns the writers whose keys in metadata are to be removed.
 func writersOf(metadata message.Metadata) (added writers) {
 	for key := range metadata {
 		if w := ours[key]; w&byMark != 0 {
@@ -154,7 +157,7 @@ func (l *Letter) readWatermill(r reader) {
 	}
 }
 
-// reader gets values that anybody may have written.
+// reader reads values that any producer may have written.
 type reader message.Metadata
 
 func (r reader) identity(key string) string {

@@ -1,51 +1,68 @@
-// Package poison sets failed messages aside: it turns a message and its failure into a dead letter, and places the
-// letter where a person or a redrive finds it.
+// Package poison dead-letters messages: it turns a failed message into a dead letter and publishes the letter to a
+// dead-letter topic, where a person or a redrive finds it.
 //
 // # The queue
 //
-// Queue is a router middleware, the outermost part around a handler. What comes out of the handler as an error ends in
-// one of these ways:
+// Queue is a router middleware, the outermost part around a handler. The error of the handler decides what becomes of its
+// message:
 //
-//	the message's context was cancelled   given back: nothing is published, nothing counted
-//	the handler nacked it itself          given back
+//	the message's context was cancelled   nacked; nothing is published or counted
+//	the handler nacked the message        nacked
 //	discard                               acked and counted, kept nowhere
-//	invalid                               <topic>.invalid; if that is refused, <topic>.dlq
-//	everything else                       <topic>.dlq
-//	a dead letter's own consumer failed   <topic>.parked, never <topic>.dlq.dlq
+//	invalid                               to <topic>.invalid; if that is refused, to <topic>.dlq
+//	every other error                     to <topic>.dlq
+//	a dead letter's own consumer failed   to <topic>.parked, never to <topic>.dlq.dlq
 //
-// The source is acked only after a sink confirmed the letter. A refusal is tried again with backoff; a refusal for size
-// is tried once more, then with the letter cut to the bone; then come the fallbacks in order. A sink that refuses the letter
-// for what it is (ErrRefused, its size even when cut, a panic, a permanent error) is then offered its raw form: id and payload,
-// our own keys in printable ASCII, and the producer's id and metadata packed into one value, which Decode and Read unpack; at
-// last without these, and x-original-metadata-dropped says how much that was. If no sink takes that, the message is given back
-// with everything that was said as the error. Publish has no context of its own, so a publisher that blocks holds
-// the message: bound it by the time-outs of its client. What a failed handler produced is not published.
+// A Naming gives the topics other names: SuffixNaming, PerHandlerNaming, PulsarNaming, and FixedTopic, which is one topic for
+// everything. Parked and quarantined letters go to <dead-letter topic>.parked and <dead-letter topic>.quarantine.
 //
-// A panic is an error with reason panic, whether Recover stands further in or not. After runtime.Goexit the goroutine
-// is lost and the router can neither ack nor nack, so the queue does, after it placed the letter with reason goexit.
+// The queue acks the message only after a publisher confirmed the letter. Until then it tries, in this order:
+//
+//  1. The letter, PublishAttempts times with a backoff. A refusal for size is tried once more.
+//  2. After a refusal for size, the letter with its texts cut short.
+//  3. The Fallbacks, each in the same way.
+//  4. If a publisher refuses the letter for its content (ErrRefused, size even when cut, a panic, a permanent error), its raw
+//     form: id and payload, Spillway's keys in printable ASCII, and the producer's id and metadata packed into one value.
+//     Decode and Read unpack that value.
+//  5. The raw form without the producer's id and metadata. x-original-metadata-dropped says how many bytes were left out.
+//
+// If all of this is refused, the queue nacks the message, with all refusals as the error. Publish takes no context: a publisher
+// that blocks holds the message, so bound it by the time-outs of its client. Outputs of a failed handler are not published.
+//
+// A panic is an error with reason panic, with or without Recover further in. After runtime.Goexit the router can neither ack
+// nor nack, because the goroutine has ended: the queue publishes the letter with reason goexit and settles the message itself.
 //
 // # The letter
 //
-// Letter is the message as it arrived (same id, same metadata, same bytes, whatever the handler did to it in memory)
-// with metadata added: where it first came from, why it failed, how often it was tried, how often it came back. The
-// keys are the Key constants, the same over every broker, and the values are text. Origin keys tell of
-// the first place, as far as the metadata can be believed, but for handler and consumer group; these and the failure keys tell
-// of the latest failure. A dead letter that is parked keeps its handler and group. All that is added stays within a
-// budget, 16 KiB by default: of a long description or stack the head is kept and the cut is marked; what names something is
-// whole or absent. Free text made for people has bytes that are no UTF-8 replaced; an id, key or name keeps them in base64.
+// A Letter is the message as it arrived, with the same id, metadata and bytes, whatever the handler changed in memory. Its
+// metadata also says where the message came from, why it failed, how often it was tried and how often it was redriven. The keys
+// are the Key constants. They are the same over every broker, and all values are text.
 //
-// Decode reads letters, ours and those of Watermill's PoisonQueue, Spring Kafka and Kafka Connect. Nobody vouches for what
-// it reads: it bounds counts, times and texts, and who sends a letter anywhere asks an allow-list first, as package redrive
-// does. The headers of other writers go off the original as our own keys do, so a redriven message comes without them.
+//   - Origin keys record where the message first appeared, if the metadata can be trusted. Handler and consumer group are those
+//     of the latest failure. A parked letter keeps its handler and group.
+//   - Failure keys describe the latest failure.
+//   - All added metadata stays within a budget, 16 KiB by default. A long description or stack keeps its head, with a mark
+//     where it was cut. An id, key or name is whole or absent.
+//   - Texts for people are valid UTF-8: other bytes are replaced. An id, key or name that is not UTF-8 is kept in base64.
 //
-// A message in a retry stage of package middleware has the same keys, without the stack and with less of the description, and
-// three of its own: which stage, and until when. It is no dead letter, though IsLetter and Decode cannot tell: RetryStageOf does.
-// When it becomes one, attempts and history go on from there.
+// Decode reads letters of Spillway, Watermill's PoisonQueue, Spring Kafka and Kafka Connect. What it reads is not verified: it
+// bounds counts, times and texts. Before you publish a letter to the topic it names, ask an allow-list, as package redrive does.
+// The original comes without the headers of all these writers, so a redriven message has none of them.
+//
+// A message in a retry stage of package stages has the same keys, without the stack and with a shorter description. It also says
+// which stage it waits in and until when: see RetryStageOf. It is no dead letter, but IsLetter and Decode take it for one. If it
+// is dead-lettered later, its attempts and history are continued.
+//
+// # Other publishers and adapters
+//
+// A publisher that can make its topics is an Initializer: the queue asks it at start-up, so that a missing dead-letter topic is
+// an error of Router.Run. A subscriber that cannot read a message delivers it with MarkUnreadable, and the queue dead-letters it.
 //
 // # What is not promised
 //
-// Order: a message that was set aside is out of its place. One letter per message: a message can be delivered again
-// after its letter was placed and before it was acked, and then there is a second letter with the same id. Room: a
-// letter is larger than its message by the budget, and a broker whose limit leaves no room for 2 KiB beside the payload needs a
-// fallback.
+//   - Order: a dead-lettered message has left its place.
+//   - One letter per message: if the process ends after the letter was confirmed and before the message was acked, the message is
+//     delivered again. Then there may be a second letter with the same id.
+//   - Room: a letter is larger than its message, by the budget. If the broker's limit leaves less than 2 KiB beside the payload,
+//     configure a fallback.
 package poison

@@ -17,8 +17,8 @@ import (
 // limits bound what a letter adds to the original message, in bytes of keys and values.
 type limits struct{ total, description, stack, history int }
 
-// DefaultMaxAdded is how many bytes of metadata a letter adds at the most, where nothing else is configured. AMQP
-// carries all headers in one frame of 128 KiB, and a record of Kafka's default size must still fit with them.
+// DefaultMaxAdded is the default of QueueConfig.MaxAdded, in bytes. AMQP carries all headers in one frame of 128 KiB, and a
+// record of Kafka's default size must still fit with them.
 const DefaultMaxAdded = 16 << 10
 
 // minMaxAdded leaves room for the values that make a letter one.
@@ -43,10 +43,10 @@ func (l limits) shrunk() limits {
 }
 
 // Encode returns the letter as a message to publish: a copy of the original with the keys of this package added, at
-// most DefaultMaxAdded bytes of them. Of texts that are too long the head is kept and the cut is marked.
+// most DefaultMaxAdded bytes. Texts that are too long keep their heads, with a mark where they were cut.
 func (l Letter) Encode() *message.Message { return l.encode(defaultLimits) }
 
-// encode writes the class whenever there is a failure to tell of, and never on a message that is redriven.
+// encode writes the class if there is a failure, and never on a message that is redriven.
 func (l Letter) encode(max limits) *message.Message {
 	original := l.Original
 	if original == nil {

@@ -21,8 +21,8 @@ func firstHop(topics []string) int {
 	return at
 }
 
-// keepsLettersOf tells whether dead is a name for the dead letters of topic: Spring says -dlt, and formerly .DLT; Connect
-// leaves it to the user, who mostly says -dlq.
+// keepsLettersOf reports whether dead is a name for the dead letters of topic: Spring says -dlt, and formerly .DLT; Connect
+// leaves the name to the user, who mostly takes -dlq.
 func keepsLettersOf(dead, topic string) bool {
 	suffix, ok := strings.CutPrefix(dead, topic)
 	return ok && topic != "" && len(suffix) == len("-dlt") && strings.Contains("-._", suffix[:1]) &&

@@ -14,22 +14,23 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Initializer is a publisher that can make sure, before the first message, that its topics exist: it creates them,
-// where the broker allows, with room for a letter and without expiry, or says which is missing. It is found inside of a
-// decorator that embeds a message.Publisher, has one in an exported field, or has a method Unwrap that returns it. Behind any
-// other decorator it is hidden, and start-up refuses that: see WithInitializer.
+// Initializer is a publisher that makes sure, before the first message, that its topics exist. It creates them, if the broker
+// allows that, with room for a letter and without expiry. It returns an error that names a topic that is missing.
+//
+// A Queue finds an Initializer inside a decorator that embeds a message.Publisher, has it in an exported field, or has a
+// method Unwrap that returns it. Any other decorator hides it, which is an error of NewQueue: see WithInitializer.
 type Initializer interface {
 	InitializeTopics(topics ...string) error
 }
 
-// SourceInitializer is an Initializer that can give the topics what suits the topic whose dead letters they take, its
-// number of partitions for one. A Queue calls it in place of InitializeTopics.
+// SourceInitializer is an Initializer that creates topics to suit the topic whose dead letters they take, for example with its
+// number of partitions. A Queue calls it in place of InitializeTopics.
 type SourceInitializer interface {
 	InitializeTopicsFor(source string, topics ...string) error
 }
 
-// WithInitializer returns a publisher that publishes by pub and makes topics by initializer. It is for a decorator that hides
-// the publisher inside, such as the one of Watermill's metrics:
+// WithInitializer returns a publisher that publishes with pub and makes topics with initializer. Use it for a decorator that
+// hides the publisher inside, such as that of Watermill's metrics:
 //
 //	measured, err := metrics.DecoratePublisher(dead)
 //	queue, err := poison.NewQueue(poison.WithInitializer(measured, dead), poison.QueueConfig{})
@@ -44,7 +45,7 @@ type withInitializer struct {
 	Initializer Initializer // exported, so that what else it can do is found
 }
 
-// InitializeTopicsFor asks the initializer.
+// InitializeTopicsFor calls the initializer.
 func (p *withInitializer) InitializeTopicsFor(source string, topics ...string) error {
 	if err := p.CheckInitializer(); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (p *withInitializer) InitializeTopicsFor(source string, topics ...string) e
 	return p.Initializer.InitializeTopics(topics...)
 }
 
-// CheckInitializer returns an error if one of both is missing.
+// CheckInitializer returns an error if the publisher or the initializer is nil.
 func (p *withInitializer) CheckInitializer() error {
 	switch {
 	case safecall.IsNil(p.Publisher):
@@ -66,15 +67,15 @@ func (p *withInitializer) CheckInitializer() error {
 	return nil
 }
 
-// TopicsExist is an Initializer that takes it on trust that topics exist.
+// TopicsExist is an Initializer that does nothing: it assumes that the topics exist.
 var TopicsExist Initializer = topicsExist{}
 
 type topicsExist struct{}
 
 func (topicsExist) InitializeTopics(...string) error { return nil }
 
-// Initialize makes sure that the dead letters of sources have a place, with every sink that is an Initializer. An error
-// names the topic. Sinks that are none are taken on trust: a topic that is missing there is found when the first letter is refused.
+// Initialize makes sure that the dead-letter topics of sources exist, with every publisher that is an Initializer. An error
+// names the topic. With any other publisher, a missing topic shows when the first letter is refused.
 func (q *Queue) Initialize(sources ...Source) error {
 	for _, source := range sources {
 		var topics []string
@@ -113,8 +114,8 @@ func (q *Queue) initializeTopics(source string, topics ...string) error {
 // placed are the classes of failures that become letters.
 var placed = []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient, classify.ClassUnknown}
 
-// makeReady makes sure of topics that nobody initialized before their first letter. Who may not ask for them may publish to
-// them all the same, so an error is no refusal, and it is asked again until a letter was taken.
+// makeReady makes sure of topics that were not initialized before their first letter. A program that must not look for topics
+// may still publish to them, so an error is no refusal, and the next letter tries again until one was taken.
 func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	if _, ready := q.ready.Load(sinks[0].Topic); ready {
 		return true
@@ -124,7 +125,7 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 		err := safecall.Call("publisher", func() error { return destination.Initialize(sink.Publisher, source, sink.Topic) })
 		if err != nil {
 			ready = false
-			q.config.Logger.Error("It is not sure that a dead-letter topic exists; its first letter is published all the same", err,
+			q.config.Logger.Error("The dead-letter topic may be missing; its first letter is published anyway", err,
 				watermill.LogFields{"topic": logged(sink.Topic)})
 		}
 	}
@@ -134,9 +135,9 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	return ready
 }
 
-// InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as it
-// starts, so that a missing destination is an error of Router.Run. The handler's name is not known there: where the Naming
-// uses it, the topics are made before their first letter, unless Initialize was called by hand.
+// InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as the handler
+// starts, so that a missing destination is an error of Router.Run. It does not know the handler's name: if the Naming uses the
+// name, the topics are made before their first letter. To make them at start-up, call Initialize yourself.
 func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
 	if safecall.IsNil(sub) {
 		return nil, errors.New("poison: InitializeOnSubscribe: the subscriber is nil")
@@ -167,7 +168,7 @@ func (q *Queue) initializeFor(topic string) error {
 	return q.Initialize(Source{Topic: topic})
 }
 
-// usesHandler tells whether two handlers of one topic get different names.
+// usesHandler reports whether two handlers of one topic get different names.
 func (n Naming) usesHandler() bool {
 	one, err1 := n.call(Source{Topic: "t", Handler: "a"})
 	two, err2 := n.call(Source{Topic: "t", Handler: "b"})

@@ -2,8 +2,8 @@ package poison
 
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (
-	// Origin: where the message first came from, as far as its metadata can be believed; handler and consumer group are those
-	// that failed the latest time, but for a dead letter that is parked.
+	// Origin: where the message first came from, if its metadata can be trusted. Handler and consumer group are those of the
+	// latest failure; a parked letter keeps its own.
 	KeyOriginalTopic     = "x-original-topic"
 	KeyOriginalPartition = "x-original-partition"
 	KeyOriginalOffset    = "x-original-offset"
@@ -12,17 +12,17 @@ const (
 	KeyOriginalMessageID = "x-original-message-id"
 	KeyOriginalHandler   = "x-original-handler"
 	KeyOriginalGroup     = "x-original-consumer-group"
-	// Where AMQP routed it: what a queue's name does not tell.
+	// How AMQP routed it, which the name of a queue does not show.
 	KeyOriginalExchange   = "x-original-exchange"
 	KeyOriginalRoutingKey = "x-original-routing-key"
 
-	// KeyOriginalMetadata holds the producer's id and metadata, packed, where a sink refused the letter for what they are. Decode
+	// KeyOriginalMetadata holds the producer's id and metadata, packed, if a sink refused the letter because of them. Decode
 	// and Read unpack it.
 	KeyOriginalMetadata = "x-original-metadata" + Base64Suffix
-	// What a letter had to leave behind, where even that was refused.
+	// How many bytes of metadata were left out because a sink refused even that.
 	keyDropped = "x-original-metadata-dropped"
 
-	// Failure: why the message was set aside, the latest time.
+	// Failure: why the message was dead-lettered, the latest time.
 	KeyFailureClass       = "x-failure-class"
 	KeyFailureReason      = "x-failure-reason"
 	KeyFailureDescription = "x-failure-description"
@@ -31,7 +31,7 @@ const (
 	KeyFailureStackHash   = "x-failure-stack-hash"
 	KeyFailureNode        = "x-failure-node"
 
-	// Attempts: how often it was tried since it was published or redriven. One that ended before the handler counts too.
+	// Attempts: how often it was tried since it was published or redriven. An attempt that ended before the handler counts too.
 	KeyAttempts       = "x-attempts"
 	KeyFirstFailedAt  = "x-first-failed-at"
 	KeyLastFailedAt   = "x-last-failed-at"
@@ -40,7 +40,7 @@ const (
 	// Stage: which retry stage the message waits in, and until when.
 	KeyRetryStage = "x-retry-stage"
 	KeyRetryDueAt = "x-retry-due-at"
-	// Until when the message is held where it is, to go to the end of its stage then. Only where that is before it is due.
+	// Until when the message is held in its place. Then it goes to the end of its stage. Only if that is before it is due.
 	KeyRetryHoldUntil = "x-retry-hold-until"
 
 	// Redrive: how often, when, by whom and in which campaign the message came back.
@@ -53,7 +53,7 @@ const (
 	Base64Suffix = "-b64"
 )
 
-// The keys of Watermill's own PoisonQueue middleware, which are read too and, on request, written beside ours.
+// The keys of Watermill's own PoisonQueue middleware. They are read too and, with WatermillKeys, written beside Spillway's.
 const (
 	keyWatermillReason     = "reason_poisoned"
 	keyWatermillTopic      = "topic_poisoned"
@@ -61,14 +61,14 @@ const (
 	keyWatermillSubscriber = "subscriber_poisoned"
 )
 
-// writers are those who add metadata to a dead letter, as a set.
+// writers is a set of programs that add metadata to a dead letter.
 type writers uint8
 
 const (
 	byUs writers = 1 << iota // and by Watermill's PoisonQueue
 	bySpring
 	byConnect
-	byMark // such a key alone tells that its writer was there
+	byMark // such a key alone shows that its writer was there
 )
 
 // ours are the keys that a decoded letter's original does not carry, and whose they are. A producer's other x- keys are

@@ -9,7 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
-// Letter is a dead letter: the message as it arrived and the whole story of its failure.
+// Letter is a dead letter: the message as it arrived, and why it failed.
 type Letter struct {
 	// Original is the message as it arrived: its id, the producer's metadata, its payload byte for byte.
 	// None of this package's metadata keys is left on it.
@@ -25,7 +25,7 @@ type Letter struct {
 	stage    RetryStage
 }
 
-// Origin says where a message first came from. What a broker does not have is empty.
+// Origin says where a message first came from. Fields that its broker does not have are empty.
 type Origin struct {
 	Topic         string
 	Partition     string
@@ -40,7 +40,7 @@ type Origin struct {
 	RoutingKey string
 }
 
-// Failure says why a message was set aside.
+// Failure says why a message was dead-lettered.
 type Failure struct {
 	Class       classify.Class
 	Reason      string
@@ -53,8 +53,8 @@ type Failure struct {
 	StackHash string
 	// Node is the host that gave up on the message.
 	Node string
-	// Attempts counts how often the message was tried since it was published or redriven, those tries included that ended
-	// before the handler.
+	// Attempts counts how often the message was tried since it was published or redriven. Attempts that ended before the
+	// handler count too.
 	Attempts      int
 	FirstFailedAt time.Time
 	LastFailedAt  time.Time
@@ -62,7 +62,7 @@ type Failure struct {
 	History []classify.Attempt
 }
 
-// Redrive says how a letter came back before. The zero value is a message that was never redriven.
+// Redrive says how often and by whom a message was redriven. The zero value is a message that was never redriven.
 type Redrive struct {
 	Count int
 	At    time.Time
@@ -92,7 +92,7 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 	}
 }
 
-// goOn adds what came before, in an earlier stage: one message is tried over all of them.
+// goOn adds the attempts of earlier stages.
 func (f *Failure) goOn(earlier Failure) {
 	f.Attempts += earlier.Attempts
 	if first := earlier.FirstFailedAt; !first.IsZero() && first.Before(f.FirstFailedAt) {
@@ -100,8 +100,8 @@ func (f *Failure) goOn(earlier Failure) {
 	}
 }
 
-// Redriven returns the message that brings the letter back: the original with its origin, its history and one more
-// redrive on record, and nothing of the failure. Who redrives gives a name, the campaign's id and the time.
+// Redriven returns the message to publish when the letter is redriven: the original with its origin, its history and one more
+// redrive on record, and nothing of the failure. by names the operator, and id the campaign.
 func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id}
 	l.Failure, l.redriven = Failure{History: l.Failure.History}, true

@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Source is what the name of a dead-letter topic is made of.
+// Source is what a Naming makes the name of a dead-letter topic from.
 type Source struct {
 	// Topic is the topic the handler is subscribed to.
 	Topic string
@@ -20,13 +20,13 @@ type Source struct {
 	Class classify.Class
 }
 
-// Naming names the dead-letter topic of a source. It is called for every letter and must give the same name for the
-// same source. A name that is empty or the source's own topic (a loop), and a panic, are errors of NewQueue for a topic
-// that it makes up, and fall back to DefaultNaming for one that it could not try.
+// Naming names the dead-letter topic of a source. It is called for every letter and must return the same name for the
+// same source. An empty name, the source's own topic (a loop) and a panic are not usable. NewQueue tries the Naming with a
+// source of its own and returns an error for such a name. For a later source, DefaultNaming is used and an error is logged.
 type Naming func(Source) string
 
-// DefaultNaming is <topic>.invalid for messages that are unacceptable themselves, and <topic>.dlq for all others. No live
-// topic may end so, or with .parked or .quarantine: what fails in its consumer would be parked.
+// DefaultNaming returns <topic>.invalid for invalid messages and <topic>.dlq for all others. The name of a live topic must not
+// end so, nor with .parked or .quarantine: messages that fail in its consumer would be parked.
 func DefaultNaming(s Source) string {
 	if s.Class == classify.ClassInvalid {
 		return s.Topic + ".invalid"
@@ -34,8 +34,8 @@ func DefaultNaming(s Source) string {
 	return s.Topic + ".dlq"
 }
 
-// SuffixNaming puts every class into <topic><suffix>. A topic with this ending counts as a dead-letter topic: what fails
-// in its own consumer is parked. So no live topic may end with it.
+// SuffixNaming names <topic><suffix> for every class. A topic with this ending counts as a dead-letter topic, so the name of a
+// live topic must not end with suffix: messages that fail in its consumer would be parked.
 func SuffixNaming(suffix string) Naming {
 	return func(s Source) string { return s.Topic + suffix }
 }
@@ -47,12 +47,12 @@ func FixedTopic(topic string) Naming {
 	return func(Source) string { return topic }
 }
 
-// PulsarNaming is <topic>-<subscription>-DLQ, as Apache Pulsar's clients name it.
+// PulsarNaming names <topic>-<subscription>-DLQ, as Apache Pulsar's clients do.
 func PulsarNaming(subscription string) Naming {
 	return func(s Source) string { return s.Topic + "-" + subscription + "-DLQ" }
 }
 
-// PerHandlerNaming is <topic>.<handler>.dlq, and .invalid, so that two handlers of one topic keep their letters apart.
+// PerHandlerNaming returns <topic>.<handler>.dlq, or .invalid, so that two handlers of one topic keep their letters apart.
 func PerHandlerNaming(s Source) string {
 	s.Topic += "." + s.Handler
 	return DefaultNaming(s)
@@ -63,10 +63,10 @@ const (
 	quarantineSuffix = ".quarantine"
 )
 
-// ParkedTopic is where a message of a dead-letter topic goes when it is not taken or its consumer fails.
+// ParkedTopic names where a message of a dead-letter topic goes if its consumer fails or refuses it.
 func ParkedTopic(topic string) string { return topic + parkedSuffix }
 
-// QuarantineTopic is where a letter of a dead-letter topic goes that was redriven as often as is allowed.
+// QuarantineTopic names where a letter of a dead-letter topic goes after the maximum of redrives.
 func QuarantineTopic(topic string) string { return topic + quarantineSuffix }
 
 // probe finds out at construction what would go wrong with every message.
@@ -96,12 +96,12 @@ func (n Naming) topic(s Source, logger watermill.LoggerAdapter) string {
 		return name
 	}
 	fallback := DefaultNaming(s)
-	logger.Error("QueueConfig.Naming gave no usable dead-letter topic; the default name is used", err,
+	logger.Error("QueueConfig.Naming returned no usable dead-letter topic; the default name is used", err,
 		watermill.LogFields{"topic": s.Topic, "handler": s.Handler, "named": name, "used": fallback})
 	return fallback
 }
 
-// covers tells whether topic is a dead-letter topic itself, by its ending or because the naming gives every source the
+// covers reports whether topic is a dead-letter topic itself, by its ending or because the naming gives every source the
 // same name.
 func (n Naming) covers(topic string) bool {
 	if strings.HasSuffix(topic, parkedSuffix) || strings.HasSuffix(topic, quarantineSuffix) {

@@ -17,19 +17,19 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// ErrTooLarge is what a publisher may wrap to say that a message was refused for its size.
+// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size.
 var ErrTooLarge = errors.New("message too large")
 
-// ErrRefused is what a publisher wraps to say that it can never take this message for what it carries, apart from its size: a
-// header, a property, an id. A Queue offers such a letter to its fallbacks. If none takes it, the Queue publishes the letter in
-// a raw form: id and payload, our own metadata in printable ASCII, and the producer's id and metadata packed into
-// KeyOriginalMetadata. At last it drops the producer's metadata. A refusal for size that outlasts the cut, a panic, and
-// an error that the Classifier knows as permanent or invalid end so too.
+// ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content: a header,
+// a property, an id. For a refusal for size there is ErrTooLarge. A Queue then offers the letter to its fallbacks. If none takes
+// it, the Queue publishes a raw form: id and payload, Spillway's metadata in printable ASCII, and the producer's id and metadata
+// packed into KeyOriginalMetadata. At last it drops the producer's metadata. The Queue does the same after a refusal for size of
+// a letter that is cut, after a panic, and after an error that the Classifier knows as permanent or invalid.
 var ErrRefused = errors.New("message refused for what it carries")
 
 // IsTooLarge reports whether a publisher's error is a refusal for size. It knows ErrTooLarge, and the
-// types and codes of the clients of Kafka, AMQP and SQL. Words count only for clients that have nothing else. A publisher of
-// your own wraps ErrTooLarge, which every part heeds.
+// types and codes of the clients of Kafka, AMQP and SQL. The text of an error counts only for clients without types and codes.
+// Let a publisher of your own wrap ErrTooLarge.
 func IsTooLarge(err error) bool {
 	return err != nil && refusedForSize(err)
 }
@@ -68,7 +68,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 			always, err := q.publishTo(ctx, sink, *l, q.encoder(ctx, l, form, subscriber))
 			if err == nil {
 				if form != whole {
-					q.config.Logger.Error("A dead letter was refused for what it carries, and is placed in its raw form", errors.Join(refusals...),
+					q.config.Logger.Error("The dead letter was refused for its content; it is published in its raw form", errors.Join(refusals...),
 						watermill.LogFields{"message_uuid": logged(l.Original.UUID), "topic": logged(sink.Topic), "form": form.String()})
 				}
 				l.Topic = sink.Topic
@@ -126,7 +126,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		}
 		fields := watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)}
 		if outage.Away(err) { // the guard logs the outage once
-			q.config.Logger.Debug("A sink of dead letters is away", fields)
+			q.config.Logger.Debug("The publisher of dead letters is unavailable", fields)
 		} else {
 			q.config.Logger.Error("A dead letter was refused", err, fields)
 		}
@@ -153,8 +153,8 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 	}
 }
 
-// refusedAlways reports whether an error that outlasted all tries is one of the letter: the publisher panics over it, or says
-// what is permanent or invalid in anybody's error.
+// refusedAlways reports whether the letter caused an error that outlasted all tries: the publisher panicked, or its error is
+// permanent or invalid.
 func (q *Queue) refusedAlways(err error) bool {
 	class := q.config.Classifier.Classify(err).Class
 	return (class == classify.ClassPermanent || class == classify.ClassInvalid) && !outage.Away(err)

@@ -22,31 +22,32 @@ import (
 type QueueConfig struct {
 	// Naming names the dead-letter topics. Default: DefaultNaming.
 	Naming Naming
-	// Fallbacks are tried in order when the publisher of NewQueue refuses a letter.
+	// Fallbacks are tried in order if the publisher of NewQueue refuses a letter. Default: none.
 	Fallbacks []Sink
-	// PublishAttempts is how often each sink is tried, refusals for size aside. Default: 3.
+	// PublishAttempts is how often each publisher is tried; refusals for size do not count. Default: 3.
 	PublishAttempts int
-	// PublishBackoff is the wait after a sink's first refusal, give or take half of it; it doubles, up to a second, or
-	// stays where it is longer than that. Default: 50 ms.
+	// PublishBackoff is the wait after the first refusal, with a jitter of one half. It doubles with each refusal, up to 1 s. A
+	// longer wait stays as it is. Default: 50 ms.
 	PublishBackoff time.Duration
-	// TooLarge tells a refusal for size from others. Default: IsTooLarge.
+	// TooLarge reports whether a publisher's error is a refusal for size. Default: IsTooLarge.
 	TooLarge func(error) bool
-	// MaxAdded is how many bytes of metadata a letter adds to its message at the most, WatermillKeys aside; at least 1 KiB.
-	// Default: DefaultMaxAdded.
+	// MaxAdded is the maximum of bytes of metadata that a letter adds to its message, without WatermillKeys. It must be at
+	// least 1 KiB. Default: DefaultMaxAdded.
 	MaxAdded int
-	// Classifier judges errors that no retry further in has judged. Default: marks and built-in knowledge.
+	// Classifier judges errors that no retry further in has judged. Default: the marks of package classify and its built-in
+	// knowledge. In a spillway.Channel: that of Config.Classify.
 	Classifier *classify.Classifier
-	// Origin tells what the broker knows of where a message comes from. An adapter provides it. Topic, handler and
-	// id that it leaves empty are filled in from the router.
+	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it leaves
+	// empty are those of the router. Default: the router's alone.
 	Origin func(*message.Message) Origin
-	// MaskText changes the texts that errors and panics bring along (description, history, stack) before anybody sees
-	// the letter, or reads a line of the log. Where it panics the text is withheld. The error that goes back to the router when no sink took the
-	// letter, and so the router's log, is the handler's own.
+	// MaskText changes the texts of errors and panics (description, history, stack) before they go into the letter or the log.
+	// If it panics, the text is withheld. If all publishers refuse the letter, the router gets the handler's error unmasked and
+	// logs it. Default: none.
 	MaskText func(text string) string
-	// MaskMetadata changes the producer's metadata in the letter, value by value. A redrive brings back what it left.
-	// Where it panics the value is withheld.
+	// MaskMetadata changes the producer's metadata in the letter, value by value. A redriven message has the masked values. If it
+	// panics, the value is withheld. Default: none.
 	MaskMetadata func(key, value string) string
-	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded.
+	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded. Default: false.
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.
 	Node string
@@ -54,27 +55,28 @@ type QueueConfig struct {
 	// message's id, topic and handler, and where the letter is. Payloads are never logged. Default: none, or in a
 	// spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
-	// Hooks are called on what happens.
+	// Hooks are called after events. Default: none.
 	Hooks Hooks
 }
 
-// Hooks are called after the event, in the goroutine of the message, and must be quick. Letters that they are given may
-// be kept. A hook that panics is logged and changes nothing.
+// Hooks are called after the event, in the goroutine of the message, and must be quick. They may keep the letter. A panic of a
+// hook is logged and changes nothing.
 type Hooks struct {
-	// OnDeadLetter is told of a letter whose placement was confirmed; Letter.Topic says where. One that is written in the
-	// transaction of its message is seen by others, or undone, when that is acknowledged, after the hook.
+	// OnDeadLetter is called with each letter that a publisher confirmed; Letter.Topic says where it is. A letter that is
+	// written in the transaction of its message is committed or rolled back after the hook, with that transaction.
 	OnDeadLetter func(context.Context, Letter)
-	// OnDiscard is told of a message that was dropped because its error said so.
+	// OnDiscard is called with each message that was dropped because its error was marked with classify.Discard.
 	OnDiscard func(context.Context, Letter)
-	// OnPublishError is told of each refusal by a sink.
+	// OnPublishError is called with each refusal by a publisher.
 	OnPublishError func(context.Context, Letter, error)
-	// OnUnplaced is told of a letter that no sink took: the message is nacked and comes again, unless its handler had acked
-	// it. Then it is lost, and nothing else but the log tells.
+	// OnUnplaced is called with each letter that all publishers refused. The message is nacked and redelivered. But if its
+	// handler had acked it, the message is lost: this hook and the log are the only record.
 	OnUnplaced func(context.Context, Letter, error)
 }
 
-// Sink is a place for dead letters.
+// Sink is a publisher of dead letters, beside that of NewQueue.
 type Sink struct {
+	// Publisher confirms each letter, as the publisher of NewQueue does. Required.
 	Publisher message.Publisher
 	// Topic is published to. Default: the topic that the letter was meant for.
 	Topic string
@@ -107,7 +109,7 @@ func (c *QueueConfig) setDefaults() {
 func (c *QueueConfig) validate() error {
 	for i, sink := range c.Fallbacks {
 		if safecall.IsNil(sink.Publisher) {
-			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil", i)
+			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil: give a publisher, or leave the fallback out", i)
 		}
 		if err := destination.Check(sink.Publisher); err != nil {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
@@ -117,13 +119,13 @@ func (c *QueueConfig) validate() error {
 		return fmt.Errorf("poison: QueueConfig.PublishAttempts (%d) and PublishBackoff (%s) must not be negative", c.PublishAttempts, c.PublishBackoff)
 	}
 	if c.MaxAdded < minMaxAdded {
-		return fmt.Errorf("poison: QueueConfig.MaxAdded is %d bytes: at least %d are needed to say why and from where", c.MaxAdded, minMaxAdded)
+		return fmt.Errorf("poison: QueueConfig.MaxAdded is %d bytes: it must be at least %d, for the origin and the reason", c.MaxAdded, minMaxAdded)
 	}
 	return c.Naming.probe()
 }
 
-// Queue sets failed messages aside. It is the outermost part around a handler. It is safe for concurrent use and remembers
-// nothing of messages.
+// Queue dead-letters failed messages. It is the outermost part around a handler. It is safe for concurrent use and keeps no
+// state of messages.
 type Queue struct {
 	publisher message.Publisher
 	config    QueueConfig
@@ -155,8 +157,9 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	return &Queue{publisher: publisher, config: config, limits: limits, guard: guard}, nil
 }
 
-// Middleware sets aside what fails in h: the router sees success once the letter's placement was confirmed, and an
-// error, which it nacks, when no sink took it or the message went away. Outputs of a failed handler are not published.
+// Middleware dead-letters messages that fail in h. It returns nil, so that the router acks the message, after a publisher
+// confirmed the letter. It returns an error, so that the router nacks, if all publishers refused the letter or the message's
+// context was cancelled. Outputs of a failed handler are not published.
 func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(q.step)(h)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Reject returns the error with which a handler sets its message aside at once and says why, where there is no other
-// error to mark: a reason code for programs and a description for people.
+// Reject returns a permanent error with a reason code for programs and a description for people. A handler that returns it has
+// its message dead-lettered at once. Use it if there is no other error to mark.
 func Reject(reason, description string) error {
 	text := description
 	if text == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// interrupted settles a handler that did not return: a panic that nobody recovered further in, or runtime.Goexit, where
-// the goroutine is lost and so the router cannot ack or nack.
+// interrupted settles a handler that did not return: after a panic that was not recovered further in, or runtime.Goexit, which
+// ends the goroutine so that the router can neither ack nor nack.
 func (q *Queue) interrupted(c *chain.Call, panicked any) error {
 	if panicked != nil {
 		return q.settleOrNack(c, classify.NewPanicError(panicked))
@@ -28,7 +28,7 @@ func (q *Queue) interrupted(c *chain.Call, panicked any) error {
 	return err
 }
 
-// settleOrNack nacks where a publisher, mask or hook called runtime.Goexit: then nobody returns to the router.
+// settleOrNack nacks if a publisher, mask or hook called runtime.Goexit: then nothing returns to the router.
 func (q *Queue) settleOrNack(c *chain.Call, err error) error {
 	returned := false
 	defer func() {
@@ -54,7 +54,7 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 	}
 	if c.Claimed() {
 		q.misplaced.Do(func() {
-			q.config.Logger.Error("The queue stands inside of an idempotent receiver, or is attached twice; it lets errors pass outward", err, nil)
+			q.config.Logger.Error("The queue stands inside an idempotent receiver, or is attached twice; it passes errors on", err, nil)
 		})
 		return err
 	}
@@ -63,15 +63,15 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 	return q.place(c, original, q.config.Classifier.Failure(err))
 }
 
-// Place sets msg aside as the middleware would, for code that gives up on a message outside of a handler. The topic and
-// handler are those of the message's context; the waits between tries end with it. A nil error means that a sink
-// confirmed the letter, or that err said to discard it.
+// Place dead-letters msg as the middleware does, for code that gives up on a message outside a handler. Topic and handler are
+// those of the message's context. Waits between attempts end with the context. A nil error means that a publisher confirmed the
+// letter, or that err is marked with classify.Discard.
 func (q *Queue) Place(msg *message.Message, err error) error {
 	if msg == nil {
 		return errors.Join(errors.New("poison: Place: the message is nil"), err)
 	}
 	if err == nil {
-		return errors.New("poison: Place: the error is nil: give the reason why the message is set aside")
+		return errors.New("poison: Place: the error is nil: give the reason for the dead letter")
 	}
 	return q.place(nil, msg.CopyWithContext(), q.config.Classifier.Failure(err))
 }
@@ -97,7 +97,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		if !logging.IsSilent(q.config.Logger) {
 			fields := q.fields(l)
 			fields["cause"] = q.cause(failure, l).Error()
-			q.config.Logger.Info("Message discarded, as its error says", fields)
+			q.config.Logger.Info("Message discarded, because its error is marked so", fields)
 		}
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
@@ -115,12 +115,12 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	if err != nil {
 		fields := q.fields(l)
 		fields["cause"] = q.cause(failure, l).Error()
-		q.config.Logger.Error("No sink took the dead letter; the message is given back", err, fields)
+		q.config.Logger.Error("All publishers refused the dead letter; the message is nacked", err, fields)
 		q.unplaced(ctx, l, err)
 		return errors.Join(failure, err)
 	}
 	if !logging.IsSilent(q.config.Logger) { // the fields are a good part of what a letter costs
-		q.config.Logger.Error("Message set aside", q.cause(failure, l), q.fields(l))
+		q.config.Logger.Error("Message dead-lettered", q.cause(failure, l), q.fields(l))
 	}
 	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
 	return nil
@@ -132,7 +132,7 @@ func (q *Queue) unplaced(ctx context.Context, l Letter, err error) {
 	}
 }
 
-// letter tells the story of msg, which it owns.
+// letter makes the letter of msg, which it owns.
 func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source Source, deadLetter bool) Letter {
 	packed := msg.Metadata[KeyOriginalMetadata]
 	l := decode(msg)
@@ -158,8 +158,8 @@ func (q *Queue) destination(source Source, deadLetter bool) string {
 	return q.config.Naming.topic(source, q.config.Logger)
 }
 
-// isDeadLetter tells whether msg failed in a consumer of dead letters. The name of its topic says so, by itself or as the
-// name for the letter's origin; what the metadata claim does not make a live topic one.
+// isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that, by itself or as the
+// name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 	if q.config.Naming.covers(topic) {
 		return true
@@ -180,13 +180,13 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, 
 	known := Origin{}
 	if q.config.Origin != nil {
 		if err := safecall.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {
-			q.config.Logger.Error("QueueConfig.Origin panicked; the letter goes without what it knows", err, nil)
+			q.config.Logger.Error("QueueConfig.Origin panicked; the letter has the origin that the router knows", err, nil)
 		}
 	}
 	switch {
 	case deadLetter && origin.Topic != "":
 	case origin.Topic != "" && origin.Topic == source.Topic && chain.ReentryOf(msg.Context()) != nil:
-		// A stage's place among its topic's messages tells nothing of where the message came from.
+		// A position in a stage's topic does not say where the message came from.
 	case origin.Topic == "" || origin.Topic != source.Topic:
 		*origin = known
 	default:
@@ -229,7 +229,7 @@ func (q *Queue) causeOf(err error) error {
 	return logging.Cause(text)
 }
 
-// fields are what a log line tells of a letter: never its payload, and no text of unknown length.
+// fields are those of a log line about a letter: never its payload, and no text of unknown length.
 func (q *Queue) fields(l Letter) watermill.LogFields {
 	return watermill.LogFields{
 		"message_uuid": logged(l.Original.UUID),

@@ -148,7 +148,7 @@ func sizeCode(err error) (known, large bool) {
 	return true, judge(value)
 }
 
-// sizeCodes are the error types of clients whose codes tell a refusal for size.
+// sizeCodes are the error types of clients whose codes show a refusal for size.
 var sizeCodes = map[string]func(reflect.Value) bool{
 	"github.com/IBM/sarama.KError":              isKafkaSize,
 	"github.com/IBM/sarama.ConfigurationError":  func(v reflect.Value) bool { return strings.Contains(v.String(), "larger than") },

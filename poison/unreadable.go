@@ -20,10 +20,10 @@ const keyUnreadable = "x-spillway-unreadable"
 
 var unreadableToken = sync.OnceValue(rand.Text)
 
-// MarkUnreadable marks msg as one that could not be read, because of err. Adapters call it where they unmarshal, and
-// hand over the raw bytes as the payload instead of returning the error, with which a subscriber would stand still. A
-// Queue sets such a message aside as invalid, with reason unmarshal_error, before any handler sees it; so a subscriber
-// that marks needs a Queue around every handler. The mark means nothing to any other process.
+// MarkUnreadable marks msg as one that could not be read because of err. An adapter calls it where it unmarshals, and delivers
+// the raw bytes as the payload. If it returned the error instead, its subscriber would stand still. A Queue dead-letters the
+// message as invalid, with reason unmarshal_error, before any handler sees it. So every handler of such a subscriber needs a
+// Queue. The mark has no effect in another process.
 func MarkUnreadable(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
@@ -31,9 +31,9 @@ func MarkUnreadable(msg *message.Message, err error) {
 	msg.Metadata[keyUnreadable] = unreadableToken() + markUnreadable + boundedtext.Error(err, 1<<10)
 }
 
-// MarkMaxDeliveries marks msg as one that was delivered as often as it may be without anybody settling it, for the reason
-// that err tells: handlers that never came to an end in their time. A Queue sets it aside with reason
-// max_delivery_count_exceeded, before any handler sees it again. What is said of MarkUnreadable holds here too.
+// MarkMaxDeliveries marks msg as one that was delivered as often as it may be and never settled; err says why. A Queue
+// dead-letters it with reason max_delivery_count_exceeded before any handler sees it again. As with MarkUnreadable, every
+// handler of such a subscriber needs a Queue.
 func MarkMaxDeliveries(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
@@ -47,9 +47,8 @@ const (
 	markExhausted  = "d"
 )
 
-// UnreadableError returns why the adapter could not read msg, as an invalid error with reason unmarshal_error, or why it
-// does not deliver it to a handler any more, as MarkMaxDeliveries says, and nil for every other message. It is for
-// middlewares that stand outside of a Queue.
+// UnreadableError returns the error of MarkUnreadable, as an invalid error with reason unmarshal_error, or that of
+// MarkMaxDeliveries. It returns nil for a message without a mark. It is for middlewares outside a Queue.
 func UnreadableError(msg *message.Message) error {
 	if msg == nil {
 		return nil
@@ -71,7 +70,7 @@ func unreadable(mark string) error {
 	return classify.Invalid(errors.New(strings.TrimPrefix(text, markUnreadable)), classify.Reason(classify.ReasonUnmarshal))
 }
 
-// readable stands between the queue and what lies inside: nobody is to handle what nobody could read.
+// readable stands between the queue and what lies inside, so that no handler gets a message that could not be read.
 func readable(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		if err := unreadable(c.Arrived(keyUnreadable)); err != nil {
