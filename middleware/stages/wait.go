@@ -2,7 +2,6 @@ package stages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -163,109 +162,4 @@ func (w *waiter) onReentry(msg *message.Message, stage poison.RetryStage) {
 		event.Late = time.Since(stage.DueAt)
 	}
 	safecall.Hook(w.log(), "stages.OnReentry", func() { hook(msg.Context(), event) })
-}
-
-// stageOf reads the stage that msg waits in from its metadata, and corrects what cannot be true. After a change of the
-// configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not waited
-// yet: it is a dead letter that re-enters, with all stages before it.
-func (w *waiter) stageOf(msg *message.Message) poison.RetryStage {
-	stage := poison.RetryStageOf(msg)
-	number := 0
-	_, waited := msg.Metadata[poison.KeyRetryDueAt]
-	if _, named := msg.Metadata[poison.KeyRetryStage]; named || waited {
-		number = w.nearest(stage.Number)
-	}
-	if stage.Number != number && stage.Number != 0 {
-		w.log().Info("A message waits in a stage that was removed; it goes on in the nearest stage", watermill.LogFields{
-			"handler": w.of.name, "stage_topic": w.topic, "stage": stage.Number, "nearest": number,
-		})
-	}
-	stage.Number = number
-	if waited && stage.DueAt.IsZero() { // the value is no time: never early
-		stage.DueAt = time.Now().Add(w.delay)
-	}
-	return stage
-}
-
-func (w *waiter) nearest(number int) int {
-	if len(w.numbers) == 0 || number == 0 && w.delay == 0 {
-		return w.of.stages.nearest(number)
-	}
-	return min(max(number, w.numbers[0]), w.numbers[len(w.numbers)-1])
-}
-
-// until returns the time to hold a message until, and whether it is published to its topic again then. No message is held for longer
-// than w.holds. So a due time that is garbage, or from a wrong clock, delays its message by that much at most.
-func (w *waiter) until(ctx context.Context, stage poison.RetryStage) (until time.Time, again bool) {
-	now := time.Now()
-	if w.delay == 0 || !stage.DueAt.After(now) {
-		return now, false
-	}
-	hold := w.fits(ctx, now)
-	longest := now.Add(hold)
-	if stage.HoldUntil.IsZero() || !stage.HoldUntil.Before(stage.DueAt) {
-		again = stage.DueAt.After(longest) && hold < w.of.stages.longest(w.delay)
-		return earlier(stage.DueAt, longest), again
-	}
-	again = stage.DueAt.Sub(now)/2 < w.of.stages.config.MaxDelay // halved, since twice the longest MaxDelay overflows
-	return earlier(stage.HoldUntil, longest), again
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// minHold keeps messages from going round ever faster as their ack deadline comes near. They are given back when it passes.
-const minHold = time.Second
-
-// fits returns how long a message with ctx is held. It is w.holds, or half of the time that is left before an ack deadline, or
-// minHold in a transaction.
-func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
-	hold := w.holds
-	if hold > minHold && chain.TransactionOf(ctx) != nil {
-		hold = minHold
-		w.warn("The subscriber of a stage topic holds a transaction open for each waiting message; messages go round every second and come late", hold)
-	}
-	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now)/2 < hold {
-		hold = max(deadline.Sub(now)/2, min(minHold, w.holds))
-		w.warn("A stage is longer than its subscriber's ack deadline; messages go round, come late, and hold a transaction while they wait", hold)
-	}
-	return hold
-}
-
-// warn logs once that the stage does not suit its subscriber.
-func (w *waiter) warn(text string, hold time.Duration) {
-	w.warned.Do(func() {
-		w.log().Error(text, errors.New("set stages.Config.Store"),
-			watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic, "delay": w.delay, "held": hold})
-	})
-}
-
-// again publishes msg to the end of its topic.
-func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.RetryStage) {
-	taken := false
-	defer func() { // even if the publisher ends the goroutine
-		if taken {
-			msg.Ack()
-			return
-		}
-		wait.For(ctx, time.Second) // some subscribers redeliver at once, and without end
-		msg.Nack()
-	}()
-	round := msg.Copy()
-	round.SetContext(chain.Returning(context.WithoutCancel(msg.Context())))
-	hold := time.Now().Add(w.holds)
-	round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano)) // a value that is no time would be put off each time
-	delete(round.Metadata, poison.KeyRetryHoldUntil)
-	if hold.Before(stage.DueAt) {
-		round.Metadata.Set(poison.KeyRetryHoldUntil, hold.UTC().Format(time.RFC3339Nano))
-	}
-	err := safecall.Call("publisher", func() error { return w.of.stages.config.Publisher.Publish(w.topic, round) })
-	if taken = err == nil; !taken {
-		w.log().Error("A message that waits longer than MaxHold was not taken by its stage topic again; it is given back", err,
-			watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
-	}
 }
