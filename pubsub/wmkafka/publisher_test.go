@@ -344,7 +344,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Feature V6 (drain): the backlog is what the group has not acked, from its first message on where it never came.
+// Decision 10: the backlog is what the group has not acked, from its first message on where it never came.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	c := newPartitioned(t, 2)
