@@ -86,10 +86,7 @@ func TestDrain_damagedRow(t *testing.T) { onEach(t, testDrain_damagedRow) }
 
 func testDrain_damagedRow(t *testing.T, on database) {
 	db := on.Create(t)()
-	s, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := storeOn(t, db)
 	publish(t, s, "orders.dlq", several(3)...)
 	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = payload WHERE seq = 1`); err != nil {
 		t.Fatal(err)

@@ -58,10 +58,7 @@ func ExampleDrain() {
 	})
 	report, err := redrive.Drain(context.Background(), store, live, redrive.DrainConfig{
 		Rules: redrive.Rules{
-			Rate:   100,
-			Allow:  []string{"orders"},
-			Filter: letters.Filter{Reasons: []string{"no_such_customer"}},
-			By:     "ann",
+			Rate: 100, Allow: []string{"orders"}, Filter: letters.Filter{Reasons: []string{"no_such_customer"}}, By: "ann",
 		},
 	})
 	fmt.Println(report.Redriven, "redriven,", report.Refused, "refused", err)
@@ -78,11 +75,8 @@ func ExampleHandler() {
 		return nil
 	})
 	handler, err := redrive.NewHandler(print, redrive.HandlerConfig{
-		Rules: redrive.Rules{
-			Allow:  []string{"orders"},
-			Filter: letters.Filter{Reasons: []string{"out_of_stock"}},
-		},
-		Park: print,
+		Rules: redrive.Rules{Allow: []string{"orders"}, Filter: letters.Filter{Reasons: []string{"out_of_stock"}}},
+		Park:  print,
 	})
 	if err != nil {
 		panic(err)

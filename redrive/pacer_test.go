@@ -157,8 +157,7 @@ func TestHandler_rateIsExact(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := &outbox{}
 			h, err := redrive.NewHandler(out, redrive.HandlerConfig{
-				Rules:   redrive.Rules{Allow: []string{"orders"}, Rate: 50, Concurrency: concurrency},
-				Park:    &outbox{},
+				Rules: redrive.Rules{Allow: []string{"orders"}, Rate: 50, Concurrency: concurrency}, Park: &outbox{},
 				MinWait: -1,
 			})
 			if err != nil {

@@ -66,21 +66,6 @@ func TestReentryTopic_drain(t *testing.T) {
 	}
 }
 
-// Feature V1: ReentryTopic and To contradict each other.
-func TestReentryTopic_orTo(t *testing.T) {
-	_, err := redrive.NewHandler(&outbox{}, redrive.HandlerConfig{
-		Rules: redrive.Rules{
-			Allow:        []string{"orders"},
-			To:           "orders",
-			ReentryTopic: func(poison.Letter) string { return "" },
-		},
-		Park: &outbox{},
-	})
-	if err == nil {
-		t.Error("both are taken")
-	}
-}
-
 // Features V1, V8: stages name the first stage of a handler that they have, and nothing for what a letter makes up.
 func TestReentryTopic_ofStages(t *testing.T) {
 	queue, err := poison.NewQueue(&outbox{}, poison.QueueConfig{})

@@ -55,9 +55,7 @@ func testDrain_disjointFilters(t *testing.T, on database) {
 		both.Go(func() {
 			report, err := redrive.Drain(t.Context(), store, out, redrive.DrainConfig{
 				Rules: redrive.Rules{
-					Allow:       []string{"orders"},
-					Filter:      letters.Filter{Handlers: []string{handler}},
-					Concurrency: 4,
+					Allow: []string{"orders"}, Filter: letters.Filter{Handlers: []string{handler}}, Concurrency: 4,
 				},
 			})
 			if err != nil || report.Redriven != each {

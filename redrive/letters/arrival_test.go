@@ -10,13 +10,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Feature V9, decision 12: a letter that arrives again is one row, with the latest failure.
 func TestStore_sameLetterTwice(t *testing.T) { onEach(t, testStore_sameLetterTwice) }
 
-func testStore_sameLetterTwice(t *testing.T, on database) {
+func testStore_sameLetterTwice(t *testing.T, on fixture.Database) {
 	store := on.NewStore(t)
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("1", "a"))
 	publish(t, store, "orders.invalid", letter("1", "a", func(l *poison.Letter) { l.Failure.Reason = "later" }))
@@ -30,7 +31,7 @@ func testStore_sameLetterTwice(t *testing.T, on database) {
 // Promise P1, decision 12: what is not surely the same letter is a letter of its own.
 func TestStore_othersAreNeverMerged(t *testing.T) { onEach(t, testStore_othersAreNeverMerged) }
 
-func testStore_othersAreNeverMerged(t *testing.T, on database) {
+func testStore_othersAreNeverMerged(t *testing.T, on fixture.Database) {
 	store := on.NewStore(t)
 	base := letter("1", "a")
 	different := []*message.Message{
@@ -50,7 +51,7 @@ func testStore_othersAreNeverMerged(t *testing.T, on database) {
 // is worked on is not swallowed by the mark.
 func TestStore_arrivesAgain(t *testing.T) { onEach(t, testStore_arrivesAgain) }
 
-func testStore_arrivesAgain(t *testing.T, on database) {
+func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	for _, s := range []letters.Status{letters.StatusRedriven, letters.StatusDiscarded, letters.StatusQuarantined, letters.StatusRefused} {
 		store, ctx := on.NewStore(t), t.Context()
 		publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
@@ -85,7 +86,7 @@ func testStore_arrivesAgain(t *testing.T, on database) {
 // Promise P1: letters of several processes at once, in opposite orders, get in each other's way and are stored all.
 func TestStore_publishInOppositeOrders(t *testing.T) { onEach(t, testStore_publishInOppositeOrders) }
 
-func testStore_publishInOppositeOrders(t *testing.T, on database) {
+func testStore_publishInOppositeOrders(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	stores := []*letters.Store{storeOn(t, open()), storeOn(t, open())}
 	var publishers sync.WaitGroup
@@ -113,7 +114,7 @@ func testStore_publishInOppositeOrders(t *testing.T, on database) {
 // stays none.
 func TestStore_metadataAndEmptyPayload(t *testing.T) { onEach(t, testStore_metadataAndEmptyPayload) }
 
-func testStore_metadataAndEmptyPayload(t *testing.T, on database) {
+func testStore_metadataAndEmptyPayload(t *testing.T, on fixture.Database) {
 	s := on.NewStore(t)
 	for _, tenant := range []string{"alice", "bob"} {
 		publish(t, s, "orders.dlq", letter("same", "payload", func(l *poison.Letter) { l.Original.Metadata["tenant"] = tenant }))

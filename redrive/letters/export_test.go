@@ -10,6 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
+// Table is the table.
+var Table = table
+
 // IdentityOf is the identity of a letter of service shop.
 func IdentityOf(topic string, msg *message.Message) []byte {
 	return identify("shop", topic, poison.Read(msg))

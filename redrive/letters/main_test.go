@@ -14,18 +14,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const deadline = testkit.Patience
 
-type (
-	database      = fixture.Database
-	outbox        = fixture.Outbox
-	publisherFunc = fixture.PublisherFunc
-)
-
 var (
 	sqliteFile, postgresSchema, mysqlDatabase = fixture.SQLite, fixture.Postgres, fixture.MySQL
 	onEach, storeOn                           = fixture.OnEach, fixture.StoreOn
 	letter, several, from, redrivenTimes      = fixture.Letter, fixture.Several, fixture.From, fixture.RedrivenTimes
 	publish, list, wantCount, status          = fixture.Publish, fixture.List, fixture.WantCount, fixture.Status
-	eventually, withClass                     = testkit.Eventually, fixture.WithClass
+	eventually                                = testkit.Eventually
 )
 
 func newStore(t testing.TB) *letters.Store { return sqliteFile.NewStore(t) }

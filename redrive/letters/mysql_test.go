@@ -17,7 +17,7 @@ import (
 
 // Promises P1, P2: the settings of the connections do not matter.
 func TestStore_mysqlSettings(t *testing.T) {
-	fixture.OnMySQLSettings(t, func(t *testing.T, on database) {
+	fixture.OnMySQLSettings(t, func(t *testing.T, on fixture.Database) {
 		testStore_hostileText(t, on)
 		testStore_takeMarkRelease(t, on)
 		testStore_arrivesAgain(t, on)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -12,7 +13,7 @@ import (
 // handler, id and payload are the same.
 func TestStore_services(t *testing.T) { onEach(t, testStore_services) }
 
-func testStore_services(t *testing.T, on database) {
+func testStore_services(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	of := func(service string) *letters.Store {
 		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: service})

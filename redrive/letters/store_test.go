@@ -28,19 +28,13 @@ import (
 // Feature V9: what is published is there, whole, and stays there over a restart.
 func TestStore_publishAndList(t *testing.T) { onEach(t, testStore_publishAndList) }
 
-func testStore_publishAndList(t *testing.T, on database) {
+func testStore_publishAndList(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
-	first, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := storeOn(t, open())
 	publish(t, first, "orders.dlq", letter("1", `{"n":1}`), letter("2", `{"n":2}`, from("refunds")))
 	publish(t, first, "orders.dlq")
 
-	store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(t, open())
 	entries := list(t, store, letters.Filter{})
 	if len(entries) != 2 {
 		t.Fatalf("%d entries", len(entries))
@@ -61,7 +55,7 @@ func testStore_publishAndList(t *testing.T, on database) {
 // Feature V5, V9: each field of a filter chooses by itself, and pages follow one another.
 func TestStore_filter(t *testing.T) { onEach(t, testStore_filter) }
 
-func testStore_filter(t *testing.T, on database) {
+func testStore_filter(t *testing.T, on fixture.Database) {
 	store := on.NewStore(t)
 	other := func(l *poison.Letter) {
 		l.Origin.Topic, l.Origin.Handler = "refunds", "mailer"
@@ -126,7 +120,7 @@ func testStore_filter(t *testing.T, on database) {
 // Feature V9: letters of one cause are one group, the largest first.
 func TestStore_groups(t *testing.T) { onEach(t, testStore_groups) }
 
-func testStore_groups(t *testing.T, on database) {
+func testStore_groups(t *testing.T, on fixture.Database) {
 	store := on.NewStore(t)
 	later := func(l *poison.Letter) { l.Failure.LastFailedAt = fixture.FailedAt.Add(time.Hour) }
 	hostile := "han\x00dler\xff"
@@ -159,7 +153,7 @@ func testStore_groups(t *testing.T, on database) {
 // Promise P1: messages published together are stored together or not at all, and a context that ended is an error.
 func TestStore_allOrNone(t *testing.T) { onEach(t, testStore_allOrNone) }
 
-func testStore_allOrNone(t *testing.T, on database) {
+func testStore_allOrNone(t *testing.T, on fixture.Database) {
 	store := on.NewStore(t)
 	if err := store.Publish("orders.dlq", letter("1", "a"), nil); err == nil {
 		t.Error("a nil message is an error")
@@ -189,10 +183,7 @@ func TestStore_construction(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "letters.db")
 	db := databases.SQLite.Open(t, "file:"+path)
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := storeOn(t, db)
 	if err := store.InitializeTopics("orders.dlq"); err != nil {
 		t.Error(err)
 	}
@@ -234,7 +225,7 @@ func TestStore_readOnly(t *testing.T) {
 // Feature V9: a router feeds the store from dead-letter topics.
 func TestStore_collect(t *testing.T) { onEach(t, testStore_collect) }
 
-func testStore_collect(t *testing.T, on database) {
+func testStore_collect(t *testing.T, on fixture.Database) {
 	store := on.NewStore(t)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) { r.AddPlugin(store.Collect(pubsub, "orders.dlq", "refunds.dlq")) })
@@ -273,7 +264,7 @@ func TestPlugin_errors(t *testing.T) {
 // included, and so is what a caller says.
 func TestStore_hostileText(t *testing.T) { onEach(t, testStore_hostileText) }
 
-func testStore_hostileText(t *testing.T, on database) {
+func testStore_hostileText(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	hostile := "a\x00b\xff'; DROP TABLE spillway_dead_letters; --?$1"
 	bad := message.NewMessage("1", nil)

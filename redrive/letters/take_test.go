@@ -18,7 +18,7 @@ import (
 // Feature V9: leases are exclusive, end with Mark or Release, and are proven by their token.
 func TestStore_takeMarkRelease(t *testing.T) { onEach(t, testStore_takeMarkRelease) }
 
-func testStore_takeMarkRelease(t *testing.T, on database) {
+func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(3)...)
 	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 2)
@@ -62,7 +62,7 @@ func testStore_takeMarkRelease(t *testing.T, on database) {
 // Decision 12: an expired lease is free for the next, and whoever lost it cannot mark any more.
 func TestStore_leaseExpires(t *testing.T) { onEach(t, testStore_leaseExpires) }
 
-func testStore_leaseExpires(t *testing.T, on database) {
+func testStore_leaseExpires(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	first, err := store.Take(ctx, letters.Filter{}, 20*time.Millisecond, 1)
@@ -88,14 +88,11 @@ func testStore_leaseExpires(t *testing.T, on database) {
 // Decision 12: of many takers at once no two ever hold the same letter.
 func TestStore_concurrentTakers(t *testing.T) { onEach(t, testStore_concurrentTakers) }
 
-func testStore_concurrentTakers(t *testing.T, on database) {
+func testStore_concurrentTakers(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	var stores []*letters.Store
 	for range 2 { // two pools: as two processes would be, without the gate between them
-		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: "shop"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := storeOn(t, open())
 		stores = append(stores, store)
 	}
 	publish(t, stores[0], "orders.dlq", several(1000)...)
@@ -133,7 +130,7 @@ func testStore_concurrentTakers(t *testing.T, on database) {
 
 // Promise P4: a lease locks the letters that it takes, and no others: a Mark of another one does not wait for it.
 func TestStore_leaseLocksNoOther(t *testing.T) {
-	for _, on := range []database{postgresSchema, mysqlDatabase} {
+	for _, on := range []fixture.Database{postgresSchema, mysqlDatabase} {
 		t.Run(on.Name, func(t *testing.T) {
 			db := on.Create(t)()
 			store, ctx, ofB := storeOn(t, db), t.Context(), letters.Filter{Handlers: []string{"b"}}
@@ -206,7 +203,7 @@ func TestStore_leasesByTheDatabasesClock(t *testing.T) {
 // is not leased.
 func TestStore_leaseOfChosen(t *testing.T) { onEach(t, testStore_leaseOfChosen) }
 
-func testStore_leaseOfChosen(t *testing.T, on database) {
+func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(4)...)
 	last, err := store.LastSeq(ctx)
@@ -240,7 +237,7 @@ func testStore_leaseOfChosen(t *testing.T, on database) {
 // Decision 12: Renew returns the letters that are still held, and takes none that is not.
 func TestStore_renew(t *testing.T) { onEach(t, testStore_renew) }
 
-func testStore_renew(t *testing.T, on database) {
+func testStore_renew(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(3)...)
 	taken, err := store.Take(ctx, letters.Filter{}, time.Minute, 2)

@@ -3,30 +3,25 @@ package letters_test
 import (
 	"database/sql"
 	"fmt"
-	"io/fs"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/database/postgres"
-	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
-
-// folder is where Schema has the files of a database.
-var folder = map[string]string{"sqlite": "sqlite", "postgres": "postgres", "mariadb": "mysql"}
 
 // Feature V9: a table of the first version is upgraded with its rows. They have causes then, letters that were refused
 // wait, and a letter that arrives again is the same row.
 func TestStore_upgrade(t *testing.T) { onEach(t, testStore_upgrade) }
 
-func testStore_upgrade(t *testing.T, on database) {
+func testStore_upgrade(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	const n = 1203 // more than are read at once
-	makeVersion1(t, db, on, n)
+	makeVersion1(t, db, n)
 	store := storeOn(t, db)
 	shop := map[bool]string{false: `'shop'`, true: `CAST('shop' AS BLOB)`}[on.Name == sqliteFile.Name]
 	if _, err := db.Exec(`UPDATE spillway_dead_letters SET service = ` + shop); err != nil { // letters without a service get one by hand
@@ -67,53 +62,36 @@ func version1(i int) message.Metadata {
 }
 
 // makeVersion1 makes a table of the first version, with n letters as that version wrote them. The first one was refused.
-func makeVersion1(t *testing.T, db *sql.DB, on database, n int) {
+func makeVersion1(t *testing.T, pool *sql.DB, n int) {
 	t.Helper()
-	text, err := fs.ReadFile(schema.Files(), folder[on.Name]+"/0004_letters.sql")
+	db, err := database.Detect(t.Context(), pool)
+	first := letters.Table
+	first.Versions = first.Versions[:1]
+	if err == nil {
+		err = db.Upgrade(t.Context(), first)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	statements, err := schema.Split(string(text))
+	insert := db.Statement(`INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload, origin_topic, handler, class, reason,
+	type, stack_hash, description, first_failed_at, last_failed_at, stored_at, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, 1, ?)`)
+	err = db.Write(t.Context(), func(tx *sql.Tx) error {
+		for i := range n {
+			m, id, status := version1(i), fmt.Sprintf("id-%d", i), "waiting"
+			identity := []byte(id)
+			if i == 0 {
+				identity = letters.IdentityOf("orders.dlq", &message.Message{UUID: id, Payload: []byte("{}"), Metadata: m})
+				status = "refused"
+			}
+			_, err := tx.Exec(insert, identity, []byte("orders.dlq"), []byte(id), metadatacodec.Metadata(m), []byte("{}"), []byte("orders"), []byte("billing"),
+				"permanent", db.Bytes(m["x-failure-reason"]), db.Bytes(m["x-failure-type"]), db.Bytes(""), db.Bytes(m["x-failure-description"]), status)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	for _, statement := range statements {
-		if strings.Contains(statement, "spillway_schema") { // the first version kept no record
-			continue
-		}
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	insert := `INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload, origin_topic, handler, class, reason,
-	type, stack_hash, description, first_failed_at, last_failed_at, stored_at, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, 1, ?)`
-	value := func(s string) any { return []byte(s) }
-	if on.Name == postgresSchema.Name {
-		insert = postgres.Numbered(insert)
-	} else if on.Name == sqliteFile.Name {
-		value = func(s string) any { return s }
-	}
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range n {
-		m := version1(i)
-		id := fmt.Sprintf("id-%d", i)
-		identity := []byte(id)
-		if i == 0 { // what the first version computed
-			identity = letters.IdentityOf("orders.dlq", &message.Message{UUID: id, Payload: []byte("{}"), Metadata: m})
-		}
-		status := "waiting"
-		if i == 0 {
-			status = "refused"
-		}
-		if _, err := tx.Exec(insert, identity, []byte("orders.dlq"), []byte(id), metadatacodec.Metadata(m), []byte("{}"), []byte("orders"), []byte("billing"),
-			"permanent", value(m["x-failure-reason"]), value(m["x-failure-type"]), value(""), value(m["x-failure-description"]), status); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
 }
