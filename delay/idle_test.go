@@ -98,6 +98,8 @@ func TestIdle(t *testing.T) {
 			time.Sleep(10 * poll)
 			asked = watched.take()
 		}
+		// A look that takes long on a busy machine is followed by the question what time it is, which reads no table.
+		asked = slices.DeleteFunc(asked, func(query string) bool { return query == s.say.now })
 		if most := int(time.Since(begun)/poll) + 1; len(asked) > most {
 			t.Errorf("%s: %d statements in %s", what, len(asked), time.Since(begun))
 		}
