@@ -17,12 +17,12 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// KeyFunc returns what tells a consumer's messages apart. It must return the same for every delivery of a message, must
-// not change the message, and is called by many goroutines. An empty key is an error of the message: a key that many
-// messages share would absorb all but the first. A KeyFunc that panics makes a permanent error.
+// KeyFunc returns the key of a message. It must return the same key for every delivery of the message. It must not change
+// the message, and is called by many goroutines. An empty key makes the message invalid: messages that shared it would be
+// absorbed, except for the first. A panic becomes a permanent error.
 type KeyFunc func(msg *message.Message) (string, error)
 
-// ByID takes the message's id as the key. It is the default. A message without one is invalid.
+// ByID returns a KeyFunc that takes the message's id as the key. A message without an id is invalid.
 func ByID() KeyFunc {
 	return func(msg *message.Message) (string, error) {
 		if msg.UUID == "" {
@@ -32,8 +32,8 @@ func ByID() KeyFunc {
 	}
 }
 
-// ByMetadata takes the value of a metadata field as the key, such as an idempotency key set by the producer. A message
-// without it is invalid, with the reason missing_metadata.
+// ByMetadata returns a KeyFunc that takes the value of a metadata field as the key, such as an idempotency key set by the
+// producer. A message without the field is invalid, with reason missing_metadata.
 func ByMetadata(field string) KeyFunc {
 	return func(msg *message.Message) (string, error) {
 		if v := msg.Metadata.Get(field); v != "" {
@@ -44,8 +44,9 @@ func ByMetadata(field string) KeyFunc {
 	}
 }
 
-// ByPayloadHash takes the SHA-256 of the payload as the key, for producers that give each delivery a new id. Messages
-// with the same payload are then the same message, on purpose or not. A message with no payload is invalid.
+// ByPayloadHash returns a KeyFunc that takes the SHA-256 of the payload as the key, for producers that give each delivery a
+// new id. Messages with the same payload are then the same message, even if they were not meant to be. A message without a
+// payload is invalid.
 func ByPayloadHash() KeyFunc {
 	return func(msg *message.Message) (string, error) {
 		if len(msg.Payload) == 0 {
@@ -67,8 +68,8 @@ func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
 		handler = message.HandlerNameFromCtx(ctx)
 	}
 	if handler == "" {
-		return Key{}, classify.Permanent(errors.New("idempotency: no consumer: outside a router, which names its " +
-			"handlers, ReceiverConfig.Consumer must be set"))
+		return Key{}, classify.Permanent(errors.New("idempotency: the handler has no name: only a router names its " +
+			"handlers; outside of one, set ReceiverConfig.Consumer"))
 	}
 	if r.config.Consumer != "" {
 		r.share(message.HandlerNameFromCtx(ctx))
@@ -107,14 +108,14 @@ func (i *identities) of(handler string, store Store) string {
 	return consumer
 }
 
-// share tells once of a second handler under one consumer name.
+// share logs once that a second handler uses ReceiverConfig.Consumer.
 func (r *Receiver) share(handler string) {
 	if handler == "" || r.handler.CompareAndSwap(nil, &handler) {
 		return
 	}
 	if first := *r.handler.Load(); first != handler && r.shared.CompareAndSwap(false, true) {
-		r.config.Logger.Error("Two handlers have one consumer name: a message that both receive is applied by one of them, and absorbed by "+
-			"the other. Give each a receiver of its own, or leave ReceiverConfig.Consumer out",
+		r.config.Logger.Error("Two handlers have the same Consumer: a message that both receive is applied by one of them, and absorbed by "+
+			"the other. Give each handler a receiver of its own, or leave ReceiverConfig.Consumer out",
 			errShared, watermill.LogFields{"consumer": r.config.Consumer, "first": first, "second": handler})
 	}
 }

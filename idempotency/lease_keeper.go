@@ -80,7 +80,7 @@ func (k *keeper) end(lost bool) {
 	}
 }
 
-// stop ends the renewals, and tells whether the lease was lost before. One that is under way is ignored: a renewal changes
+// stop ends the renewals, and reports whether the lease was lost before. One that is under way is ignored: a renewal changes
 // nothing after Complete or Release.
 func (k *keeper) stop() (lost bool) {
 	k.mu.Lock()

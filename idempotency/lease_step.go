@@ -54,7 +54,7 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler
 		return nil, nil
 	}
 	defer kept.cancel()
-	owed = false // the effects have happened: whatever becomes of the record, nobody is to repeat them any sooner
+	owed = false // the effects have happened: whatever becomes of the record, no other delivery may repeat them any sooner
 	if err := r.complete(c, key, kept, encodeOutputs(out)); err != nil {
 		return nil, err
 	}

@@ -163,6 +163,9 @@ func (c *cell) applies(h message.HandlerFunc, messages ...*message.Message) {
 		if _, err := h(msg); err != nil {
 			c.Fatalf("%.40q: %v", msg.UUID, err)
 		}
+		if idempotency.Tx(msg.Context()) != nil {
+			c.Fatalf("%.40q still carries the transaction", msg.UUID)
+		}
 	}
 }
 

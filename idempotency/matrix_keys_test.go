@@ -69,13 +69,14 @@ func (c *cell) emptyKeys() {
 			c.Errorf("%s: the error does not say %q: %v", name, v.say, err)
 		}
 	}
-	own := errors.New("boom")
-	for name, key := range map[string]idempotency.KeyFunc{
-		"error": func(*message.Message) (string, error) { return "k", own },
-		"panic": func(*message.Message) (string, error) { panic(own) },
+	own := classify.Transient(errors.New("boom"))
+	for want, key := range map[classify.Class]idempotency.KeyFunc{
+		classify.ClassTransient: func(*message.Message) (string, error) { return "k", own },
+		classify.ClassPermanent: func(*message.Message) (string, error) { panic(own) },
 	} {
-		if _, err := c.receiver(idempotency.ReceiverConfig{Key: key}).Middleware(c.write)(newMessage("m1")); err == nil {
-			c.Errorf("%s: no error", name)
+		_, err := c.receiver(idempotency.ReceiverConfig{Key: key}).Middleware(c.write)(newMessage("m1"))
+		if class(err) != want || !strings.Contains(err.Error(), `key of message "m1"`) {
+			c.Errorf("judged %s: %v", class(err), err)
 		}
 	}
 	c.rows(0, 0)

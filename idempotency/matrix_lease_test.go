@@ -90,7 +90,12 @@ func (c *cell) leasedElsewhere() {
 	defer release()
 	h := &outside{c: c, then: func(*message.Message) error { <-free; return nil }}
 	var back atomic.Int64
-	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Retry: middleware.RetryConfig{Attempts: 2}, Idempotency: c.store(c.db)}
+	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Idempotency: c.store(c.db)}
+	config.Retry = middleware.RetryConfig{Attempts: 2, OnAttempt: func(_ context.Context, a middleware.Attempt) {
+		if a.Err != nil {
+			c.Errorf("counted as a failure: %v", a.Err)
+		}
+	}}
 	config.Receiver = atWork(idempotency.ReceiverConfig{Consumer: "billing", OnPutBack: func(_ context.Context, key idempotency.Key) {
 		if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
 			c.Errorf("put back: %v", key)

@@ -34,13 +34,16 @@ func (c *cell) recordsOutputs() {
 	if err != nil || len(first) != len(outputs) {
 		c.Fatal(len(first), err)
 	}
-	again, err := r.Middleware(c.write)(newMessage("m1"))
+	duplicate := newMessage("m1")
+	duplicate.SetContext(context.WithValue(c.Context(), ctxKey{}, "second"))
+	again, err := r.Middleware(c.write)(duplicate)
 	if err != nil || len(again) != len(outputs) {
 		c.Fatal(len(again), err)
 	}
 	for i, want := range outputs {
 		got := again[i]
-		if got.UUID != first[i].UUID || got.UUID == "" || !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) {
+		if got.UUID != first[i].UUID || got.UUID == "" || !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) ||
+			(got.Payload == nil) != (want.Payload == nil) || got.Context().Value(ctxKey{}) != "second" {
 			c.Errorf("output %d is %.80q %.80q, and was %.80q %.80q", i, got.UUID, got.Payload, first[i].UUID, want.Payload)
 		}
 	}
@@ -67,7 +70,11 @@ func (c *cell) derivesIDs() {
 			before = []string{out[0].UUID, out[1].UUID}
 			c.exec(`DELETE FROM spillway_keys`)
 		}
-		ids[before[0]], ids[before[1]] = true, true
+		for _, id := range before {
+			if ids[id] = true; len(id) != 36 || id[14] != '8' {
+				c.Errorf("%q is no UUID of version 8", id)
+			}
+		}
 	}
 	if len(ids) != 6 {
 		c.Errorf("6 outputs have %d ids", len(ids))

@@ -94,23 +94,6 @@ func on(word string, fault func() error) map[string]func() error {
 	return map[string]func() error{word: fault}
 }
 
-// Promise P7: a commit whose answer is lost is an error, not a success that nobody knows of, and the next delivery finds
-// the key and returns what was recorded.
-func TestMySQLCommitAnswerLost(t *testing.T) {
-	lost := errors.New("connection reset by peer")
-	f := &faultyMySQL{after: on("COMMIT", func() error { return lost })}
-	db, observer := openFaultyMySQL(t, f)
-	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
-		t.Fatal(err)
-	}
-	f.after = nil
-	if _, err := r.Middleware(effectMySQL)(newMessage("m1")); err != nil {
-		t.Fatal(err)
-	}
-	wantRows(t, observer, 1, 1)
-}
-
 // Feature I2: a commit that the server refuses is an error with its cause, and nothing stays.
 func TestMySQLCommitRefused(t *testing.T) {
 	refused := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"} // as a Galera cluster does

@@ -4,17 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -36,30 +32,6 @@ WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO spillway_keys%' AND TIME_MS > 3
 		t.Fatal(err)
 	}
 	return n
-}
-
-// Features I1, I2, promise P7, decision 8: deliveries of one key at once, to two processes, make one effect.
-func TestMySQLConcurrentDuplicates(t *testing.T) {
-	dsn := mysqltest.Database(t)
-	var handlers []message.HandlerFunc
-	var duplicates atomic.Int64
-	var db *sql.DB
-	for range 2 {
-		db = mysqltest.Open(t, dsn)
-		if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (id VARBINARY(255) NOT NULL)`); err != nil {
-			t.Fatal(err)
-		}
-		handlers = append(handlers, newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
-			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
-		}).Middleware(effectMySQL))
-	}
-	atOnce(t, 200, func(i int) error { _, err := handlers[i%2](newMessage("same")); return err })
-	wantRows(t, db, 1, 1)
-	if duplicates.Load() != 199 {
-		t.Fatalf("got %d duplicates, want 199", duplicates.Load())
-	}
-	atOnce(t, 200, func(i int) error { _, err := handlers[i%2](newMessage(fmt.Sprint(i / 2))); return err })
-	wantRows(t, db, 101, 101)
 }
 
 // Promise P7: duplicates that wait while one attempt after the other fails take turns; the server calls that a deadlock,
@@ -181,100 +153,6 @@ func TestMySQLWaitEndsWithContext(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := store.Claim(ended, idempotency.Entry{Key: key}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
-// Promises P1, P7: a connection that is lost while the handler runs, or before the commit, leaves nothing behind; the
-// error is no success, and the next delivery is applied.
-func TestMySQLConnectionLost(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		outputs []*message.Message
-		goesOn  bool // the handler writes after the connection is lost
-		err     error
-	}{
-		{"in the handler", nil, true, nil},
-		{"before the commit", nil, false, nil},
-		{"before the commit, with outputs", []*message.Message{message.NewMessage("", nil)}, false, nil},
-		{"before the rollback", nil, false, classify.Permanent(errors.New("boom"))}, // another one is given back: see P1-down-commit
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			db := openMySQL(t)
-			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-			out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-				if _, err := effectMySQL(msg); err != nil {
-					return nil, err
-				}
-				mysqltest.Kill(t, db, connection(t, idempotency.Tx(msg.Context())))
-				if c.goesOn {
-					return effectMySQL(msg)
-				}
-				return c.outputs, c.err
-			})(newMessage("m1"))
-			if out != nil || err == nil || errors.Is(err, sql.ErrTxDone) || c.err != nil && err != c.err {
-				t.Fatal(out, err)
-			}
-			wantRows(t, db, 0, 0)
-			if _, err := r.Middleware(effectMySQL)(newMessage("m1")); err != nil {
-				t.Fatal(err)
-			}
-			wantRows(t, db, 1, 1)
-			if n := db.Stats().InUse; n != 0 {
-				t.Errorf("%d connections are in use", n)
-			}
-		})
-	}
-}
-
-// Feature I1: the same middleware attached twice passes through; another key on the same store is an error.
-func TestMySQLNested(t *testing.T) {
-	db := openMySQL(t)
-	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-	twin := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-	if _, err := r.Middleware(twin.Middleware(effectMySQL))(newMessage("m1")); err != nil {
-		t.Fatal(err)
-	}
-	wantRows(t, db, 1, 1)
-	other := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Consumer: "shipping"})
-	if _, err := r.Middleware(other.Middleware(effectMySQL))(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
-		t.Fatal(err)
-	}
-	wantRows(t, db, 1, 1)
-}
-
-// Decision 8: a claim keeps other writers out of its database only where it holds the pool's one connection.
-func TestMySQLLocks(t *testing.T) {
-	db, another := openMySQL(t), openMySQL(t)
-	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-	for most, want := range map[int]bool{0: false, 1: true, 2: false} {
-		db.SetMaxOpenConns(most)
-		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-			claim := chain.ClaimOf(msg.Context())
-			if claim.Locks(db) != want || claim.Locks(another) {
-				t.Errorf("with %d connections: %v, %v", most, claim.Locks(db), claim.Locks(another))
-			}
-			return nil, nil
-		})(newMessage(fmt.Sprint(most)))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// Promise P4: a claim that waits for a connection of a pool that is used up ends with its context.
-func TestMySQLPoolUsedUp(t *testing.T) {
-	db := openMySQL(t)
-	db.SetMaxOpenConns(1)
-	store := storeOn(db)
-	c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Release() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := store.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }

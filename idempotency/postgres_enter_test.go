@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,46 +26,6 @@ func openPQ(t testing.TB) *sql.DB {
 		t.Fatal(err)
 	}
 	return db
-}
-
-// Features I1, I2: the contract of a Store holds with lib/pq too.
-func TestPostgresStoreWithPQ(t *testing.T) {
-	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
-		db := openPQ(t)
-		return storeOn(db), db
-	})
-}
-
-// Promises P1, P7: what a handler spoils is found out with lib/pq too.
-func TestPostgresSpoiledWithPQ(t *testing.T) {
-	for name, spoil := range map[string]func(*sql.Tx) error{
-		"COMMIT":           func(tx *sql.Tx) error { _, err := tx.Exec(`COMMIT`); return err },
-		"ROLLBACK, BEGIN":  func(tx *sql.Tx) error { _, err := tx.Exec(`ROLLBACK; BEGIN`); return err },
-		"failed statement": func(tx *sql.Tx) error { _, _ = tx.Exec(`nonsense`); return nil },
-		"open rows":        func(tx *sql.Tx) error { _, err := tx.Query(`SELECT generate_series(1, 100000)`); return err },
-		"Commit":           func(tx *sql.Tx) error { _ = tx.Commit(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := openPQ(t)
-			db.SetMaxOpenConns(1)
-			r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-				_, wrote := effect(msg)
-				return nil, errors.Join(wrote, spoil(idempotency.Tx(msg.Context())))
-			})(newMessage("m1"))
-			if err == nil || name == "open rows" && !strings.Contains(err.Error(), "close them before the handler returns") {
-				t.Error(err)
-			}
-			if _, err := r.Middleware(effect)(newMessage("m2")); err != nil {
-				t.Fatal(err)
-			}
-			rows := 1
-			if name == "COMMIT" { // the statement that fails comes too late for that
-				rows = 2
-			}
-			wantRows(t, db, rows, rows)
-		})
-	}
 }
 
 // Feature I2: a connection need not have the statements that we think it has, nor lack those that we think it lacks.

@@ -107,23 +107,6 @@ func (c *faultyConn) ExecContext(ctx context.Context, query string, args []drive
 	return result, err
 }
 
-// Promise P7: a commit whose answer is lost is an error, not a success that nobody knows of, and the next delivery finds
-// the key and returns what was recorded.
-func TestPostgresCommitAnswerLost(t *testing.T) {
-	lost := errors.New("connection reset by peer")
-	f := &faulty{onCommitted: func() error { return lost }}
-	db, observer := openFaulty(t, f)
-	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-	if _, err := r.Middleware(effect)(newMessage("m1")); !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps") || errors.Is(err, sql.ErrTxDone) {
-		t.Fatal(err)
-	}
-	f.onCommitted = nil
-	if _, err := r.Middleware(effect)(newMessage("m1")); err != nil {
-		t.Fatal(err)
-	}
-	wantRows(t, observer, 1, 1)
-}
-
 // Promise P7: a driver that panics leaves no key locked, wherever it does.
 func TestPostgresDriverPanics(t *testing.T) {
 	boom := func() error { panic("boom") }

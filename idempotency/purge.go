@@ -16,27 +16,26 @@ import (
 
 // PurgeConfig configures a Purge. Retention is required.
 type PurgeConfig struct {
-	// Retention is how long a key is kept after it was applied. A message that comes again after that is applied again. It
-	// is measured by the clock of the process that purges, from the time that the process which applied the key had (the database
-	// in lease mode): a process that purges with its clock ahead does so early, by as much.
+	// Retention is how long a key is kept after it was applied. A message that comes again later is applied again. A purge
+	// deletes the keys of every service in the table, by the clock of its own process. The time of a key is by the clock of
+	// the process that applied it (of the database in lease mode). So a process whose clock is ahead purges early. Required.
 	Retention time.Duration
-	// Horizon is the longest time after which a message may come again: that for which dead letters wait until they are
-	// redriven. A Retention below it and Stages together is an error in the log. Default: 14 days.
+	// Horizon is the longest time after which a message may come again: how long dead letters wait until they are redriven.
+	// If Retention is shorter than Horizon and Stages together, NewPurge logs an error. Default: 14 days.
 	Horizon time.Duration
-	// Stages is how long a message can be on its way through retry stages, before it is a dead letter. The front door sets it
-	// to the sum of its stages with their jitter, if that is more. The sum leaves out retired stages, whose messages may still
-	// wait there, and waits that an error's retry-after asked for, up to stages.Config.MaxDelay for each stage: where there are
-	// such, set it yourself.
+	// Stages is how long a message can be in retry stages before it is a dead letter. The front door sets it to the sum of
+	// its stages with their jitter, if that is longer. Set it yourself if there are retired stages, whose messages may still
+	// wait, or errors with a retry-after, which can wait up to the MaxDelay of the stages each time. Default: 0.
 	Stages time.Duration
-	// Every is the time from the end of one purge to the next. The first one begins somewhere in the first tenth of it, so
-	// that processes which start together do not purge together. Default: 1 hour.
+	// Every is the time from the end of one purge to the next. The first purge begins at a random moment in the first tenth of
+	// it, so that processes that start together do not purge together. Default: 1 hour.
 	Every time.Duration
-	// Batch is how many keys one transaction deletes at the most. Default: 1000, and 200 on SQLite, where claims wait for it.
+	// Batch is the number of keys that one transaction deletes at most. Default: 1000; 200 on SQLite, where claims wait for it.
 	Batch int
-	// Pause is the time between two batches. Default: three times as long as the batch before took, so that even on SQLite,
-	// where claims wait for a batch, a purge leaves them three quarters of the time.
+	// Pause is the time between two batches. Default: three times as long as the batch before took. So even on SQLite a purge
+	// leaves claims three quarters of the time.
 	Pause time.Duration
-	// Logger tells of purges that failed, and of a Retention that is too short. Default: none.
+	// Logger receives failed purges, and a Retention that is too short. Default: none.
 	Logger watermill.LoggerAdapter
 	// OnPurged is called after each batch that deleted keys, with their number.
 	OnPurged func(ctx context.Context, n int)
@@ -65,7 +64,7 @@ func (c *PurgeConfig) validate(store Store) error {
 		return errors.New("idempotency: NewPurge: the store is nil: pass the store of the receiver")
 	}
 	if c.Retention <= 0 {
-		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: say how long keys are kept", c.Retention)
+		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: set it to how long keys are kept", c.Retention)
 	}
 	if c.Horizon < 0 || c.Stages < 0 || c.Every < 0 || c.Batch < 0 || c.Pause < 0 {
 		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Stages (%s), Every (%s), Batch (%d) and Pause (%s) must not be negative",
@@ -74,9 +73,8 @@ func (c *PurgeConfig) validate(store Store) error {
 	return nil
 }
 
-// Purge deletes old keys, in small batches and beside the handlers. Any number of processes may purge one store. A batch
-// takes a connection of the store's *sql.DB, which must have one to spare. On SQLite claims wait for a batch, and on MariaDB
-// before 10.6 a batch may wait for claims.
+// Purge deletes old keys, in small batches, while handlers run. Any number of processes may purge one store. A batch needs a
+// connection of the store's *sql.DB. On SQLite claims wait for a batch.
 type Purge struct {
 	store  Store
 	config PurgeConfig
@@ -86,14 +84,14 @@ type Purge struct {
 }
 
 // NewPurge returns a Purge of the keys in store, or an error that names the wrong field of config. A Retention below the Horizon
-// is logged as an error: nobody but the user knows how long messages can be on their way.
+// is logged as an error.
 func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 	if err := config.validate(store); err != nil {
 		return nil, err
 	}
 	config.setDefaults(store)
 	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
-		config.Logger.Error("Keys are purged while their messages may still come again: one that is redriven or retried after "+
+		config.Logger.Error("Keys are purged while their messages may still come again: a message that is redriven or retried after "+
 			"its key was purged is applied again", fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
 			watermill.LogFields{"store": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": horizon})
 	}
@@ -106,8 +104,8 @@ func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 // again when the next is due.
 func (p *Purge) Plugin(router *message.Router) error { return p.life.Plugin(router) }
 
-// Run deletes all keys that are too old by now, and returns how many it deleted. It is for those who have a schedule of
-// their own. When it fails, what it deleted before stays deleted.
+// Run deletes all keys that are too old by now, and returns how many it deleted. Call it if you have a schedule of your own.
+// If it fails, what it deleted before stays deleted.
 func (p *Purge) Run(ctx context.Context) (int, error) {
 	before := time.Now().Add(-p.config.Retention)
 	total, err := p.batches(ctx, before)

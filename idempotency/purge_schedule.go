@@ -46,7 +46,7 @@ func (p *Purge) stop() {
 	select {
 	case <-p.ended:
 	case <-timer.C:
-		p.config.Logger.Error("A purge of keys did not end in time; the router stops without it",
+		p.config.Logger.Error("A purge of keys did not end in time; the router stops without waiting for it",
 			errors.New("the database does not answer"), watermill.LogFields{"store": fmt.Sprintf("%T", p.store)})
 	}
 }

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ func remedy(err error) string {
 		return remedyFull
 	case undoneByDatabase(err):
 		return remedyUndone
-	case errors.Is(err, ErrHeld), isEnd(err):
-		return "" // it goes away, or another is at work on it
+	case errors.Is(err, ErrHeld), errors.Is(err, sql.ErrTxDone), isEnd(err):
+		return "" // it goes away, or another delivery is at work on it, or the handler ended the transaction
 	case (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient, connectionLost(err):
 		return remedyDown
 	}

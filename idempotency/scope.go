@@ -48,19 +48,21 @@ func (s *scope) leave(ctx context.Context) context.Context {
 	return chain.WithClaim(ctx, s.outer)
 }
 
-// WithTx returns ctx with a transaction that Tx returns, for the unit test of a handler. The test ends the transaction: it
-// looks at what the handler wrote, and rolls back. In a service the receiver does all this.
+// WithTx returns ctx with a transaction that Tx returns, for the unit test of a handler. The test ends the transaction:
+// it checks what the handler wrote, and rolls back. In a service the receiver does both.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return chain.WithClaim(ctx, &scope{tx: tx})
 }
 
-// Tx returns the transaction in which the key of the message with this context is held, or nil where there is none:
-// outside a handler behind a Receiver, except in a test (WithTx). What is written through it commits with the key when the handler returns without
-// an error. The error of a statement must be returned, not ignored: some end the transaction, and SQLite lets what is
-// written after that commit on its own, while PostgreSQL and MySQL then commit nothing at all. The receiver ends it; a
-// handler that does so itself and returns nil, by a deferred Rollback too, gets a permanent error (one that returns an error
-// keeps it), and on PostgreSQL and MySQL its Commit keeps nothing. There the transaction is not one of the store's *sql.DB: tx.Stmt takes no statement that was prepared on
-// that. Once it has ended, its methods return sql.ErrTxDone.
+// Tx returns the transaction that holds the key of the message with this context. It returns nil if there is none: outside of
+// a handler behind a Receiver, and in lease mode. What is written through it commits with the key when the handler returns
+// without an error.
+//
+// Return the error of a failed statement. Some errors end the transaction: SQLite then lets later statements commit on
+// their own, and PostgreSQL and MySQL commit nothing. The receiver ends the transaction. A handler that ends it, by a
+// deferred Rollback too, and returns nil gets a permanent error; if it returns an error, it keeps that error. On PostgreSQL
+// and MySQL its Commit keeps nothing, and tx.Stmt accepts no statement that was prepared on the *sql.DB. After the
+// transaction has ended, its methods return sql.ErrTxDone.
 func Tx(ctx context.Context) *sql.Tx {
 	if s := scopeOf(ctx); s != nil {
 		return s.tx
@@ -68,7 +70,7 @@ func Tx(ctx context.Context) *sql.Tx {
 	return nil
 }
 
-// nested tells whether a claim on this store is held for the same message already, because the middleware was attached
+// nested reports whether a claim on this store is held for the same message already, because the middleware was attached
 // twice: a second claim would wait for the first for ever. Claims on the way to the message, of a handler that
 // published it from within, are no concern: they end on their own.
 func nested(ctx context.Context, store Store, key Key, msg *message.Message) (bool, error) {

@@ -11,26 +11,26 @@ import (
 
 // Key names one message for one consumer. Two messages with the same key are the same message, delivered twice.
 type Key struct {
-	// Consumer is who applies the message, as a rule the handler's name.
+	// Consumer is the identity under which a handler applies messages, such as "shop/billing". See Store.Consumer.
 	Consumer string
-	// ID tells the consumer's messages apart. It may hold any bytes.
+	// ID is the key of a message among those of the Consumer. It may hold any bytes.
 	ID string
 }
 
-// Entry is a key on its way into a store, with what is known of the message that brings it.
+// Entry is a key to be entered into a store, with what is known of its message.
 type Entry struct {
 	Key
-	// Fingerprint is the SHA-256 of the payload, or nil where payloads are not compared.
+	// Fingerprint is the SHA-256 of the payload, or nil if payloads are not compared.
 	Fingerprint []byte
-	// Version is the business version that the message makes of its key, where it is Versioned. Such a key is applied
-	// again with every higher version, and with no other.
+	// Version is the business version of the message, if it is Versioned. Its key is applied again with every higher
+	// version, and with no other.
 	Version   int64
 	Versioned bool
 }
 
-// Record is what a store kept of a key that was applied before.
+// Record is what a store has kept of a key that was applied.
 type Record struct {
-	// Outputs is what was given to Commit, byte for byte; nil where there were none or they were marked published.
+	// Outputs is what Commit was called with, byte for byte. It is nil if there were none, or if they were marked published.
 	Outputs []byte
 	// Fingerprint and Version are those of the entry that was applied.
 	Fingerprint []byte
@@ -38,11 +38,11 @@ type Record struct {
 	Versioned   bool
 }
 
-// ErrHeld says that another delivery holds the key by a lease. The message is to come again later.
+// ErrHeld is the error of a key that another delivery has leased. The message must come again later.
 var ErrHeld = keytable.ErrHeld
 
-// ErrApplied is what the first statement of an optimistic handler returns, and all that follow it, where its message was
-// applied before. See ReceiverConfig.Optimistic.
+// ErrApplied is the error of an optimistic handler's first statement, and of all after it, if its message was applied before.
+// See ReceiverConfig.Optimistic.
 var ErrApplied = claims.ErrApplied
 
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.
@@ -51,55 +51,53 @@ type Store interface {
 	// services must have different ones. It is the same whenever it is asked for.
 	Consumer(handler string) string
 
-	// Claim begins a transaction and enters the key as its first statement. While another transaction holds the same key
-	// Claim waits for the end of that one: the wait, and that for connections and locks, ends with ctx. A key that is
-	// held by a lease is not waited for: the error wraps ErrHeld. The transaction itself must outlive ctx, because a
-	// handler that acks its message ends the message's context: it begins on context.WithoutCancel.
+	// Claim begins a transaction and enters the key as its first statement. If another transaction holds the same key, Claim
+	// waits for its end. This wait, and waits for connections and locks, end with ctx. Claim does not wait for a lease: the
+	// error wraps ErrHeld. The transaction itself must outlive ctx, because a handler that acks its message ends the message's
+	// context: it begins on context.WithoutCancel.
 	//
 	// Keys compare byte for byte, case and trailing spaces included, whatever bytes they hold. A versioned entry claims
-	// a key that is applied with a lower version, or with none. After an error nothing is left behind; the error wraps its
-	// cause, so that its class can be found.
+	// a key that is applied with a lower version, or with none. An error leaves nothing behind, and wraps its cause.
 	Claim(ctx context.Context, entry Entry) (Claim, error)
 
-	// Lease leases the key for d, which is at least a second, by the clock of the store's database. It is committed before
-	// Lease returns, and no transaction stays open. Keys, versions and waits are as in Claim, a transaction that holds the key
-	// included; a key that another lease holds is not waited for: the error wraps ErrHeld. One whose lease has expired, was
-	// given up, or began in the future because the clock was set back, is taken over. What is recorded of the key stays
-	// recorded until Lease.Complete. After an error that wraps its cause, what may be left of the lease expires.
+	// Lease leases the key for d, at least a second, by the clock of the store's database. It commits before it returns, and
+	// leaves no transaction open. Keys, versions and waits are as in Claim. Lease does not wait for another lease: the error
+	// wraps ErrHeld. It takes a lease over that has expired, that was given up, or that began in the future because the clock
+	// was set back. What is recorded of the key stays recorded until Lease.Complete. After an error, which wraps its cause, a
+	// lease may be left; it expires.
 	Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error)
 
-	// MarkPublished forgets the outputs that were recorded with an entry, because they were seen published. A key that is not
-	// there, not applied, or applied with another version by now is no error.
+	// MarkPublished forgets the outputs that were recorded with an entry. The receiver calls it after they were published. A
+	// key that does not exist, is not applied, or is applied with another version is no error.
 	MarkPublished(ctx context.Context, entry Entry) error
 
-	// Purge deletes at most limit keys that were applied before a time, the oldest first, in one short transaction that is in
-	// no claim's way (on SQLite claims wait for it, and on MariaDB before 10.6 it may for them), and returns how many it
-	// deleted. Keys under a lease stay until it is over. See NewPurge.
+	// Purge deletes at most limit keys that were applied before a time, the oldest first, and returns how many it deleted. It
+	// is one short transaction that passes over keys that others are about to change; on SQLite claims wait for it. So
+	// fewer than limit are deleted if there are no more, or if the others were locked. Leased keys stay. See NewPurge.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
-// Claim is a key on its way from absent to applied. It is used by one goroutine, and ended by Commit or Release.
+// Claim is an open transaction that has entered a key. One goroutine uses it, and ends it by Commit or Release.
 type Claim interface {
 	// Tx returns the transaction for the handler's own writes. The claim ends it; the handler must not.
 	Tx() *sql.Tx
 
-	// Recorded returns what was recorded when the key was applied before, with this version or a higher one, or nil where
-	// this claim is the first. A claim of a key that was applied can only be released.
+	// Recorded returns what was recorded when the key was applied with this version or a higher one. It returns nil if this
+	// claim is the first. A claim with a record can only be released.
 	Recorded() *Record
 
-	// Commit records outputs, byte for byte, with the key and commits them with the handler's writes. It ends the claim
-	// also when it fails; then nothing was committed, except by a handler that ended the transaction itself. In that
-	// case the error wraps sql.ErrTxDone.
+	// Commit records outputs with the key, byte for byte, and commits them with the handler's writes. It ends the claim. If it
+	// fails, nothing was committed, unless the handler ended the transaction itself: then the error wraps sql.ErrTxDone.
 	Commit(outputs []byte) error
 
-	// Release rolls back, so that nothing stays: neither key nor writes. After the claim has ended it does nothing and
-	// returns nil. An error that wraps sql.ErrTxDone says that the handler committed the transaction itself.
+	// Release rolls back, so that neither key nor writes stay. After the claim has ended it does nothing and returns nil. An
+	// error that wraps sql.ErrTxDone means that the handler committed the transaction itself.
 	Release() error
 }
 
 // optimisticStore is a Store whose claims can begin before their keys are entered.
 type optimisticStore interface {
-	// pipelines tells whether they can.
+	// pipelines reports whether they can.
 	pipelines() bool
 	// claimOptimistic is Claim, but for the key: that is entered with the first statement of Tx, which waits for others that hold it
 	// until its own context ends, or ctx, unless that ended because the message was acked. Where the key was applied its error

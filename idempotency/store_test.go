@@ -17,22 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
 
-// Features I1, I2: SQLite keeps the contract of a Store.
-func TestSQLiteStore(t *testing.T) {
-	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
-		db := openWithEffects(t)
-		return storeOn(db), db
-	})
-}
-
-// Features I1, I2: PostgreSQL keeps the contract of a Store.
-func TestPostgresStore(t *testing.T) {
-	testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
-		db := openPostgres(t)
-		return storeOn(db), db
-	})
-}
-
 // Features I1, I2: MySQL keeps the contract of a Store, however the connections are set.
 func TestMySQLStore(t *testing.T) {
 	for name, settings := range map[string]string{

@@ -13,13 +13,12 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// VersionFunc returns the version that a message makes of its key: of two messages with one key, the one with the higher
-// version is the later state. Versions compare as numbers, and there may be gaps between them. The conditions are those
-// of a KeyFunc.
+// VersionFunc returns the version of a message: of two messages with the same key, the one with the higher version is the
+// later state. Versions compare as numbers, and may have gaps. The conditions of a KeyFunc hold.
 type VersionFunc func(msg *message.Message) (int64, error)
 
-// VersionMetadata reads the version from a metadata field, as a decimal number of 64 bits, with a sign or without. A
-// message without it is invalid, with the reason missing_metadata; one with anything else there is invalid too.
+// VersionMetadata returns a VersionFunc that reads the version from a metadata field: a decimal number of 64 bits, with an
+// optional sign. A message without the field is invalid, with reason missing_metadata. Any other value is invalid too.
 func VersionMetadata(field string) VersionFunc {
 	return func(msg *message.Message) (int64, error) {
 		text := msg.Metadata.Get(field)

@@ -74,7 +74,7 @@ func exec(results pgx.BatchResults, statements int) (changed []int64, err error)
 // modeKnown is where a connection keeps whether it pipelines: to ask for its settings copies them.
 const modeKnown = "github.com/watermill-spillway/spillway/idempotency/pgxstore"
 
-// pipelines tells whether statements mean the same in a batch: in other modes arguments are sent in other forms.
+// pipelines reports whether statements mean the same in a batch: in other modes arguments are sent in other forms.
 func pipelines(c *pgx.Conn) bool {
 	data := c.PgConn().CustomData()
 	known, ok := data[modeKnown].(bool)
@@ -86,7 +86,7 @@ func pipelines(c *pgx.Conn) bool {
 	return known
 }
 
-// isOption tells whether the first argument is for pgx and not for the server. Batches know some such options and not others.
+// isOption reports whether the first argument is for pgx and not for the server. Batches know some such options and not others.
 func isOption(args []any) bool {
 	if len(args) == 0 {
 		return false

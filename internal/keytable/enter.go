@@ -34,8 +34,8 @@ type Record struct {
 	Versioned   bool
 }
 
-// ErrHeld says that somebody holds the key by a lease.
-var ErrHeld = errors.New("the key is held by a lease: another consumer is at work on it")
+// ErrHeld is the error of a key that is leased.
+var ErrHeld = errors.New("the key is leased: another delivery is at work on it")
 
 // ErrGone says that a key which was entered is not there any more.
 var ErrGone = errors.New("the row of the key is gone: the handler removed it; leave spillway_keys to the receiver")
@@ -114,7 +114,7 @@ func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, output
 	return err
 }
 
-// Entered tells whether this very row is in the database, and not one that a duplicate entered.
+// Entered reports whether this very row is in the database, and not one that a duplicate entered.
 func (d *Dialect) Entered(ctx context.Context, q Querier, row Row) (bool, error) {
 	n := 0
 	err := q.QueryRowContext(ctx, d.entered, d.text(row.Consumer), d.text(row.ID), row.Nonce).Scan(&n)

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrLeaseLost says that a lease is no longer its owner's.
-var ErrLeaseLost = errors.New("the lease is lost: it expired, and somebody else took the key over, or the key was removed")
+var ErrLeaseLost = errors.New("the lease is lost: it expired, and another delivery took the key over, or the key was removed")
 
 // Leases leases the keys of one database, in transactions that are over before its methods return.
 type Leases struct {
@@ -33,14 +33,14 @@ func (l *Leases) write(ctx context.Context, work func(Querier) error) error {
 const releaseTimeout = time.Second
 
 // Lease leases a key for d by the database's clock. Where the key is applied, the lease is of what was recorded and of
-// nothing else. A key that somebody else holds is ErrHeld.
+// nothing else. A key that another owner holds is ErrHeld.
 func (l *Leases) Lease(ctx context.Context, row Row, d time.Duration) (*Lease, error) {
 	lease := &Lease{of: l, row: row, duration: millis(d)}
 	err := lease.win(ctx)
 	if err == nil {
 		return lease, nil
 	}
-	if lease.fence != 0 { // the answer to the commit was lost: without this nobody could have the key until it expired
+	if lease.fence != 0 { // the answer to the commit was lost: without this the key could not be leased until it expired
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		_ = lease.Release(ctx)
@@ -52,7 +52,7 @@ func (l *Leases) Lease(ctx context.Context, row Row, d time.Duration) (*Lease, e
 // before its owner thinks so.
 func millis(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() + 1 }
 
-// Lease is a key that somebody is at work on, until a time. It may be used by many goroutines.
+// Lease is a key that its owner has until a time. It may be used by many goroutines.
 type Lease struct {
 	of       *Leases
 	row      Row

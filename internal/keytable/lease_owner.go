@@ -15,7 +15,7 @@ func (l *Lease) Recorded() *Record { return l.recorded }
 var errApplied = errors.New("the key was applied before, and is not leased")
 
 // Renew makes the lease last for its duration from now, by the database's clock. One that has expired is renewed too, if
-// nobody else took the key.
+// no other owner took the key.
 func (l *Lease) Renew(ctx context.Context) error {
 	return l.owner(ctx, "renew the lease", func(q Querier) error {
 		return l.changeOr(ctx, q, l.of.held, l.of.renew, l.duration)
@@ -54,7 +54,7 @@ func (l *Lease) owner(ctx context.Context, doing string, work func(Querier) erro
 	return nil
 }
 
-// changeOr runs a statement on the row while its fence is still ours. Where that changes nothing, same tells whether it is
+// changeOr runs a statement on the row while its fence is still ours. Where that changes nothing, same reports whether it is
 // because the row is as it should be already: then a lost answer is made up for, and MySQL counts no row that stays the
 // same, as one does that is renewed twice within a millisecond.
 func (l *Lease) changeOr(ctx context.Context, q Querier, same, statement string, args ...any) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
-// A key may go that was applied long ago. A lease that is not over may not, whenever it began: somebody is at work.
+// A key may go that was applied long ago. A lease that is not over may not, whenever it began: its owner is at work.
 const (
 	oldPostgres = `applied_at < $1 AND (expires_at IS NULL OR expires_at <= ` + nowPostgres + `) ORDER BY applied_at LIMIT $2`
 	oldMySQL    = `applied_at < ? AND (expires_at IS NULL OR expires_at <= ` + nowMySQL + `) ORDER BY applied_at LIMIT ?`

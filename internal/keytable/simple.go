@@ -99,7 +99,7 @@ func EnterPostgres(row Row) (text string, args []any) {
 	return row.entering().text, []any{row.Consumer, row.ID, row.At, row.Fingerprint, row.version(), row.Nonce}
 }
 
-// CommitPostgres commits the transaction that entered a row. Where it may have failed or ended, it is told to doubt: then
+// CommitPostgres commits the transaction that entered a row. Where it may have failed or ended, pass doubt: then
 // it fails in any other state of affairs, where COMMIT alone would be no error, and, with a division by zero, where the row
 // was not entered by the transaction that is open. With outputs, which it records, it also fails where the row is gone. It
 // first sets settings that the handler may have changed back, unless there are none.

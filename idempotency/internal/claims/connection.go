@@ -13,7 +13,7 @@ import (
 
 // Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that the
 // key does not stay locked. database/sql may then hold locks of its own, and wait for them for ever when it is called once
-// more: the connection is closed behind its back, and given back by somebody who can wait. After that it calls panicked.
+// more: the connection is closed behind its back, and given back on another goroutine, which can wait. After that it calls panicked.
 func Guard(conn *sql.Conn, panicked func(), work func() error) error {
 	returned := false
 	defer func() {
@@ -68,7 +68,7 @@ func CutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
 		closing.Lock()
 		defer closing.Unlock()
 		select {
-		case <-over: // the connection may be somebody else's by now
+		case <-over: // the connection may be in use for another claim by now
 		default:
 			_ = inUse.Close()
 		}

@@ -50,7 +50,7 @@ func (c *Claim) Recorded() *keytable.Record { return c.recorded }
 // Tx returns the transaction for the handler.
 func (c *Claim) Tx() *sql.Tx {
 	if c.proxy == nil {
-		return nil // the key was applied: nobody writes
+		return nil // the key was applied: there is nothing to write
 	}
 	return c.proxy.Tx()
 }
@@ -105,7 +105,7 @@ func (c *Claim) record(outputs []byte) error {
 	return keytable.InMySQL.RecordOutputs(ctx, c.conn, c.row, outputs)
 }
 
-// over tells whether the transaction that entered the key has ended, by the handler in SQL or by the server.
+// over reports whether the transaction that entered the key has ended, by the handler in SQL or by the server.
 func (c *Claim) over(ctx context.Context) (bool, error) {
 	if c.marked {
 		_, err := c.conn.ExecContext(ctx, probeMark)
@@ -115,7 +115,7 @@ func (c *Claim) over(ctx context.Context) (bool, error) {
 	return c.gone != nil, err
 }
 
-// committed tells whether the row that this claim entered is in the database, once its transaction has ended. A duplicate
+// committed reports whether the row that this claim entered is in the database, once its transaction has ended. A duplicate
 // that entered the same key meanwhile has another nonce.
 func (c *Claim) committed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

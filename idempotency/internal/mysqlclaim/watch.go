@@ -40,7 +40,7 @@ func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedVa
 	return c.mark(ctx)
 }
 
-// mark makes ready for a statement that may end the transaction. Where that fails nobody knows in what state it is.
+// mark makes ready for a statement that may end the transaction. If it fails, the state of the transaction is unknown.
 func (c *Claim) mark(ctx context.Context) error {
 	c.spoiled, c.held = errNotReady, true
 	for _, prepare := range []string{hold, setMark} {
@@ -69,7 +69,7 @@ func (c *Claim) Failed(_ context.Context, err error) error {
 // Committed is called by the proxy.
 func (c *Claim) Committed() error { return claims.CommittedByHandler("mysql", c.row) }
 
-// resolveDoubt asks for the key, which a rollback took away. An error says that nobody knows.
+// resolveDoubt asks for the key, which a rollback took away. An error means that it is unknown.
 func (c *Claim) resolveDoubt(ctx context.Context) error {
 	if c.doubt == nil || c.gone != nil {
 		return nil

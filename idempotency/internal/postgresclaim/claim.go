@@ -61,7 +61,7 @@ func (c *Claim) Recorded() *keytable.Record { return c.recorded }
 // Tx returns the transaction for the handler.
 func (c *Claim) Tx() *sql.Tx {
 	if c.proxy == nil {
-		return nil // the key was applied: nobody writes
+		return nil // the key was applied: there is nothing to write
 	}
 	return c.proxy.Tx()
 }
@@ -86,7 +86,7 @@ func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedVa
 	return nil
 }
 
-// plainPostgres tells whether a statement can neither end the transaction nor change the settings.
+// plainPostgres reports whether a statement can neither end the transaction nor change the settings.
 func plainPostgres(statement string) bool {
 	return sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE")
 }
@@ -225,7 +225,7 @@ func (c *Claim) rollback() error {
 	return nil
 }
 
-// committed tells whether the row that this claim entered is in the database, once its transaction has ended.
+// committed reports whether the row that this claim entered is in the database, once its transaction has ended.
 func (c *Claim) committed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

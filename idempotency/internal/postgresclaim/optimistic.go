@@ -41,7 +41,7 @@ func (s *Store) BeginOptimistic(ctx context.Context, row keytable.Row, acked <-c
 	return c, nil
 }
 
-// carries tells whether a statement can take the key along. What it does is rolled back where the key is there, so it must
+// carries reports whether a statement can take the key along. What it does is rolled back where the key is there, so it must
 // be one whose work can be: a query may take a lock of the session.
 func (c *Claim) carries(text string, args []driver.NamedValue) bool {
 	return c.late != nil && !c.late.entered && c.late.refused == nil && len(args) > 0 &&

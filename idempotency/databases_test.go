@@ -1,0 +1,344 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+)
+
+// Features I1, I2: every store keeps the contract of a Store.
+func TestStore(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
+				c := newCell(t, d)
+				return c.store(c.db), c.db
+			})
+		})
+	}
+}
+
+// Features I1, I2, promise P7, decision 8: deliveries of one key at once, on two pools, make one effect, and nobody is told
+// busy. Deliveries of many keys make one each.
+func TestManyAtOnce(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		var duplicates atomic.Int64
+		config := idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) }}
+		handlers := []message.HandlerFunc{c.receiver(config).Middleware(c.write), c.receiverOn(c.store(c.open(c, c.address)), config).Middleware(c.write)}
+		atOnce(c.T, 100, func(i int) error { _, err := handlers[i%2](newMessage("same")); return err })
+		c.rows(1, 1)
+		if duplicates.Load() != 99 {
+			c.Errorf("%d duplicates, want 99", duplicates.Load())
+		}
+		atOnce(c.T, 100, func(i int) error { _, err := handlers[i%2](newMessage(fmt.Sprint(i / 2))); return err })
+		c.rows(51, 51)
+	})
+}
+
+// Feature I1: the same middleware attached twice passes through; another key on the same store is an error, not a wait
+// without end; a claim of another store is independent.
+func TestNested(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		r := c.receiver(idempotency.ReceiverConfig{})
+		twin := c.receiver(idempotency.ReceiverConfig{})
+		c.applies(r.Middleware(twin.Middleware(r.Middleware(c.write))), newMessage("m1"))
+		c.rows(1, 1)
+		other := c.receiver(idempotency.ReceiverConfig{Consumer: "shipping"})
+		if _, err := r.Middleware(other.Middleware(c.write))(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "inside a claim") {
+			c.Error(err)
+		}
+		c.rows(1, 1)
+		far := newCell(c.T, c.database)
+		c.applies(r.Middleware(far.receiver(idempotency.ReceiverConfig{}).Middleware(far.write)), newMessage("m3"))
+		c.rows(1, 2)
+		far.rows(1, 1)
+	})
+}
+
+// Decision 8: a claim keeps other writers out of its database on SQLite, and elsewhere only where it holds the pool's one
+// connection.
+func TestLocks(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		r := c.receiver(idempotency.ReceiverConfig{})
+		another := c.open(c, c.create(c))
+		for most, want := range map[int]bool{0: false, 1: true, 2: false} {
+			c.db.SetMaxOpenConns(most)
+			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				claim := chain.ClaimOf(msg.Context())
+				if claim.Locks(c.db) != (want || c.says == "sqlite") || claim.Locks(another) {
+					c.Errorf("with %d connections: %v, %v", most, claim.Locks(c.db), claim.Locks(another))
+				}
+				return nil, nil
+			})(newMessage(fmt.Sprint(most)))
+			if err != nil {
+				c.Fatal(err)
+			}
+		}
+	})
+}
+
+// Promise P4: a claim that waits for a connection of a pool that is used up ends with its context.
+func TestWaitForConnectionEnds(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		c.db.SetMaxOpenConns(1)
+		store := c.store(c.db)
+		held, err := store.Claim(c.Context(), idempotency.Entry{Key: same})
+		if err != nil {
+			c.Fatal(err)
+		}
+		defer func() { _ = held.Release() }()
+		ctx, cancel := context.WithTimeout(c.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := store.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}); !errors.Is(err, context.DeadlineExceeded) {
+			c.Error(err)
+		}
+	})
+}
+
+// kill ends the connection of a transaction from the server's side.
+func (c *cell) kill(tx *sql.Tx) {
+	c.Helper()
+	if c.says == "mysql" {
+		mysqltest.Kill(c.T, c.db, connection(c.T, tx))
+		return
+	}
+	postgrestest.Kill(c.T, c.db, process(c.T, tx))
+}
+
+// Promises P1, P7: a connection that is lost while the handler runs, or before the commit, leaves nothing behind; the
+// error is no success, and the next delivery is applied.
+func TestConnectionLost(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		if c.says == "sqlite" {
+			return // has no connection to lose
+		}
+		r := c.receiver(idempotency.ReceiverConfig{})
+		for name, v := range map[string]struct {
+			outputs []*message.Message
+			goesOn  bool // the handler writes after the connection is lost
+			err     error
+		}{
+			"in the handler":                  {goesOn: true},
+			"before the commit":               {},
+			"before the commit, with outputs": {outputs: []*message.Message{message.NewMessage("", nil)}},
+			"before the rollback":             {err: classify.Permanent(errors.New("boom"))}, // another one is given back: see P1-down-commit
+		} {
+			out, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+				c.kill(idempotency.Tx(msg.Context()))
+				if v.goesOn {
+					return c.write(msg)
+				}
+				return v.outputs, v.err
+			}))(newMessage("m1"))
+			if out != nil || err == nil || errors.Is(err, sql.ErrTxDone) || v.err != nil && err != v.err {
+				c.Errorf("%s: %v, %v", name, out, err)
+			}
+			c.rows(0, 0)
+			if n := c.db.Stats().InUse; n != 0 {
+				c.Errorf("%s: %d connections are in use", name, n)
+			}
+		}
+		c.applies(r.Middleware(c.write), newMessage("m1"))
+		c.rows(1, 1)
+	})
+}
+
+// Promise P7: a handler that ends the transaction by other ways than those of P7-commits and P7-rolls-back is set aside if
+// something stayed or if it said that it had succeeded. What it wrote in another transaction after that is rolled back.
+func TestHandlerEndsTransaction(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		const more = `INSERT INTO effects VALUES ('more')`
+		ends := map[string][]string{ // by what stays
+			"postgres kept": {`COMMIT; BEGIN`},
+			"postgres gone": {`ROLLBACK; BEGIN; ` + more, `ROLLBACK AND CHAIN`, `SELECT 1; ROLLBACK AND CHAIN`, `/* SELECT */ ROLLBACK AND CHAIN`},
+			"mysql kept":    {`CREATE TABLE IF NOT EXISTS more (id INT)`, `COMMIT; ` + more, `COMMIT; START TRANSACTION; ` + more, `LOCK TABLES effects WRITE; ` + more},
+			"mysql gone":    {`ROLLBACK; ` + more},
+		}
+		c.db.SetMaxOpenConns(1)
+		r := c.receiver(idempotency.ReceiverConfig{})
+		boom := classify.Transient(errors.New("boom"))
+		for kept, rows := range map[string]int{"kept": 1, "gone": 0} {
+			for _, end := range ends[c.says+" "+kept] {
+				for _, result := range []error{nil, boom} {
+					for outputs := range 2 {
+						out, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+							for _, statement := range strings.Split(end, "; ") {
+								if _, err := idempotency.Tx(msg.Context()).Exec(statement); err != nil {
+									return nil, err
+								}
+							}
+							return []*message.Message{newMessage("")}[:outputs], result
+						}))(newMessage("m1"))
+						name := fmt.Sprintf("%s, %v, %d outputs", end, result, outputs)
+						permanent := rows > 0 || result == nil
+						if out != nil || (class(err) == classify.ClassPermanent) != permanent || errors.Is(err, sql.ErrTxDone) != permanent || result != nil && !errors.Is(err, result) {
+							c.Errorf("%s: judged %s: %v, %v", name, class(err), out, err)
+						}
+						if rows > 0 && err != nil && strings.Contains(err.Error(), "was rolled back") {
+							c.Errorf("%s: %v", name, err)
+						}
+						c.rows(rows, rows)
+						c.applies(r.Middleware(c.write), newMessage("m2")) // the connection is as good as new
+						if c.says == "mysql" {
+							wantAutocommit(c.T, c.db)
+						}
+						c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
+					}
+				}
+				if c.says == "mysql" {
+					c.exec(`DROP TABLE IF EXISTS more`)
+				}
+			}
+		}
+	})
+}
+
+// wantAutocommit fails unless a pooled connection of MySQL commits what is written without a transaction.
+func wantAutocommit(t *testing.T, db *sql.DB) {
+	t.Helper()
+	var on, open int
+	if err := db.QueryRow(`SELECT @@autocommit, @@in_transaction`).Scan(&on, &open); err != nil || on != 1 || open != 0 {
+		t.Fatalf("autocommit is %d, in a transaction: %d, %v", on, open, err)
+	}
+}
+
+// Promise P7: a handler that leaves rows open hangs nothing and spoils no connection. On a server it is not applied. One that
+// sets savepoints and rolls back to them does as it may.
+func TestHandlerSpoilsTransaction(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		c.db.SetMaxOpenConns(1)
+		r := c.receiver(idempotency.ReceiverConfig{})
+		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+			rows, err := idempotency.Tx(msg.Context()).Query(map[string]string{
+				"sqlite": `SELECT name FROM sqlite_master`, "postgres": `SELECT generate_series(1, 100000)`, "mysql": `SELECT seq FROM seq_1_to_100000`,
+			}[c.says])
+			if err == nil && !rows.Next() {
+				err = errors.Join(errors.New("no rows"), rows.Err())
+			}
+			return nil, err
+		}))(newMessage("m1"))
+		if (err == nil) != (c.says == "sqlite") || err != nil && (errors.Is(err, sql.ErrTxDone) || !strings.Contains(err.Error(), "close them")) {
+			c.Error(err)
+		}
+		c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
+		c.applies(r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+			tx := idempotency.Tx(msg.Context())
+			_, set := tx.Exec(`SAVEPOINT mine`)
+			_, wrote := tx.Exec(inEffects("taken back"))
+			_, back := tx.Exec(`ROLLBACK TO mine`)
+			return []*message.Message{newMessage("out")}, errors.Join(set, wrote, back)
+		})), newMessage("m2"))
+		c.rows(1, 1)
+	})
+}
+
+// Promise P7: what a duplicate committed meanwhile is not mistaken for a commit by the handler that rolled back.
+func TestRollbackThenDuplicate(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		if c.says == "sqlite" {
+			return // a duplicate waits for the gate, which the first holds to its end
+		}
+		store := c.store(c.db)
+		claim, err := store.Claim(c.Context(), idempotency.Entry{Key: same})
+		if err != nil {
+			c.Fatal(err)
+		}
+		if _, err := claim.Tx().Exec(`ROLLBACK`); err != nil {
+			c.Fatal(err)
+		}
+		if first, err := claimOnce(store, same); err != nil || !first {
+			c.Fatal(first, err)
+		}
+		if err := claim.Release(); err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+// Promise P7: two deliveries of a message come in the same millisecond; the first fails, the second, which waited, is
+// applied. The first is not told that its handler has committed, whatever statements that handler used.
+func TestDuplicateAtTheSameTime(t *testing.T) {
+	fails := map[string]string{
+		"postgres": `DO $$BEGIN RAISE serialization_failure; END$$`, "mysql": `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`, "sqlite": `nonsense`,
+	}
+	onDatabases(t, func(c *cell) {
+		r := c.receiver(idempotency.ReceiverConfig{})
+		for i := range 50 {
+			var failed atomic.Bool
+			h := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				if failed.Swap(true) {
+					return nil, nil
+				}
+				for _, statement := range []string{`SAVEPOINT own`, fails[c.says]} {
+					if _, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), statement); err != nil {
+						return nil, err
+					}
+				}
+				return nil, nil
+			})
+			errs := make(chan error, 2)
+			for range 2 {
+				go func() { _, err := h(newMessage(fmt.Sprint("m", i))); errs <- err }()
+			}
+			for range 2 {
+				if err := <-errs; errors.Is(err, sql.ErrTxDone) {
+					c.Fatalf("message %d: %v", i, err)
+				}
+			}
+		}
+	})
+}
+
+// Features I4, I6: the outputs of each version have ids of their own, and a mark forgets those of its version alone.
+func TestOutputsOfVersions(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		store := c.store(c.db)
+		h := c.receiverOn(store, idempotency.ReceiverConfig{
+			Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"),
+		}).Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
+			return []*message.Message{message.NewMessage("", []byte("out"))}, nil
+		}))
+		deliver := func(version int) []*message.Message {
+			c.Helper()
+			msg := message.NewMessage(fmt.Sprint("id of ", version), fmt.Append(nil, "payload of ", version))
+			msg.Metadata = message.Metadata{"key": "k", "version": fmt.Sprint(version)}
+			out, err := h(msg)
+			if err != nil {
+				c.Fatal(err)
+			}
+			return out
+		}
+		first, second := deliver(1), deliver(2)
+		if len(first) != 1 || len(second) != 1 || first[0].UUID == second[0].UUID {
+			c.Fatal(first, second)
+		}
+		mark := func(version int64) {
+			entry := idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "k"}, Version: version, Versioned: true}
+			if err := store.MarkPublished(c.Context(), entry); err != nil {
+				c.Fatal(err)
+			}
+		}
+		mark(1)
+		if out := deliver(2); len(out) != 1 || out[0].UUID != second[0].UUID {
+			c.Errorf("after the mark of version 1: %v", out)
+		}
+		mark(2)
+		if out := deliver(2); len(out) != 0 {
+			c.Errorf("after the mark of version 2: %v", out)
+		}
+	})
+}
