@@ -15,7 +15,7 @@ import (
 // bulk puts n messages that are due into topic, in one transaction.
 func bulk(t testing.TB, s *Store, topic string, n int) {
 	t.Helper()
-	err := s.inTransaction(t.Context(), func(tx *sql.Tx) error {
+	err := s.db.Write(t.Context(), func(tx *sql.Tx) error { // which may take its time
 		for i := range n {
 			if _, err := tx.Exec(s.say.put, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
 				return err
