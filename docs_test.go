@@ -17,7 +17,7 @@ var (
 	rowOf    = regexp.MustCompile(`(?m)^\| ([A-Z]?\d+) \|`)
 	linkOf   = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)]*))?\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	noAnchor = regexp.MustCompile("[^\\pL\\pN _-]")
+	noAnchor = regexp.MustCompile(`[^\pL\pN _-]`)
 )
 
 // tree calls visit with every file of the project that ends with suffix.
