@@ -61,7 +61,7 @@ func (d testDatabase) open(t testing.TB, address string) *sql.DB {
 // statement spells a statement with question marks.
 func (d testDatabase) statement(text string) string {
 	if d.driver == "pgx" {
-		return postgres.Numbered(text)
+		return postgres.Engine{}.Statement(text)
 	}
 	return text
 }

@@ -32,9 +32,10 @@ func (Engine) Bytes(s string) any { return []byte(s) }
 // SkipLocked passes over the rows that others have locked.
 func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
 
-// Write is the function Write.
+// Write runs work in a transaction, and again if the server undid it because of another one, or if it waited for a lock in
+// vain. After a deadlock statements on the same *sql.Tx commit on their own: work must write nothing after an error.
 func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return Write(ctx, db, work)
+	return rerun.Write(ctx, db, Undone, work)
 }
 
 // Again runs one statement, and again if the server undid it because of others.

@@ -3,11 +3,7 @@
 package mysql
 
 import (
-	"context"
-	"database/sql"
 	"reflect"
-
-	"github.com/watermill-spillway/spillway/internal/database/rerun"
 )
 
 // The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
@@ -66,16 +62,4 @@ func number(err error) uint16 {
 func Undone(err error) bool {
 	n := Number(err)
 	return n == Deadlock || n == LockTimeout
-}
-
-// Options are those of every transaction of a store, whatever the session's default is. Under READ COMMITTED each
-// statement sees what others have committed by then, so a key that was waited for is found, and no gap between keys is
-// locked: under REPEATABLE READ, the default, neighbours in the index would wait for each other.
-var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
-
-// Write runs work in a transaction. It runs work again if the server undid the transaction because of another one, or if the
-// transaction waited for a lock in vain. What a failed run did is undone. Work must return the error of a statement and write
-// nothing after it: a deadlock ends the transaction, and later statements on the same *sql.Tx commit on their own.
-func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return rerun.Write(ctx, db, Options, Undone, work)
 }

@@ -23,7 +23,7 @@ const (
 var clock = strings.NewReplacer("now_ms()", nowMS, "now_us()", nowUS)
 
 // Statement spells the clocks, and turns question marks into $1, $2 and so on.
-func (Engine) Statement(text string) string { return Numbered(clock.Replace(text)) }
+func (Engine) Statement(text string) string { return numbered(clock.Replace(text)) }
 
 // Text binds text for a text column. It must be valid UTF-8 without NUL.
 func (Engine) Text(s string) any { return s }
@@ -34,9 +34,9 @@ func (Engine) Bytes(s string) any { return []byte(s) }
 // SkipLocked passes over the rows that others have locked.
 func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
 
-// Write is the function Write.
+// Write runs work in a transaction, and again if the server ended the transaction because of another one.
 func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return Write(ctx, db, work)
+	return rerun.Write(ctx, db, Undone, work)
 }
 
 // Again runs one statement, and again if the server undid it because of others.
@@ -62,8 +62,8 @@ func (Engine) MayNot(err error) bool {
 // IsThere returns false: the files say IF NOT EXISTS, and an error ends the transaction.
 func (Engine) IsThere(error) bool { return false }
 
-// Numbered turns the question marks of a statement into $1, $2 and so on. It may have no others.
-func Numbered(statement string) string {
+// numbered turns the question marks of a statement into $1, $2 and so on. It may have no others.
+func numbered(statement string) string {
 	parts := strings.Split(statement, "?")
 	var b strings.Builder
 	for i, part := range parts {

@@ -3,11 +3,7 @@
 package postgres
 
 import (
-	"context"
-	"database/sql"
 	"errors"
-
-	"github.com/watermill-spillway/spillway/internal/database/rerun"
 )
 
 // The errors that a store acts on (PostgreSQL's Appendix A).
@@ -35,15 +31,4 @@ func State(err error) string {
 func Undone(err error) bool {
 	state := State(err)
 	return state == deadlockDetected || state == serializationFailure
-}
-
-// Options are those of every transaction of a store, whatever the database's default is. Under READ COMMITTED each
-// statement sees what others have committed by then, so a key that was waited for is found. Under REPEATABLE READ each
-// wait would end with 40001.
-var Options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
-
-// Write runs work in a transaction. It runs work again if the server ended the transaction because of another one. What a
-// failed run did is undone.
-func Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return rerun.Write(ctx, db, Options, Undone, work)
 }

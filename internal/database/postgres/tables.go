@@ -79,7 +79,7 @@ const creating = 0x7370696c6c776179
 // Alone runs work in one transaction while no other process makes or upgrades tables. A table that is there is upgraded in
 // its own schema: otherwise one further along the search path would get an empty twin in the first schema.
 func (e Engine) Alone(ctx context.Context, db *sql.DB, t schema.Table, work func(schema.Session) error) error {
-	return Write(ctx, db, func(tx *sql.Tx) error {
+	return e.Write(ctx, db, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(creating)); err != nil {
 			return fmt.Errorf("wait for others that upgrade: %w", err)
 		}
