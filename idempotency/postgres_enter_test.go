@@ -14,20 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
-// openPQ opens an empty PostgreSQL database by another driver, lib/pq.
-func openPQ(t testing.TB) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("postgres", postgrestest.Schema(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	return db
-}
-
 // Feature I2: a connection need not have the statements that we think it has, nor lack those that we think it lacks.
 func TestPostgresPrepared(t *testing.T) {
 	for _, driver := range []string{"pgx", "postgres"} {
