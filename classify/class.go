@@ -10,18 +10,18 @@ import (
 type Class uint8
 
 const (
-	// ClassUnknown is the class of an error nobody said anything about. It is retried like a transient one.
+	// ClassUnknown is the class of an error that no mark, rule or knowledge covers. It is retried like a transient one.
 	ClassUnknown Class = iota
-	// ClassTransient passes with time: a downstream is down, a lock is held. Trying again may succeed.
+	// ClassTransient passes with time: a downstream is down, a lock is held. A retry may succeed.
 	ClassTransient
-	// ClassPermanent does not pass with time: a bug, a violated constraint, a panic. Trying again is in vain.
+	// ClassPermanent does not pass with time: a bug, a violated constraint, a panic. A retry would fail too.
 	ClassPermanent
 	// ClassInvalid means that the message itself is unacceptable: malformed, or without what it must have.
 	ClassInvalid
 	// ClassDiscard means that the message may be dropped: it is acked and counted, and placed nowhere.
 	ClassDiscard
-	// ClassAborted means that the message's own context ended: a shutdown, a rebalance, a lost session. The message is
-	// given back and nothing is counted. It is decided from the message, never from the text of an error.
+	// ClassAborted means that the message's own context ended: a shutdown, a rebalance, a lost session. The message is nacked
+	// and nothing is counted. The context of the message decides it, never an error.
 	ClassAborted
 )
 
@@ -72,18 +72,18 @@ const (
 	ReasonMaxRedrives         = "max_redrives_exceeded"
 )
 
-// Verdict is what is known of an error. A zero field means "not said".
+// Verdict is what is known about an error. A zero field means "unknown".
 type Verdict struct {
 	// Class says what can be done.
 	Class Class
 	// Reason is a short code for programs, lower case with underscores.
 	Reason string
-	// Description is a sentence for people. Where it is empty the text of the error serves.
+	// Description is a sentence for people. Default: the text of the error.
 	Description string
 	// RetryAfter is the least time to wait before the next attempt.
 	RetryAfter time.Duration
-	// NotNow says that nothing failed: the message is to come again later, uncounted. It goes with ClassTransient, which
-	// the error is where it lasts for too long. See the function NotNow.
+	// NotNow says that nothing failed: the message comes again later and is not counted. It needs ClassTransient, which counts
+	// if the condition lasts too long. See the function NotNow.
 	NotNow bool
 }
 

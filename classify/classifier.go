@@ -9,7 +9,7 @@ import (
 type Config struct {
 	// Rules are asked in order, after marks and before the built-in knowledge; the first that answers wins.
 	Rules []Rule
-	// Default is the class of an error nobody knows: ClassUnknown, or one that an application prefers; not ClassDiscard.
+	// Default is the class of an error that is not known. It must not be ClassDiscard or ClassAborted. Default: ClassUnknown.
 	Default Class
 	// OnRulePanic is called for a rule, or a method of the error itself, that panicked, and for a rule that gave a class that no
 	// rule can give: then there is no stack. The text is for a log.
@@ -34,17 +34,16 @@ func New(config Config) (*Classifier, error) {
 		return nil, fmt.Errorf("classify: Default cannot be %q (%d): no error has that class by itself", config.Default, config.Default)
 	}
 	if config.Default == ClassDiscard {
-		return nil, fmt.Errorf("classify: Default cannot be %q: every error nobody thought of would lose its message; mark or give rules for those that may be dropped", config.Default)
+		return nil, fmt.Errorf("classify: Default cannot be %q: every unexpected error would lose its message; mark the errors whose messages may be dropped, or give rules for them", config.Default)
 	}
 	config.Rules = slices.Clone(config.Rules) // the caller may go on writing into its own
 	return &Classifier{config: config}, nil
 }
 
-// Classify returns the verdict on err. Who speaks, in this order, until one names a class: the marks in err, the rules,
-// the built-in knowledge, the default. Within marks and knowledge the outermost answer of a chain of causes wins, and
-// where errors are joined every branch is asked and the severest class wins: invalid, permanent, transient, unknown,
-// discard. A mark's reason, description and retry-after stay, whoever names the class. A branch without a mark is
-// unknown to the marks, so that a failure joined to a discarded error is not dropped with it.
+// Classify returns the verdict on err. It asks the marks in err, the rules, the built-in knowledge and the default, in this order,
+// until one gives a class. Within marks and knowledge, the outermost answer of a chain of causes wins. Of joined errors, the
+// severest class wins: invalid, permanent, transient, unknown, discard. A mark's reason, description and retry-after stay in any
+// case. A branch without a mark counts as unknown, so a failure joined to a discarded error is not dropped with it.
 func (c *Classifier) Classify(err error) Verdict {
 	if err == nil {
 		return Verdict{}
@@ -88,7 +87,7 @@ func askMark(err error) (Verdict, bool) {
 	case *marked:
 		return m.verdict.sayable(), true
 	case *Failure:
-		// That a message went away is decided anew by whoever holds it; to anybody else its context says so.
+		// Only the context of a message decides that it was aborted.
 		if m != nil && m.Verdict.Class != ClassAborted {
 			return m.Verdict.sayable(), true
 		}

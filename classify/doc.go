@@ -1,23 +1,28 @@
-// Package classify says what an error means for the message that failed with it: whether to try again, to set the
-// message aside, to drop it, or to ask nobody and be careful.
+// Package classify decides what an error means for the message that failed with it: retry, dead-letter, or drop.
 //
 // # Classes
 //
-// A Class is what can be done. Transient and unknown errors are retried; permanent and invalid ones are set aside at
-// once, invalid ones among the malformed messages; a discarded message is acked, counted and kept nowhere. A Verdict is
-// the class with a reason for programs, a description for people and the least time to wait before the next attempt.
+// A Class says what happens to the message:
 //
-// ClassAborted means that the message went away, by a shutdown, a rebalance or a lost session. It is decided from the
-// message's own context by whoever holds the message, and never from an error: no mark, rule or default can give it,
-// and a context.Canceled in an error is something within the handler that was cancelled, which is transient.
+//	transient, unknown   retried; dead-lettered after the last attempt
+//	permanent            dead-lettered at once
+//	invalid              dead-lettered at once, among the malformed messages
+//	discard              acked, counted and kept nowhere
+//	aborted              nacked and not counted
 //
-// NotNow is for a handler that finds a lock held, a breaker open or a tenant paused. Its error is transient, and says in
-// addition that nothing failed: the message is held, or given back, and comes again uncounted, for a bounded time.
+// A Verdict is the class with a reason for programs, a description for people and the minimum wait before the next attempt.
 //
-// # Who speaks
+// ClassAborted means that the message's own context ended, by a shutdown, a rebalance or a lost session. Only that context decides
+// it: no mark, rule or default can. A context.Canceled in an error is transient, because something within the handler was
+// cancelled.
 //
-// A handler marks what it knows (Transient, NotNow, Permanent, Invalid, Discard, With), and the mark survives any wrapping with
-// %w. What third parties return is told by rules (Is, As, AsFunc, When) in a Config, or is known already.
+// NotNow is for a handler that finds a lock held, a breaker open or a tenant paused. Its error is transient, and no failure: the
+// message is held or nacked, and comes again without being counted, for a bounded time.
+//
+// # Marks and rules
+//
+// A handler marks the errors that it knows with Transient, NotNow, Permanent, Invalid, Discard or With. A mark survives any wrapping
+// with %w. For errors of third parties there are rules (Is, As, AsFunc, When) in a Config, and built-in knowledge.
 //
 // # Precedence
 //
@@ -29,23 +34,23 @@
 //  3. The built-in knowledge, over the whole tree; then what only the network explains.
 //  4. Config.Default.
 //
-// On a chain of causes the outermost answer wins. Where errors are joined, by errors.Join or by several %w, every branch
-// is asked and the severest class wins: invalid, permanent, transient, unknown, discard. The branch that wins is heard
-// whole, and the others not at all. A branch without a mark counts as unknown, so an error joined to a discarded one
-// is not dropped with it; a Discard around the join drops both.
+// On a chain of causes the outermost answer wins. If errors are joined, by errors.Join or by several %w, every branch is judged
+// and the severest class wins: invalid, permanent, transient, unknown, discard. The verdict is that of the winning branch alone.
+// A branch without a mark counts as unknown, so an error joined to a discarded one is not dropped with it. A Discard around the
+// join drops both.
 //
-// Reason, description and retry-after are filled each on its own, and what is said first stays: each is that of the
-// outermost mark on the chain that sets it, then of the rule, then of the knowledge. Who is not asked any more,
-// because a class is named, fills nothing.
+// Reason, description and retry-after are filled separately, and the first value stays: that of the outermost mark on the chain
+// that sets it, then of the rule, then of the knowledge. Sources that are not consulted, because a class is known, contribute
+// nothing.
 //
 // # Panics
 //
-// A panic in a handler is a *PanicError, which is permanent. It does not unwrap to the value thrown: a panic is a bug,
-// even a panic with a marked error. A mark around it, or a rule As[*PanicError], may judge it otherwise.
+// A panic in a handler is a *PanicError, which is permanent. It does not unwrap to the value of the panic: a panic is a bug, even
+// with a marked error. A mark around it, or a rule As[*PanicError], may judge it otherwise.
 //
-// A rule that panics has no say, and the next one is asked; where a method of the error panics, that error alone has no
-// say. Config.OnRulePanic is told of both. An error that wraps itself is searched up to a bound, and rules are not asked
-// of it, because errors.Is would never return.
+// A rule that panics has no answer, and the next rule is asked. If a method of an error panics, that error has no answer.
+// Config.OnRulePanic is called for both. An error that wraps itself is searched up to a bound. Rules do not see it, because
+// errors.Is would never return.
 //
 // # Built-in knowledge
 //
@@ -65,5 +70,5 @@
 // Reference, MariaDB's list of error codes and sqlite.org/rescode.html. No driver is imported: an error with a method
 // SQLState() string, as those of pgx and lib/pq are, and the error types of go-sql-driver/mysql and modernc.org/sqlite
 // are known by their shape, those of cenkalti/backoff by their type's name and package, and sentinels of breakers by their text,
-// since they have nothing else. Whatever is not in the table is unknown, and so is retried before it is set aside.
+// since they have nothing else. Every other error is unknown: it is retried, and then dead-lettered.
 package classify

@@ -7,8 +7,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// Failure is a failed message's story so far. It travels up the chain as an error: whoever retries adds attempts,
-// whoever sets aside reads it. A Failure found inside another error counts as a mark.
+// Failure records the failed attempts of a message. It is returned up the chain as an error: a retry adds attempts, a
+// poison.Queue reads it. A Failure inside another error counts as a mark.
 type Failure struct {
 	// Err is the error of the latest attempt.
 	Err error
@@ -64,8 +64,7 @@ func (f *Failure) Add(err error, v Verdict, at time.Time) {
 	f.History = BoundHistory(append(f.History, inner.History...))
 }
 
-// Failure returns the story that err carries, or that of a single attempt, which ended now, where nobody kept one. A nil
-// Classifier is one with the defaults.
+// Failure returns the Failure that err carries, or one of a single attempt that ended now. A nil Classifier has the defaults.
 func (c *Classifier) Failure(err error) *Failure {
 	f, ok := AsFailure(err)
 	if !ok || f.Attempts <= 0 {

@@ -47,7 +47,7 @@ func askKnowledge(err error) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// askNetwork is asked where no cause said more: a wrong address or a refused permission shows inside a net.OpError, and
+// askNetwork is asked if no cause gave a class: a wrong address or a refused permission shows inside a net.OpError, and
 // what is left is the network's weather. A connection closed early shows as a bare EOF, which means that only inside
 // the error of an HTTP client.
 func askNetwork(err error) (Verdict, bool) {
@@ -68,7 +68,7 @@ var (
 	permanent = Verdict{Class: ClassPermanent}
 )
 
-// transientSentinels leaves out sql.ErrNoRows on purpose: nobody can say whether the row is on its way. A cancelled
+// transientSentinels leaves out sql.ErrNoRows on purpose: it is unknown whether the row is on its way. A cancelled
 // context is something within the handler that was cancelled; the end of the message's own is ClassAborted.
 var transientSentinels = []error{
 	context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded, net.ErrClosed,

@@ -18,17 +18,17 @@ func RetryAfter(d time.Duration) Option { return func(v *Verdict) { v.RetryAfter
 func Transient(err error, opts ...Option) error { return mark(err, ClassTransient, opts) }
 
 // NotNow marks err as no failure: a lock is held, a breaker is open, a tenant is paused. The message is held and handled
-// again, or given back to come again; neither counts as an attempt. middleware.Retry does this, for the time that
-// RetryConfig.NotNowFor says; after that err is transient, and counts. RetryAfter sets the least wait. A rule can say the
-// same: Verdict{Class: ClassTransient, NotNow: true}.
+// again, or nacked and redelivered; neither counts as an attempt. middleware.Retry does this for RetryConfig.NotNowFor; after
+// that err is transient, and counts. RetryAfter sets the minimum wait. A rule can return the same:
+// Verdict{Class: ClassTransient, NotNow: true}.
 func NotNow(err error, opts ...Option) error {
 	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.NotNow = true }}, opts...))
 }
 
-// Permanent marks err as not passing with time: the message is set aside at once.
+// Permanent marks err as not passing with time: the message is dead-lettered at once.
 func Permanent(err error, opts ...Option) error { return mark(err, ClassPermanent, opts) }
 
-// Invalid marks the message itself as unacceptable: it is set aside at once, among the invalid ones.
+// Invalid marks the message itself as unacceptable: it is dead-lettered at once, among the invalid messages.
 func Invalid(err error, opts ...Option) error { return mark(err, ClassInvalid, opts) }
 
 // Discard marks the message as one that may be dropped: it is acked and counted, and kept nowhere.

@@ -13,12 +13,13 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// KeyHeaders is the metadata in which a message from AMQP carries what metadata cannot say: the types of its headers,
-// and its properties. It is there only when there is something to carry, and never on the wire: the Marshaler writes
-// typed headers and properties from it. A message that leaves AMQP, into a dead-letter store or another broker, takes it
-// along. Any producer can write such a value. The Marshaler believes it only of a message that this process read from AMQP,
-// and of one that Spillway itself publishes, such as a dead letter on its way back. Who masks a header's value for such a
-// place drops this value too.
+// KeyHeaders is the metadata in which a message from AMQP carries what metadata cannot hold: the types of its headers and its
+// properties. A message without such headers and properties has none. It is never on the wire: the Marshaler writes typed headers
+// and properties from it. A message that leaves AMQP for a dead-letter store or another broker keeps it.
+//
+// Any producer can write such a value. The Marshaler trusts it only in a message that this process read from AMQP, and in one that
+// Spillway itself publishes, such as a redriven message. If you mask a header's value for a dead-letter store, drop this value
+// too.
 const KeyHeaders = "x-amqp-headers"
 
 // maxCarried bounds what is believed to be a carried value, in bytes: a header frame of several times the usual size.
@@ -141,7 +142,7 @@ func propertiesOf(d *amqp091.Delivery) amqp091.Table {
 	return table
 }
 
-// areProperties tells whether a table holds nothing else, of the right types and lengths.
+// areProperties reports whether a table holds nothing else, of the right types and lengths.
 func areProperties(table amqp091.Table) bool {
 	for name, value := range table {
 		switch name {

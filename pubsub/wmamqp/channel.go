@@ -67,7 +67,7 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan tim
 	}
 }
 
-// reason is why the channel was closed. The client tells before it ends what waits for a confirm.
+// reason is why the channel was closed. The client sends it before it ends what waits for a confirm.
 func (c *channel) reason() error {
 	if err := <-c.ends; err != nil {
 		return err

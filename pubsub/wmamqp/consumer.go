@@ -20,7 +20,7 @@ type consumer struct {
 	messages <-chan *message.Message
 	release  context.CancelFunc // of the context that inner has
 
-	channel *amqp091.Channel // the one that lost tells of
+	channel *amqp091.Channel // the one whose loss is watched
 	lost    <-chan *amqp091.Error
 	nacks   int // in a row
 
@@ -35,7 +35,7 @@ type receiver struct {
 }
 
 // Unmarshal keeps the broker's count out of the message: it is the Delivery's, and with it every redelivery would be
-// another message to who compares them, as the dead-letter store does.
+// another message to a comparison, such as that of the dead-letter store.
 func (r *receiver) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	r.delivery = d
 	if count, found := d.Headers[deliveryCount]; found {
@@ -125,13 +125,13 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 	}
 }
 
-// keep has the message until nobody here would be given it again.
+// keep holds the message until its channel would not deliver it again.
 func (c *consumer) keep() {
 	c.takesNoMore()
 	c.noneTakes()
 }
 
-// watch tells when the delivery's channel is lost, with its connection or alone.
+// watch notices when the delivery's channel is lost, with its connection or alone.
 func (c *consumer) watch(d amqp091.Delivery) <-chan *amqp091.Error {
 	channel, ok := d.Acknowledger.(*amqp091.Channel)
 	if !ok {
@@ -143,7 +143,7 @@ func (c *consumer) watch(d amqp091.Delivery) <-chan *amqp091.Error {
 	return c.lost
 }
 
-// grace waits for the handler of a message that went away, and tells whether it acked.
+// grace waits for the handler of a message whose context ended, and reports whether it acked.
 func (c *consumer) grace(msg *message.Message) bool {
 	timer := time.NewTimer(c.config.SettleGrace)
 	defer timer.Stop()
@@ -152,7 +152,7 @@ func (c *consumer) grace(msg *message.Message) bool {
 		return true
 	case <-msg.Nacked():
 	case <-timer.C:
-		c.config.Logger.Info("A handler outlives its message, which is given back: it does not obey its context",
+		c.config.Logger.Info("A handler ignores its context and runs on; its message is requeued",
 			watermill.LogFields{"message_uuid": msg.UUID, "queue": c.queue, "grace": c.config.SettleGrace})
 	}
 	return false

@@ -2,11 +2,13 @@ package wmamqp
 
 import "github.com/ThreeDotsLabs/watermill/message"
 
-// DeliveryCount is a delivery.LimitConfig.Delivered: how often a quorum queue delivered the message before and had it back.
-// It knows nothing of messages that do not come from Subscriber, and on a classic queue, which does not count, it is 0.
-// RabbitMQ counts every delivery that came back, by a nack or with a lost connection too, not only those that ended the
-// process: LimitConfig.Max, 20 by default for this count, must be more than a message can have of those, and the
-// queue's own x-delivery-limit higher than Max, or none (-1): else RabbitMQ may drop the message before its letter has a place.
+// DeliveryCount returns how often a quorum queue delivered the message before and got it back. Use it as Delivered of
+// crashlimit.Config. On a classic queue, which does not count, it is 0. It returns false for a message that does not come from
+// Subscriber.
+//
+// RabbitMQ counts every delivery that came back, also after a nack or a lost connection, and not only those that ended the
+// process. So set Max, 20 by default for this count, higher than the nacks that a message can have. Set the queue's own
+// x-delivery-limit higher than Max, or to -1: otherwise RabbitMQ may drop the message before its letter is published.
 func DeliveryCount(msg *message.Message) (int, bool) {
 	d, ok := DeliveryFromContext(msg.Context())
 	if !d.Redelivered { // on a first delivery the header can only be the producer's

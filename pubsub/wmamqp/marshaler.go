@@ -13,24 +13,25 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Marshaler is a marshaler of watermill-amqp, for its stock subscriber and publisher too, that reads every message there
-// can be and writes it back as it was. The zero value is ready to use; it is safe for concurrent use.
+// Marshaler reads every AMQP message and writes it back as it was. It also works with watermill-amqp's own subscriber and
+// publisher. The zero value is ready to use. It is safe for concurrent use.
 //
-// Metadata is text, so a header that is no string becomes readable text there (numbers, booleans, times in RFC 3339,
-// tables and arrays as JSON, bytes as they are or in base64), and KeyHeaders carries its type. Marshal writes it with its
-// type again where the text is unchanged, and as a string where somebody changed it. The producer's properties
-// (content type and encoding, correlation id, reply-to, priority, message id, timestamp, type, app id) are carried too and
-// written back on the same message, which is the one with the same id. KeyHeaders is believed of messages that this process read
-// from AMQP and of those that Spillway publishes; in any other message it is dropped, and its headers are text. Never written are an expiration, a user id, and
-// the x-delivery-count of a quorum queue. A reply-to of amq.rabbitmq.reply-to, for which the broker would close the channel,
-// becomes metadata x-amqp-kept-reply-to. Delivery is always persistent.
+//   - A header that is no string becomes text in metadata: numbers, booleans, times in RFC 3339, tables and arrays as JSON, bytes
+//     as they are or in base64. KeyHeaders carries its type. Marshal writes the header with its type if the text is unchanged, and
+//     as a string if it was changed.
+//   - The producer's properties (content type and encoding, correlation id, reply-to, priority, message id, timestamp, type, app
+//     id) are carried too, and written back on the message with the same id.
+//   - KeyHeaders is trusted in messages that this process read from AMQP and in those that Spillway publishes. In any other message
+//     it is dropped, and the headers are text.
+//   - An expiration, a user id, and the x-delivery-count of a quorum queue are never written. A reply-to of amq.rabbitmq.reply-to,
+//     for which the broker would close the channel, becomes metadata x-amqp-kept-reply-to.
+//   - Delivery is always persistent.
 //
 // AMQP has no nil body: an empty payload arrives as an empty one.
 type Marshaler struct {
-	// Inner is the marshaler of an application that has one of its own. What it cannot read, by an error or a panic, is
-	// marked with poison.MarkUnreadable, with the body as the payload and the headers as far as text goes, so that a
-	// poison.Queue sets it aside and the messages behind it go on. What it reads and writes is its own business, but
-	// delivery is persistent. Letters are best published without it. Default: none.
+	// Inner is an application's own marshaler. A message that it cannot read, by an error or a panic, is marked with
+	// poison.MarkUnreadable. It has the body as its payload and its headers as text, and a poison.Queue dead-letters it. Marshaler
+	// changes nothing of what Inner reads and writes, but delivery is persistent. Publish letters without Inner. Default: none.
 	Inner amqp.Marshaler
 	// IDHeader is the header with the message's id. A message without it has its message id property as its id, and
 	// without both an empty one. Default: watermill-amqp's _watermill_message_uuid.
@@ -39,8 +40,8 @@ type Marshaler struct {
 
 var _ amqp.Marshaler = Marshaler{}
 
-// errCancelled is what watermill-amqp's subscriber is told when the broker ended its consumer, because the queue was
-// deleted for one: it would take the zero deliveries of the closed channel for messages, without end.
+// errCancelled is returned to watermill-amqp's subscriber when the broker ended its consumer, for example because the queue was
+// deleted: it would take the zero deliveries of the closed channel for messages, without end.
 var errCancelled = errors.New("wmamqp: the broker cancelled the consumer: was its queue deleted?")
 
 // literal is put before the names of metadata that would mean something else as the name of a header, and before

@@ -11,16 +11,16 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Delivery is what the broker says of a delivery besides the message.
+// Delivery is what the broker says about a delivery beside the message.
 type Delivery struct {
 	Queue      string
 	Exchange   string
 	RoutingKey string
-	// Redelivered tells whether the message was delivered before, to anybody.
+	// Redelivered reports whether the message was delivered before, to any consumer.
 	Redelivered bool
-	// Count is how often a quorum queue has delivered the message before and had it back. On a classic queue it is 0.
+	// Count is how often a quorum queue delivered the message before and got it back. On a classic queue it is 0.
 	Count int
-	// Timestamp is the producer's, zero where it gave none.
+	// Timestamp is the producer's, or zero.
 	Timestamp time.Time
 }
 
@@ -36,14 +36,16 @@ func withDelivery(ctx context.Context, queue string, d *amqp091.Delivery) contex
 // countOf reads the count, which a producer may have forged on a classic queue.
 func countOf(header any) int { return boundedtext.Count(text(header)) }
 
-// DeliveryFromContext returns the delivery of a message of Subscriber, by its context.
+// DeliveryFromContext returns the delivery of a message from its context. It returns false if the message does not come from
+// Subscriber.
 func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
 	d, ok := ctx.Value(deliveryKey{}).(Delivery)
 	return d, ok
 }
 
-// Origin is a poison.QueueConfig.Origin: the topic, the queue as the consumer group, the exchange, the routing key, the
-// producer's timestamp and the id. Of a message that does not come from Subscriber it knows the topic and the id.
+// Origin returns the origin of a message on RabbitMQ: the topic, the queue as the consumer group, the exchange, the routing key,
+// the producer's timestamp and the id. Use it as poison.QueueConfig.Origin. A message that does not come from Subscriber has only
+// topic and id.
 func Origin(msg *message.Message) poison.Origin {
 	if msg == nil {
 		return poison.Origin{}

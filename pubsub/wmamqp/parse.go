@@ -8,7 +8,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// parser reads what appendField wrote, or what somebody else put in its place: every length is checked against the bytes
+// parser reads what appendField wrote, or what a producer put in its place: every length is checked against the bytes
 // that are there, and the first thing that is wrong ends it.
 type parser struct {
 	rest []byte

@@ -22,20 +22,19 @@ type PublisherConfig struct {
 	// unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the default exchange, a
 	// routing key named like the topic, and a durable queue of that name.
 	AMQP amqp.Config
-	// Channels is how many messages are published at the same time, each on a channel of its own, opened when it is first
-	// needed. Default: 4.
+	// Channels is the number of messages that are published at the same time, each on a channel of its own. A channel is opened
+	// when it is first needed. Default: 4.
 	Channels int
 	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
 	// Default: 10 s.
 	ConfirmTimeout time.Duration
-	// QueueType is that of the dead-letter queues that the publisher declares: "quorum" or "classic". A type in
-	// AMQP.Queue.Arguments goes before. Default: quorum.
+	// QueueType is the type of dead-letter queues that the publisher declares: "quorum" or "classic". A type in
+	// AMQP.Queue.Arguments takes precedence. Default: quorum.
 	QueueType string
-	// AllowLossyTopics accepts queues that lose letters which they confirmed, by an argument such as x-message-ttl or
-	// x-max-length. Without it InitializeTopics refuses such a queue, and so does the start of a router that needs it.
-	// Default: false.
+	// AllowLossyTopics makes InitializeTopics accept queues that lose confirmed letters, by an argument such as x-message-ttl or
+	// x-max-length. Default: false: such a queue is an error of InitializeTopics, and so of the router's start.
 	AllowLossyTopics bool
-	// Logger is told what happens to the connection. Default: none.
+	// Logger receives the events of the connection. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
@@ -63,7 +62,7 @@ func (c *PublisherConfig) validate() error {
 		return fmt.Errorf("wmamqp: PublisherConfig.Channels (%d) and ConfirmTimeout (%s) must not be negative", c.Channels, c.ConfirmTimeout)
 	}
 	if c.QueueType != amqp091.QueueTypeQuorum && c.QueueType != amqp091.QueueTypeClassic {
-		return fmt.Errorf("wmamqp: PublisherConfig.QueueType is %q: quorum or classic", c.QueueType)
+		return fmt.Errorf("wmamqp: PublisherConfig.QueueType is %q: give quorum or classic", c.QueueType)
 	}
 	if c.AMQP.Publish.Transactional {
 		return errors.New("wmamqp: PublisherConfig.AMQP.Publish.Transactional: a channel with confirms takes no transactions; leave it false")
@@ -133,12 +132,13 @@ func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publ
 	return p, nil
 }
 
-// Publish returns nil when the broker has confirmed every message, which it does once a queue has it for good. The error
-// says why the first message that failed did: returned because no queue is bound, refused, too large (it wraps
-// poison.ErrTooLarge), never to be taken for what it carries (it wraps poison.ErrRefused), not confirmed in time, or the
-// connection is gone. After the last two the message may have arrived all the same. Of a letter, that is a message with
-// poison's keys of a failure or a stage, an expiration, a user id and the headers CC and BCC are left out, whatever the
-// marshaler says. It returns within ConfirmTimeout for each message, or twice that where the peer stopped reading.
+// Publish returns nil when the broker has confirmed every message, which it does after a queue has stored it. It stops at the
+// first failure. The error says why: no queue is bound, the broker refused the message, it is too large (poison.ErrTooLarge), it can
+// never be accepted because of its content (poison.ErrRefused), there was no confirm in time, or the connection was lost. After the
+// last two the message may have arrived.
+//
+// Publish writes no expiration, user id, CC or BCC into a letter, that is a message with poison's keys of a failure or a stage,
+// whatever the marshaler does. It returns within ConfirmTimeout for each message, or twice that if the peer stopped reading.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	to := address{exchange: p.config.AMQP.Exchange.GenerateName(topic), key: p.config.AMQP.Publish.GenerateRoutingKey(topic)}
 	if len(to.exchange) > maxShort || len(to.key) > maxShort {
@@ -189,9 +189,9 @@ func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
 	return err
 }
 
-// Close waits for the messages that are being published, and closes the connection if it is the publisher's own. It
-// returns within 4 s, whatever the peer does. A message that is not confirmed after 3 s is cut off with the connection:
-// its Publish returns an error, and it may have arrived. Close may be called again. Publish fails afterwards.
+// Close waits for the messages that are being published and closes the connection, unless that is shared. It returns within 4 s,
+// whatever the peer does. For a message that is not confirmed after 3 s Publish returns an error, and it may have arrived. Close
+// may be called again. Afterwards Publish returns ErrClosed.
 func (p *Publisher) Close() error {
 	p.closeOnce.Do(func() { p.closeErr = p.close() })
 	return p.closeErr

@@ -25,20 +25,20 @@ type SubscriberConfig struct {
 	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
 	// What is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on the default exchange.
 	AMQP amqp.Config
-	// InFlight is how many messages of a queue are handed out before the first of them is settled, each on a channel of its
-	// own with a prefetch of 1: they have no order, and each channel counts its own nacks in a row. It is meant for retry
-	// stages, and refuses another prefetch and Consume.Exclusive; where a queue has a single active consumer it changes nothing.
-	// Subscribe refuses what the connection has no channels for; on a shared connection only those of this subscriber
-	// are counted. Default: 1; at most 100.
+	// InFlight is the number of messages of a queue that are delivered before the first of them is settled, each on a channel of
+	// its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set it for retry stages. It
+	// excludes another prefetch and Consume.Exclusive. With a single active consumer it has no effect. Subscribe returns an error if
+	// the connection has too few channels; on a shared connection it counts only those of this subscriber. Default: 1; at most
+	// 100.
 	InFlight int
-	// SettleGrace is how long a handler whose message went away is waited for, after its context ended. Default: 1 s.
+	// SettleGrace is how long a handler may take to ack after its message's context ended. Default: 1 s.
 	SettleGrace time.Duration
 	// NackBackoff is the wait before a nacked message is given back to the broker, which delivers it again at once. It
 	// doubles with every nack in a row on one channel, up to MaxNackBackoff. Default: 100 ms.
 	NackBackoff time.Duration
 	// MaxNackBackoff is the longest such wait. Default: 5 s.
 	MaxNackBackoff time.Duration
-	// Logger is told what happens to the connection. Default: none.
+	// Logger receives the events of the connection. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
@@ -76,7 +76,7 @@ func (c *SubscriberConfig) setDefaults() {
 
 func (c *SubscriberConfig) validate() error {
 	if c.AMQP.Consume.NoRequeueOnNack {
-		return errors.New("wmamqp: SubscriberConfig.AMQP.Consume.NoRequeueOnNack: a message that is given back would be lost; leave it false")
+		return errors.New("wmamqp: SubscriberConfig.AMQP.Consume.NoRequeueOnNack: a nacked message would be lost; leave it false")
 	}
 	if c.InFlight < 1 || c.InFlight > maxInFlight {
 		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a queue", c.InFlight, maxInFlight)
@@ -93,8 +93,8 @@ func (c *SubscriberConfig) validate() error {
 	return nil
 }
 
-// Subscriber is watermill-amqp's subscriber with messages that know when they have gone away: their context ends when
-// their channel or connection is lost, at Close, and when the context of Subscribe ends. It is safe for concurrent use.
+// Subscriber is watermill-amqp's subscriber with messages whose context ends: when their channel or connection is lost, at Close,
+// and when the context of Subscribe ends. It is safe for concurrent use.
 type Subscriber struct {
 	config SubscriberConfig
 	conn   *connection
@@ -146,9 +146,9 @@ func newSubscriber(shared *amqp.ConnectionWrapper, config SubscriberConfig) (*Su
 // ErrClosed is returned by a Subscriber or Publisher after Close.
 var ErrClosed = errors.New("wmamqp: closed")
 
-// Subscribe consumes the queue of topic, which is declared first. A queue that is there with other arguments is taken as
-// it is. Messages come one after the other, the next when the one before is settled, or InFlight of them; a connection that
-// is lost is dialled again. The channel is closed after Close and when ctx ends.
+// Subscribe declares the queue of topic and consumes it. An existing queue with other arguments is used as it is. Messages are
+// delivered one after the other, the next after the one before is settled, or InFlight of them. A lost connection is dialled
+// again. The returned channel is closed after Close and when ctx ends.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	most, err := s.channels()
 	if err != nil {
@@ -222,8 +222,8 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return declaring(topic, func() error { return inner.SubscribeInitialize(topic) })
 }
 
-// Backlog tells how many messages are ready in the queue of topic: a redrive.DrainTopicConfig.Backlog. Messages that a
-// consumer holds are not counted. A queue that is not there is an error that names it.
+// Backlog returns how many messages are ready in the queue of topic. Use it as redrive.DrainTopicConfig.Backlog. Messages that a
+// consumer holds are not counted. A missing queue is an error that names it.
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	conn, err := s.conn.open()
 	if err != nil {
@@ -232,10 +232,10 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	return backlog(ctx, conn, s.config.AMQP.Queue.GenerateName(topic))
 }
 
-// Close takes no more messages, ends the contexts of those in flight, waits for their handlers for SettleGrace, and
-// then gives back what is not settled, so that a message is not delivered again while a handler that obeys its context
-// still runs. What is acked in time is acked at the broker. It returns within 3 s and SettleGrace (4 s by default),
-// whatever the peer does, and may be called again.
+// Close takes no more messages, ends the contexts of those in flight, waits SettleGrace for their handlers, and then requeues
+// messages that are not settled. So a message is not redelivered while a handler that obeys its context still runs. An ack in that
+// time reaches the broker. Close returns within 3 s and SettleGrace (4 s by default), whatever the peer does. It may be called
+// again.
 func (s *Subscriber) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr

@@ -11,13 +11,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// KeyRecord is metadata that carries what other metadata cannot tell of a record: headers that share a name, header
-// values that are null, a key that is empty or too long for poison.KeyOriginalKey, and that a record could not be read.
-// Few messages have it. Marshaler writes it and turns it into the record again, as far as the metadata was not changed.
+// KeyRecord is metadata that carries what other metadata cannot hold of a record: headers that share a name, null header
+// values, a key that is empty or too long for poison.KeyOriginalKey, and that a record could not be read. Few messages have
+// it. Marshaler writes it and restores the record from it, unless the metadata was changed.
 //
-// The headers in it are the producer's, so a poison.QueueConfig.MaskMetadata that hides one of several with the same name
-// must hide this too, where letters go to another place than Kafka. It is no part of a record on Kafka,
-// and the name is reserved: a producer's header of this name that would read as one is left out.
+// Its headers are the producer's. If letters go elsewhere than to Kafka, a poison.QueueConfig.MaskMetadata that hides one of
+// several headers of one name must hide KeyRecord too. It is no part of a record on Kafka. The name is reserved: a producer's
+// header of this name that would read as one is dropped.
 const KeyRecord = "x-kafka-record"
 
 // maxCarried bounds what is carried, in bytes before base64. What is more is not carried at all.
@@ -41,7 +41,7 @@ type carried struct {
 	headers    []sarama.RecordHeader
 }
 
-// carry adds to msg what its metadata cannot tell of record.
+// carry adds to msg what its metadata cannot hold of record.
 func carry(msg *message.Message, record *sarama.ConsumerMessage, unreadable bool) {
 	c := carried{unreadable: unreadable}
 	if beyondMetadata(record.Key) {
@@ -59,7 +59,7 @@ func carry(msg *message.Message, record *sarama.ConsumerMessage, unreadable bool
 	}
 }
 
-// beyondMetadata tells whether a record's key is one that poison.KeyOriginalKey cannot hold.
+// beyondMetadata reports whether a record's key is one that poison.KeyOriginalKey cannot hold.
 func beyondMetadata(key []byte) bool {
 	return key != nil && (len(key) == 0 || len(key) > maxMetadataKey)
 }
@@ -147,7 +147,7 @@ func (c carried) encode() string {
 		raw = appendBytes(raw, h.Key)
 		raw = appendBytes(raw, h.Value)
 		if len(raw) > maxCarried {
-			raw = raw[:base] // half of the headers would tell something else
+			raw = raw[:base] // half of the headers would say something else
 			break
 		}
 	}
@@ -157,7 +157,7 @@ func (c carried) encode() string {
 	return base64.RawStdEncoding.EncodeToString(raw)
 }
 
-// appendBytes tells nil from empty.
+// appendBytes keeps nil apart from empty.
 func appendBytes(to, value []byte) []byte {
 	if value == nil {
 		return append(to, 0)
@@ -165,7 +165,7 @@ func appendBytes(to, value []byte) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(value))+1), value...)
 }
 
-// carriedBy reads what anybody may have written: what is not exactly of the form above is metadata like any other.
+// carriedBy reads a value that any producer may have written. One that is not exactly of the form above is metadata like any other.
 func carriedBy(msg *message.Message) (carried, bool) {
 	encoded, ok := msg.Metadata[KeyRecord]
 	if !ok {

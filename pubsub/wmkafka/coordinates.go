@@ -11,17 +11,17 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
-// ByCoordinates takes topic, partition, offset and timestamp of the record as the key of an idempotent receiver, for
-// producers that give messages no id: idempotency.ReceiverConfig.Key = wmkafka.ByCoordinates. All four come from the
-// subscriber, and none from the message's metadata, which a producer writes. A message that did not come from Kafka is
+// ByCoordinates is the key of an idempotent receiver for producers that give messages no id:
+// idempotency.ReceiverConfig.Key = wmkafka.ByCoordinates. The key is topic, partition, offset and timestamp of the record. All
+// four come from the subscriber, and none from metadata, which a producer writes. A message that did not come from Kafka is
 // invalid.
 //
-// It recognises a record that Kafka delivers again, and no other copy of the message. What a producer sends twice has two
-// keys, and so has a message that was redriven, or set aside, twice: give messages ids where that must not apply twice.
+// It recognises a record that Kafka redelivers, and no other copy of the message. A message that a producer sends twice, or
+// that is redriven or dead-lettered twice, has two keys. If its effect must not apply twice, give messages ids.
 //
-// The timestamp, in milliseconds, tells the records of a topic from those of one of the same name that was deleted before:
-// both begin at offset 0. It cannot where producers set timestamps of their own, and the same one for the same offset; then
-// the receiver reports another payload under a known key, unless ReceiverConfig.AnyPayload is set.
+// The timestamp, in milliseconds, distinguishes the records of a topic from those of a deleted topic of the same name, which
+// begin at offset 0 too. If a producer sets the same timestamp for the same offset, the receiver reports another payload under
+// a known key, unless ReceiverConfig.AnyPayload is set.
 func ByCoordinates(msg *message.Message) (string, error) {
 	origin := Origin(msg)
 	if origin.Topic == "" || origin.Partition == "" || origin.Offset == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// delivery is a record on its way to the consumer, who has it until it is acked.
+// delivery is a record on its way to the consumer, which holds it until the ack.
 type delivery struct {
 	*subscription
 	of     recordContext // ends with the session
@@ -41,7 +41,7 @@ func (d *delivery) send() bool {
 	}
 }
 
-// fly sends the message, and tells acked what becomes of it.
+// fly sends the message, and sends to acked whether it was acked.
 func (d *delivery) fly(acked chan<- bool) (sent bool) {
 	defer func() {
 		if !sent { // a logger may panic
@@ -54,8 +54,8 @@ func (d *delivery) fly(acked chan<- bool) (sent bool) {
 	return sent
 }
 
-// untilAcked sends a nacked message again, with backoff, and tells whether it was acked in the end. It was not when the
-// session ended: what becomes of it then concerns nobody.
+// untilAcked sends a nacked message again, with backoff, and reports whether it was acked in the end. It was not if the session
+// ended first: then a later ack or nack has no effect.
 func (d *delivery) untilAcked() bool {
 	for pause := d.config.NackBackoff; ; pause = min(2*pause, d.config.MaxNackBackoff) {
 		outcome := d.settled()
@@ -111,7 +111,7 @@ func (d *delivery) settled() outcome {
 func (d *delivery) abandon() {
 	d.cancel()
 	record := d.of.record
-	d.config.Logger.Debug("The group session ended before the message was settled; it will be delivered again", watermill.LogFields{
+	d.config.Logger.Debug("The group session ended before the message was settled; it will be redelivered", watermill.LogFields{
 		"topic": record.Topic, "partition": record.Partition, "offset": record.Offset,
 	})
 }

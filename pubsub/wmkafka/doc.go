@@ -1,100 +1,92 @@
-// Package wmkafka is what Spillway knows about Kafka: a subscriber whose messages end with their group session, a
-// marshaler that loses nothing, a publisher that waits for all replicas and creates topics for dead letters as they should
-// be. It stands on watermill-kafka, and its parts can be mixed with the ones there.
+// Package wmkafka is Spillway's Kafka adapter: a subscriber whose messages end with their group session, a marshaler that
+// preserves whole records, and a publisher that waits for all replicas and creates dead-letter topics. It is built on
+// watermill-kafka, and its parts can be combined with the parts there.
 //
 //	sub, err := wmkafka.NewSubscriber(brokers, "billing", wmkafka.SubscriberConfig{})
 //	dead, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
-//	dlc, err := spillway.New(spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
+//	dlc, err := spillway.New(ctx, spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmkafka.Origin}})
 //
 // # The subscriber
 //
-// One message is in flight per partition. Its context ends with the group session: at a rebalance, when the broker no
-// longer counts this process as a member, at Close, at the end of the subscription. Then the handler has SettleGrace, 1 s,
-// to ack; after that the partition is given away, and what the handler says is neither committed nor delivered again here.
-// So a handler that waits holds up no rebalance, and going away is no failure: package poison publishes and counts nothing.
-// A nacked message comes again after a wait that doubles, from 100 ms to 5 s, and never after its session. With InFlight
-// several messages of a partition are, without order; an offset is committed when everything in front of it is acked.
+// One message is in flight per partition. Its context ends with the group session: at a rebalance, when the broker removes this
+// process from the group, at Close, and when the context of Subscribe ends. Then the handler has SettleGrace, 1 s, to ack. After
+// that the partition belongs to another member, and a late ack or nack has no effect. So a slow handler does not hold up a
+// rebalance, and the end of a session is no failure: package poison publishes and counts nothing.
 //
-// What the unmarshaler cannot read becomes a message with the record's bytes that poison.Queue sets aside, with reason
-// unmarshal_error; watermill-kafka's subscriber would stand still. A handler of such a subscriber needs a queue around it.
+// A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. With InFlight
+// several messages of a partition are delivered at once, in no order. An offset is committed when all before it are acked.
+//
+// A record that the unmarshaler cannot read becomes a message with the record's bytes, which poison.Queue dead-letters with reason
+// unmarshal_error. Watermill-kafka's subscriber would stand still. So every handler of this subscriber needs a Queue.
 //
 // # The marshaler
 //
-// A record that is set aside and brought back has the key, the headers, the id and the value that it had, null told from
-// empty, whatever bytes they are. What metadata cannot tell travels as KeyRecord. With QueueConfig.Origin the letter also
-// says in metadata which key it had, so that letters kept elsewhere than on Kafka come back with it. Headers are written
-// in the order of their names; several of one name keep their order.
+// A record that is dead-lettered and redriven keeps its key, headers, id and value. Null stays different from empty, and any bytes
+// are allowed. What metadata cannot hold travels as KeyRecord. With QueueConfig.Origin the letter also has the key in metadata, so
+// that letters kept elsewhere than on Kafka come back with it. Headers are written in the order of their names; several headers of
+// one name keep their order.
 //
-// A key in metadata is believed only of what Spillway itself publishes, and of letters in topics for letters, which
-// Marshaler.LetterTopic knows. A handler that passes its input's metadata on gives its output no key by that.
+// The marshaler takes a record key from metadata only of messages that Spillway itself publishes, and of letters in topics for
+// letters (Marshaler.LetterTopic). If a handler copies the metadata of its input, its output gets no key from there.
 //
 // # The publisher
 //
-// Publish returns when all replicas in sync have the record, or with an error within 30 s. One refused for its size says so
-// (poison.ErrTooLarge), and only that one is refused, not those that travelled with it. InitializeTopicsFor creates a
-// dead-letter topic with the source's partitions and replicas, no expiry, no compaction and room for its largest message
-// with a letter's metadata. An existing topic that would lose letters, or refuse the largest, is an error, at the router's
-// start with a poison.Queue: retention.ms, retention.bytes and cleanup.policy must keep all, and max.message.bytes must be the
-// source's and 64 KiB. PublisherConfig.AllowLossyTopics uses it as it is. So it is for the topics of retry stages.
+// Publish returns when all in-sync replicas have the record, or with an error within 30 s. A refusal for size wraps
+// poison.ErrTooLarge; messages that were sent with the large one are published.
 //
-// What a topic took can be set aside, brought back and staged, however it came. A message that is compressed, or has many
-// headers, can be larger for this client than its topic allows: the publisher then compresses it as well as it can, and the
-// broker judges. No letter has more room than a request: socket.request.max.bytes, or 100 MiB, less 16 KiB.
+// InitializeTopicsFor creates a dead-letter topic with the partitions and replicas of its source, no expiry, no compaction and room
+// for the source's largest message with a letter's metadata. An existing topic that would lose letters or refuse the largest one is
+// an error, with a poison.Queue at the router's start: retention.ms, retention.bytes and cleanup.policy must keep everything, and
+// max.message.bytes must be that of the source and 64 KiB more. PublisherConfig.AllowLossyTopics accepts such a topic. The same
+// holds for the topics of retry stages.
+//
+// A message that came compressed, or with many headers, can be larger for this client than its topic allows. The publisher then
+// compresses its letter as well as it can, and the broker decides. No letter can be larger than a request:
+// socket.request.max.bytes or 100 MiB, less 16 KiB.
 //
 // # Retry stages
 //
-// Stages and their live handler publish at the same time, so their publisher wants ProducerPerTopic, and each stage a
-// consumer group of its own, so that one that waits holds up no rebalance of the live topic:
+// Stages and their live handler publish at the same time, so give them a publisher with ProducerPerTopic. Give each stage a
+// consumer group of its own, so that a waiting stage does not hold up a rebalance of the live topic:
 //
-//	waiting, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
-//	stages.Config{
-//		Publisher: waiting,
-//		Subscriber: func(topic, group string) (message.Subscriber, error) {
-//			return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
-//		},
-//	}
+//		pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
+//		config := stages.Config{
+//			Publisher: pub,
+//			Subscriber: func(topic, group string) (message.Subscriber, error) {
+//				return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
+//			},
+//		}
 //
-// InFlight lets a stage handle so many messages that are due at once, which a downstream must bear that just came back. Nor
-// are the next 15 then held up by one whose jitter is longer. SaramaStageConfig spares the broker requests where all stages
-// are half a second or longer.
-//
-// With a delay store, whose relay publishes many in one call, PublisherConfig.InFlight sends them in few requests: 200 is the relay's batch.
-// ListWaiting tells at start-up in which stage topics messages wait that no group has acked. A failure costs the live
-// handler one confirmed publish, and the broker one for each stage: where they share few cores, that bounds live traffic
-// while much fails. Where the live topic's order means nothing, InFlight there lets the others go on during the publish.
+//	  - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just recovered must bear
+//	    them. A message with a longer jitter then does not hold up those behind it.
+//	  - SaramaStageConfig saves requests to the broker if all stages are 0.5 s or longer.
+//	  - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's batch.
+//	  - ListWaiting finds, at start-up, stage topics with messages that no group has acked.
+//	  - A failure costs the live handler one confirmed publish. If the order of the live topic means nothing, InFlight there lets other
+//	    messages go on during the publish.
 //
 // # Ids
 //
-// Records that Watermill did not write have no id of Watermill's. For an idempotent receiver, whose default key that is,
-// they are invalid; give it another one, idempotency.ByMetadata or ByPayloadHash. ByCoordinates recognises a record that is
-// delivered again, and nothing else: a message that is redriven twice is applied twice.
+// Records of producers other than Watermill have no id of Watermill's, which is the default key of an idempotent receiver: they
+// would be invalid. Configure another key, idempotency.ByMetadata or idempotency.ByPayloadHash. ByCoordinates recognises only a
+// record that Kafka redelivers: a message that is redriven twice is applied twice.
 //
 // # What is not promised
 //
-// One letter per message: offsets are committed once a second and when a session ends in order. A process that is killed
-// repeats a second or a few of acked messages, among them some that were set aside: then there is a second letter with
-// the same id. So there is when a session is lost while a letter is being published. With InFlight, what was acked behind a
-// message that was not is repeated at each end of a session, also in order.
-//
-// Knowing at once: a connection that falls silent is noticed within 20 to 30 s, a broker gives a member's partitions away
-// after 10 s. In between another instance may handle the same message; the idempotent receiver makes the effect one.
-//
-// Two at a time: a handler that does not heed its context may still run when this same process gets the partition, and the
-// message, again.
-//
-// Order: with InFlight there is none. Without, a letter has the key of its message, so letters of one key stay in one
-// partition and in order. A redriven message goes to the partition that the publisher's partitioner chooses for the key.
-// That is the one where the key's other messages are only if their producers choose alike: sarama hashes with FNV-1a, Java
-// and librdkafka with murmur2. A redriven message comes behind what was published meanwhile. A message without key goes to
-// any partition.
-//
-// The timestamp: a letter and a redriven record have the time of their own publishing; the first one is in metadata, as
-// poison.KeyOriginalTimestamp.
-//
-// Transactions: messages of aborted ones are not delivered, but a letter, the outputs of a handler and its offset are not
-// written in one, and a transactional producer is refused. A transaction left open holds its partition up until it times
-// out.
-//
-// Limits of what is kept: repeated or null headers beyond 32 KiB collapse as with watermill-kafka, a key beyond 16 KiB
-// stays behind where a letter is brought back from metadata alone, an id that is an empty header becomes one that is absent.
+//   - One letter per message. Offsets are committed once a second and when a session ends in order. After a process is killed,
+//     messages of a second or a few are redelivered, among them some that were dead-lettered. So is a message whose session is lost
+//     while its letter is published. Then there is a second letter with the same id. With InFlight, messages that were acked behind
+//     an unacked one are redelivered at each end of a session.
+//   - Exclusive handling. A connection that falls silent is noticed within 20 to 30 s; a broker gives a member's partitions away
+//     after 10 s. Meanwhile another instance may handle the same message. A handler that ignores its context may still run when
+//     this process gets the message again. The idempotent receiver applies the effect once.
+//   - Order, with InFlight. Without it, a letter has the key of its message, so letters of one key stay in one partition and in
+//     order. A redriven message goes to the partition that the publisher's partitioner chooses for the key, behind newer messages.
+//     Sarama hashes with FNV-1a, Java and librdkafka with murmur2: if your producers differ, so may the partitions.
+//   - The timestamp. A letter and a redriven record have the time of their own publishing. The first timestamp is in metadata, as
+//     poison.KeyOriginalTimestamp.
+//   - Transactions. Messages of aborted transactions are not delivered. A letter, the outputs and the offset of a message are not
+//     written in one transaction, and a transactional producer is refused. An open transaction holds up its partition.
+//   - Everything of a record. Repeated or null headers beyond 32 KiB collapse as with watermill-kafka. A key beyond 16 KiB is lost
+//     if a letter is redriven from metadata alone. An id that is an empty header becomes an absent one.
 package wmkafka

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// listTimeout is how long ListWaiting takes at the most.
+	// listTimeout is the maximum time of ListWaiting.
 	listTimeout = 10 * time.Second
 	// maxListed is how many topics are asked about: each is some requests.
 	maxListed = 1000
 )
 
-// ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same name
-// has not acked, all that they hold where no such group ever committed: those of retry stages. It counts offsets, as
-// Subscriber.Backlog does. It takes 10 s at the most and asks about the first 1,000 topics; where that, or a topic that
-// cannot be asked about, leaves the answer incomplete, there is an error beside what was found.
+// ListWaiting returns the topics whose names begin with prefix and that hold messages which the consumer group of the same
+// name has not acked. If no such group ever committed, it counts all messages. Package stages uses it to find stage topics
+// without a handler. It counts offsets, as Subscriber.Backlog does. It takes at most 10 s and asks about the first 1,000
+// topics. If the result is incomplete, it returns an error beside the result.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
 	waiting, err := p.listWaiting(ctx, prefix)
 	if err != nil {
@@ -56,14 +56,14 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	slices.Sort(topics)
 	var errs []error
 	if len(topics) > maxListed {
-		errs = append(errs, fmt.Errorf("%d topics begin so, and only the first %d were asked about", len(topics), maxListed))
+		errs = append(errs, fmt.Errorf("%d topics have this prefix, and only the first %d were examined", len(topics), maxListed))
 		topics = topics[:maxListed]
 	}
 	waiting = make(map[string]int)
 	for _, topic := range topics {
 		n, err := admin.waiting(topic)
 		if ctx.Err() != nil {
-			return waiting, errors.Join(append(errs, fmt.Errorf("from %q on nothing is known: %w", topic, ctx.Err()))...)
+			return waiting, errors.Join(append(errs, fmt.Errorf("topics from %q on were not examined: %w", topic, ctx.Err()))...)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%q: %w", topic, err))

@@ -16,21 +16,20 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Marshaler turns messages into records and back so that what a record was survives being a dead letter: its key, each of
-// several headers with one name, null values, any bytes. The zero value is ready for use, with this package's Subscriber
-// and Publisher and with those of watermill-kafka.
+// Marshaler turns messages into records and back, so that a dead letter preserves its record: the key, each of several headers
+// of one name, null values, any bytes. The zero value is ready to use, with this package's Subscriber and Publisher and with
+// those of watermill-kafka.
 //
-// A dead letter, and a message on its way back from being one, has the key that its record first had. So has only what
-// Spillway itself publishes, and a dead letter whose topic takes such: in what a handler produces, and passes metadata on
-// with, our keys are the word of a producer, who would choose the record key. Unmarshal returns no error: what Inner cannot
-// read becomes a message that a poison.Queue sets aside.
+// A dead letter and a redriven message get the key that their record first had. Only messages that Spillway itself publishes do,
+// and letters in a LetterTopic. In a message that a handler produces, the metadata may be a producer's, who could choose the
+// record key so. Unmarshal returns no error: a record that Inner cannot read becomes a message that a poison.Queue dead-letters.
 type Marshaler struct {
-	// Inner is another format, or one that gives keys, kafka.NewWithPartitioningMarshaler for one. Its keys are those of
-	// messages that have none to keep. Default: watermill-kafka's format, without keys.
+	// Inner is another format, or one that sets keys, such as kafka.NewWithPartitioningMarshaler. Its keys are used for messages
+	// that have no key to preserve. Default: watermill-kafka's format, without keys.
 	Inner kafka.MarshalerUnmarshaler
-	// LetterTopic reports whether a topic takes dead letters, or messages that wait for a retry, and nothing else. A letter
-	// that other code than Spillway's publishes there, Watermill's PoisonQueue for one, keeps its key. Default: topics that
-	// end in .dlq, .invalid, .parked or .quarantine, and those of retry stages.
+	// LetterTopic reports whether a topic holds only dead letters, or messages that wait for a retry. Letters that other code
+	// publishes there, such as Watermill's PoisonQueue, keep their keys. Default: topics that end in .dlq, .invalid, .parked or
+	// .quarantine, and those of retry stages.
 	LetterTopic func(topic string) bool
 }
 
@@ -39,7 +38,7 @@ var _ kafka.MarshalerUnmarshaler = Marshaler{}
 // Marshal returns the record for msg. An error says what Inner refused.
 func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
 	if msg == nil {
-		return nil, errors.New("wmkafka: there is no message to marshal: it is nil")
+		return nil, errors.New("wmkafka: cannot marshal a nil message")
 	}
 	kept, isKept := carriedBy(msg)
 	returns := m.isReturning(topic, msg)

@@ -47,7 +47,7 @@ type finder struct {
 	found              sarama.SyncProducer
 }
 
-// WrapSyncProducer is told of the producer, and wraps it as the user's tracer does.
+// WrapSyncProducer keeps the producer, and wraps it as the user's tracer does.
 func (f *finder) WrapSyncProducer(config *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
 	if f.SaramaTracer != nil {
 		p = f.SaramaTracer.WrapSyncProducer(config, p)
@@ -104,8 +104,8 @@ func (p *producers) open(config *sarama.Config) (*client, error) {
 	return &client{publisher, tracer.found}, nil
 }
 
-// of returns the topic's producer. Who comes while it is being opened shares what comes of that, so that nobody waits for
-// one attempt after the other; who comes after a failure tries again.
+// of returns the topic's producer. Calls while it is being opened share the result, so that they do not wait for one attempt
+// after the other. A call after a failure tries again.
 func (p *producers) of(topic string) (*client, error) {
 	if p.most == 0 {
 		return p.common, nil
@@ -143,7 +143,7 @@ func (p *producers) begin(topic string) *producer {
 	return own
 }
 
-// close closes all producers. Nobody may be sending.
+// close closes all producers. It must not be called while messages are sent.
 func (p *producers) close() error {
 	errs := []error{p.common.Close()}
 	p.packingLock.Lock()

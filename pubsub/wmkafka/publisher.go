@@ -20,37 +20,35 @@ import (
 
 // PublisherConfig configures a Publisher. The zero value is safe.
 type PublisherConfig struct {
-	// Marshaler writes records. Another one than Marshaler loses their keys. Default: Marshaler{}.
+	// Marshaler writes records. A marshaler other than Marshaler loses their keys. Default: Marshaler{}.
 	Marshaler kafka.Marshaler
 	// Sarama configures the client. It is copied. Default: SaramaPublisherConfig().
 	Sarama *sarama.Config
-	// Tracer is watermill-kafka's, kafka.NewOTELSaramaTracer() for one. Default: none.
+	// Tracer is that of watermill-kafka, such as kafka.NewOTELSaramaTracer(). Default: none.
 	Tracer kafka.SaramaTracer
-	// MaxMessageBytes is the largest record that is sent, letters aside that fit when they are compressed, as messages may have
-	// come. InitializeTopicsFor asks for as much as its source takes and
-	// 64 KiB more. Default: Sarama.Producer.MaxMessageBytes, which in SaramaPublisherConfig is what a topic with Kafka's
-	// defaults asks for.
+	// MaxMessageBytes is the largest record that is sent. A letter of a message that came compressed may be larger before
+	// compression. InitializeTopicsFor requires the limit of its source and 64 KiB more. Default:
+	// Sarama.Producer.MaxMessageBytes, which in SaramaPublisherConfig suits a topic with Kafka's defaults.
 	MaxMessageBytes int
-	// ReplicationFactor is that of topics which are created. Default: their source's, or where there is none 3, or as many
-	// as there are brokers.
+	// ReplicationFactor is that of created topics. Default: that of their source. Without a source: 3, or the number of brokers
+	// if there are fewer.
 	ReplicationFactor int16
-	// ProducerPerTopic is for a publisher to retry stages, and for others to which several handlers publish at the same time:
-	// a producer, with a connection, of its own for each topic, opened at the first message to it. An idempotent producer has
-	// one request in flight at a time, and a message waits for the one of another topic. An error in opening is the message's,
-	// and the next one tries again. Topics beyond the first 256 share the one producer that all have otherwise. Default:
-	// one for all.
+	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for a
+	// publisher to retry stages, and if several handlers publish at the same time: an idempotent producer has one request in
+	// flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the next message
+	// tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all topics.
 	ProducerPerTopic bool
 	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
 	// publisher that gets many messages at once, as that of a delay.Relay does. With more than 1, messages behind a refused
 	// message may be published; the error says how many were. Their order stays. Default: 1.
 	InFlight int
-	// AllowLossyTopics lets InitializeTopicsFor pass existing topics that lose letters which they confirmed, by retention or
-	// compaction, or that refuse the largest letter: what is wrong with them is logged as an error. Default: it is an error of
+	// AllowLossyTopics makes InitializeTopicsFor accept existing topics that lose confirmed letters, by retention or compaction,
+	// or that refuse the largest letter. What is wrong is logged as an error. Default: false: such a topic is an error of
 	// InitializeTopicsFor, and so of the router's start.
 	AllowLossyTopics bool
 	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
 	TopicTimeout time.Duration
-	// Logger is called with what AllowLossyTopics accepts, and with what is created. Default: none.
+	// Logger receives a line for each created topic and for each topic that AllowLossyTopics accepts. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
@@ -86,10 +84,10 @@ func (c *PublisherConfig) validate() error {
 	case c.InFlight < 1 || c.InFlight > maxPublishing:
 		return fmt.Errorf("wmkafka: PublisherConfig.InFlight is %d: it must be 1 to %d", c.InFlight, maxPublishing)
 	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
-		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that only its leader has, or nobody, " +
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that no replica has yet " +
 			"would be lost after its source was acked")
 	case c.Sarama.Producer.Transaction.ID != "":
-		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: nobody would commit the transaction; use a producer without")
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: the transaction would never be committed; leave it empty")
 	}
 	if err := c.Sarama.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: PublisherConfig.Sarama: %w", err)
@@ -97,15 +95,15 @@ func (c *PublisherConfig) validate() error {
 	return nil
 }
 
-// Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes 30 s at
-// the most for a message, or twice that for one refused for its size, and with ProducerPerTopic the first message to a topic
-// up to 20 s more where no broker answers. It is a poison.SourceInitializer: topics for dead letters are created as they
-// should be. It is safe for concurrent use.
+// Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes at most 30 s
+// for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and no broker that answers,
+// the first message to a topic takes up to 20 s more. It is a poison.SourceInitializer and creates dead-letter topics. It is
+// safe for concurrent use.
 type Publisher struct {
 	brokers   []string
 	config    PublisherConfig
 	producers *producers
-	// sending is held by all who send, and alone by who must know whether it is his own message that is too large.
+	// sending is held shared by every send, and alone by a send that must find out whether its own message is too large.
 	sending sync.RWMutex
 	closed  atomic.Bool
 }
@@ -134,10 +132,9 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 	return p, nil
 }
 
-// Publish publishes the messages one after the other, or PublisherConfig.InFlight at a time, and stops at the first that is
-// refused; the error tells how many were published. A refusal for size wraps poison.ErrTooLarge, and is that of the message
-// itself: one that was refused because it travelled with another is sent again. It is marked as permanent. After Close it
-// returns ErrClosed.
+// Publish publishes the messages one after the other, or PublisherConfig.InFlight at a time, and stops at the first refusal. The
+// error says how many were published. A refusal for size wraps poison.ErrTooLarge and is marked permanent. A message that was
+// refused because it was sent with a larger one is sent again. After Close, Publish returns ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.config.InFlight > 1 && len(messages) > 1 {
 		return p.publishMany(topic, messages)
@@ -218,7 +215,7 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// refusedForBatch tells whether the broker refused all that was sent together, where one may have been too large.
+// refusedForBatch reports whether the broker refused a batch, in which one message may have been too large.
 func refusedForBatch(err error) bool {
 	return errors.Is(err, sarama.ErrMessageSizeTooLarge) || errors.Is(err, sarama.ErrMessageSetSizeTooLarge)
 }
@@ -240,5 +237,5 @@ func describe(topic string, n, of, published int) string {
 	if of == 1 {
 		return fmt.Sprintf("publish to %q", topic)
 	}
-	return fmt.Sprintf("publish to %q: message %d of %d, of which %d were published", topic, n, of, published)
+	return fmt.Sprintf("publish to %q: message %d of %d failed, %d were published", topic, n, of, published)
 }

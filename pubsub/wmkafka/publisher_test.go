@@ -67,7 +67,7 @@ func TestPublishSeveral(t *testing.T) {
 	}
 	for name, refused := range map[string]*message.Message{"nil": nil, "too large": message.NewMessage("large", make([]byte, 2<<20))} {
 		err := pub.Publish(c.topic, good, refused, good)
-		if err == nil || !strings.Contains(err.Error(), "message 2 of 3, of which 1 were published") || !strings.Contains(err.Error(), c.topic) {
+		if err == nil || !strings.Contains(err.Error(), "message 2 of 3 failed, 1 were published") || !strings.Contains(err.Error(), c.topic) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if large := refused != nil; errors.Is(err, poison.ErrTooLarge) != large {

@@ -66,7 +66,7 @@ func brokerNumber(admin admin, setting string) (int, error) {
 			return strconv.Atoi(entry.Value)
 		}
 	}
-	return 0, fmt.Errorf("%s is not told", setting)
+	return 0, fmt.Errorf("the broker does not report %s", setting)
 }
 
 // A topic whose limit is above these keeps its records for as long as anyone needs them: 100 years, and an exbibyte.

@@ -23,29 +23,30 @@ const maxInFlight = 10_000
 
 // SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
-	// Unmarshaler reads records. What it cannot read becomes a message that poison.Queue sets aside. Default: Marshaler{}.
+	// Unmarshaler reads records. A record that it cannot read becomes a message that poison.Queue dead-letters. Default:
+	// Marshaler{}.
 	Unmarshaler kafka.Unmarshaler
 	// Sarama configures the client. It is copied. Default: SaramaSubscriberConfig().
 	Sarama *sarama.Config
-	// Tracer is watermill-kafka's, kafka.NewOTELSaramaTracer() for one. Default: none.
+	// Tracer is that of watermill-kafka, such as kafka.NewOTELSaramaTracer(). Default: none.
 	Tracer kafka.SaramaTracer
-	// InitializeTopicDetails are what SubscribeInitialize creates a topic with. Default: it returns an error.
+	// InitializeTopicDetails are those of a topic that SubscribeInitialize creates. Default: none: SubscribeInitialize returns an
+	// error.
 	InitializeTopicDetails *sarama.TopicDetail
-	// InFlight is how many messages of a partition are delivered at the same time, counted from the first that is not acked.
-	// All but one of them come again, though they were acked, when a session ends before that one is, in order or not: the
-	// idempotent receiver makes the effect one. They are not handled in order, whatever their keys. It is for stage topics,
-	// where messages that are due are then handled together, and for live topics whose order means nothing, where a message
-	// that steps aside then holds up no other for as long as its publish takes. Default: 1.
+	// InFlight is the number of messages of a partition that are delivered at the same time, counted from the first unacked one.
+	// If a session ends before that one is acked, all of them are redelivered, acked ones too: the idempotent receiver applies
+	// their effects once. They are handled in no order, whatever their keys. Set it for stage topics, whose due messages are then
+	// handled together. Set it for a live topic only if its order means nothing. Default: 1.
 	InFlight int
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
 	// message, up to MaxNackBackoff. Default: 100 ms.
 	NackBackoff time.Duration
-	// MaxNackBackoff is the longest such wait. Default: 5 s.
+	// MaxNackBackoff is the longest such wait. Default: 5 s, or NackBackoff if that is longer.
 	MaxNackBackoff time.Duration
-	// SettleGrace is how long a handler has to settle its message after the group session ended and so cancelled the
-	// message's context. All members of the group wait for it, so it is short. Default: 1 s.
+	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was cancelled.
+	// All members of the group wait for it, so keep it short. Default: 1 s.
 	SettleGrace time.Duration
-	// Logger is told what happens to the subscription. Default: none.
+	// Logger receives the events of subscriptions. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
@@ -87,10 +88,9 @@ func (c *SubscriberConfig) validate() error {
 	return nil
 }
 
-// Subscriber consumes topics in a consumer group. Its messages' contexts end with the group session, so that what goes
-// away is not taken for a failure; what cannot be read becomes a dead letter; a nacked message comes again with backoff,
-// and never after its session. One message is in flight per partition, unless InFlight says otherwise. It is safe for
-// concurrent use.
+// Subscriber consumes topics in a consumer group. The context of a message ends with the group session, so that the end of a
+// session is no failure. A record that cannot be read becomes a dead letter. A nacked message is redelivered with a backoff, and
+// never after its session. One message is in flight per partition, or InFlight. It is safe for concurrent use.
 type Subscriber struct {
 	brokers []string
 	group   string
@@ -122,8 +122,8 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 }
 
 // Subscribe joins the group and delivers the messages of topic until ctx ends or the Subscriber is closed; then the
-// channel is closed. Every call is a member of the group of its own, with its own connection. It returns an error when
-// no broker answers, and after Close ErrClosed.
+// channel is closed. Every call joins the group as a member of its own, with its own connection. It returns an error if no
+// broker answers, and ErrClosed after Close.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
 	// context is cancelled instead.
@@ -167,9 +167,9 @@ func (s *Subscriber) end(sub *subscription) {
 	s.running.Done()
 }
 
-// Close ends all subscriptions and returns when they have ended: handlers that are busy get SettleGrace, offsets of acked
-// messages are committed, the group is left. Brokers that do not answer get 5 s more; then the connections are cut, and
-// messages that were acked in the last second may come again.
+// Close ends all subscriptions and returns when they have ended. Busy handlers have SettleGrace to ack, the offsets of acked
+// messages are committed, and the members leave the group. If the brokers do not answer for 5 s more, the connections are cut.
+// Then messages that were acked in the last second may be redelivered.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()
 	s.closed = true
@@ -184,7 +184,7 @@ func (s *Subscriber) Close() error {
 // SubscribeInitialize creates topic with SubscriberConfig.InitializeTopicDetails, unless it exists.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	if s.config.InitializeTopicDetails == nil {
-		return fmt.Errorf("wmkafka: topic %q cannot be created: SubscriberConfig.InitializeTopicDetails is nil", topic)
+		return fmt.Errorf("wmkafka: topic %q cannot be created: SubscriberConfig.InitializeTopicDetails is nil: set it, or create the topic", topic)
 	}
 	inner, err := kafka.NewSubscriber(s.watermill(s.config.Sarama, nil), s.config.Logger)
 	if err == nil {

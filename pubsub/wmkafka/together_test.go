@@ -60,7 +60,7 @@ func TestRefusedTogether(t *testing.T) {
 			messages = append(messages, message.NewMessage(fmt.Sprint(i), make([]byte, size)))
 		}
 		err := pub.Publish(c.topic, messages...)
-		if !errors.Is(err, poison.ErrTooLarge) || !strings.Contains(err.Error(), "message 8 of 12, of which 9 were published") {
+		if !errors.Is(err, poison.ErrTooLarge) || !strings.Contains(err.Error(), "message 8 of 12 failed, 9 were published") {
 			t.Errorf("%s: %v", name, err)
 		}
 		there := map[string]int{}
@@ -95,11 +95,11 @@ func TestTogetherErrors(t *testing.T) {
 	good := message.NewMessage("good", nil)
 	unfit := message.NewMessage("unfit", nil)
 	unfit.Metadata.Set(kafka.UUIDHeaderKey, "x")
-	if err := pub.Publish(c.topic, good, nil, good); !errors.Is(err, errNilMessage) || !strings.Contains(err.Error(), "message 2 of 3, of which 0") {
+	if err := pub.Publish(c.topic, good, nil, good); !errors.Is(err, errNilMessage) || !strings.Contains(err.Error(), "message 2 of 3 failed, 0") {
 		t.Error(err)
 	}
 	plain := c.publisher(PublisherConfig{InFlight: 10, Marshaler: kafka.DefaultMarshaler{}})
-	if err := plain.Publish(c.topic, good, unfit); err == nil || !strings.Contains(err.Error(), "message 2 of 2, of which 0") {
+	if err := plain.Publish(c.topic, good, unfit); err == nil || !strings.Contains(err.Error(), "message 2 of 2 failed, 0") {
 		t.Error(err)
 	}
 	if err := pub.Publish(c.topic+"-missing", good, good); err == nil || !strings.Contains(err.Error(), "message 1 of 2, of which 0") {

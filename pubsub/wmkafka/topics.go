@@ -22,23 +22,25 @@ const (
 	requestRoom = 16 << 10
 	// leaderPoll is the wait between two looks at whether a topic has its leaders.
 	leaderPoll = 50 * time.Millisecond
-	// usualReplicas is how often a topic is kept where nobody says anything else.
+	// usualReplicas is the replication factor of a topic without a source.
 	usualReplicas = 3
 )
 
-// InitializeTopics makes sure that topics exist, without a source to take after: see InitializeTopicsFor. They get one
-// partition, and room for PublisherConfig.MaxMessageBytes.
+// InitializeTopics makes sure that topics exist, as InitializeTopicsFor does without a source: a created topic has one partition,
+// and room for PublisherConfig.MaxMessageBytes.
 func (p *Publisher) InitializeTopics(topics ...string) error {
 	return p.InitializeTopicsFor("", topics...)
 }
 
-// InitializeTopicsFor makes sure that topics exist for the dead letters of source. A missing one is created with as many
-// partitions and replicas as source, no expiry, no compaction, and room for source's largest message and 64 KiB; it returns
-// when all partitions have leaders. An existing one is not changed. One that expires, is bounded, compacted, or too small for
-// the largest letter, loses letters that it confirmed, or refuses some: that is an error, unless AllowLossyTopics is set. So
-// is a topic that is missing and cannot be created, a MaxMessageBytes too small for source, and a source whose largest letter
-// exceeds what the client and the broker take in a request. The error names topic, setting and remedy. What times out is tried
-// once more: a broker that is busy makes a topic after all.
+// InitializeTopicsFor makes sure that topics exist for the dead letters of source. It creates a missing topic with the partitions
+// and replicas of source, no expiry, no compaction, and room for source's largest message and 64 KiB. It returns when all
+// partitions have leaders, and does not change an existing topic. After a time-out it tries once more. It is an error, with
+// topic, setting and remedy, if:
+//
+//   - an existing topic expires, is bounded or compacted, or is too small for the largest letter; AllowLossyTopics accepts that,
+//   - a missing topic cannot be created,
+//   - MaxMessageBytes is too small for source,
+//   - the largest letter of source exceeds what the client or the broker takes in a request.
 func (p *Publisher) InitializeTopicsFor(source string, topics ...string) error {
 	if p.closed.Load() {
 		return ErrClosed
@@ -96,7 +98,7 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, e
 		switch {
 		case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // it comes into being when it is subscribed to
 		case err != nil:
-			p.config.Logger.Error("Kafka does not tell what the topic is like; its dead-letter topics will be as if there were none", err,
+			p.config.Logger.Error("The source topic cannot be described; its dead-letter topics are created without a source", err,
 				watermill.LogFields{"topic": source})
 		default:
 			wanted.partitions = found.partitions
@@ -113,7 +115,7 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, e
 	if wanted.replicas == 0 {
 		brokers, _, err := admin.DescribeCluster()
 		if err != nil {
-			return settings{}, fmt.Errorf("wmkafka: the number of brokers cannot be told; set PublisherConfig.ReplicationFactor: %w", err)
+			return settings{}, fmt.Errorf("wmkafka: the number of brokers is unknown; set PublisherConfig.ReplicationFactor: %w", err)
 		}
 		wanted.replicas = int16(min(len(brokers), usualReplicas))
 	}
@@ -141,7 +143,7 @@ func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) 
 			"or the handler that it is named after, otherwise: %w", topic, err)
 	}
 	if err != nil {
-		return fmt.Errorf("wmkafka: it cannot be told whether topic %q exists; allow this client to describe it: %w", topic, err)
+		return fmt.Errorf("wmkafka: topic %q cannot be looked up; allow this client to describe it: %w", topic, err)
 	}
 	flaws := found.flaws(wanted)
 	if len(flaws) == 0 {
@@ -169,7 +171,7 @@ func (p *Publisher) fitsRequest(admin admin, source string, wanted settings) err
 	const setting = "socket.request.max.bytes"
 	most, limit := largestRequest, "what this client sends"
 	if bytes, err := brokerNumber(admin, setting); err != nil {
-		p.config.Logger.Debug("Kafka does not tell how large a request may be", watermill.LogFields{"error": err.Error()})
+		p.config.Logger.Debug("The broker does not report how large a request may be", watermill.LogFields{"error": err.Error()})
 	} else if bytes-requestRoom <= most {
 		most, limit = bytes-requestRoom, fmt.Sprintf("the broker's %s=%d", setting, bytes)
 	}
@@ -209,7 +211,7 @@ func leaders(admin admin, topic string, partitions int32) error {
 	return nil
 }
 
-// admin asks and tells a cluster what topics it has.
+// admin reads and changes the topics of a cluster.
 type admin struct {
 	sarama.ClusterAdmin
 	client sarama.Client
