@@ -4,10 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,41 +188,6 @@ func with(msg *message.Message, key, value string) *message.Message {
 	return msg
 }
 
-// Feature D7: of several origins the first that can be believed counts, which none is that a producer of the live topic
-// wrote.
-func TestFirstHop(t *testing.T) {
-	for _, row := range []struct {
-		want   string
-		topics []string
-	}{
-		{"", nil},
-		{"orders", []string{"orders"}},
-		{"orders", []string{"orders", "orders-dlt"}},
-		{"orders", []string{"orders", "orders.DLT", "orders.DLT-dlt"}},
-		{"orders", []string{"orders", "orders_dlq"}},
-		{"orders", []string{"payments", "orders"}},
-		{"orders", []string{"payments", "orders", "orders-dlt"}},
-		{"orders-dlt", []string{"", "orders-dlt"}},
-		{"orders-dlt", []string{"", "-dlt", "orders-dlt"}},
-		{"ordersxdlt", []string{"orders", "ordersxdlt"}},
-		{"orders-eu", []string{"orders", "orders-eu"}},
-		{"orders-new", []string{"orders", "orders-new"}},
-		{"orders", []string{"orders", "orders"}},
-	} {
-		msg := message.NewMessage("", nil)
-		raw := []byte{1, 2, 1}
-		for _, topic := range row.topics {
-			raw = append(append(raw, byte(len(springTopic)+1)), springTopic...)
-			raw = append(append(raw, byte(len(topic)+1)), topic...)
-			msg.Metadata[springTopic] = topic
-		}
-		msg.Metadata[keyKafkaRecord] = base64.RawStdEncoding.EncodeToString(raw)
-		if l := Read(msg); l.Origin.Topic != row.want {
-			t.Errorf("%q: believed %q", row.topics, l.Origin.Topic)
-		}
-	}
-}
-
 // Feature D7: a retry topic's letter that failed again in a listener of its dead-letter topic still has its first origin,
 // and the group that goes with it.
 func TestRetriedThenFailedAgain(t *testing.T) {
@@ -242,77 +205,6 @@ func TestRetriedThenFailedAgain(t *testing.T) {
 	if err != nil || l.Origin.Topic != "spring-retried" || l.Origin.Partition != "1" || l.Origin.ConsumerGroup != "billing" ||
 		l.Failure.Description != "again" || l.Failure.Type != "java.lang.Error" {
 		t.Errorf("%+v, %v", l, err)
-	}
-}
-
-// Promise P2, bad input: what cannot be a partition, an offset, a time or a count reads as absent, and texts are bounded.
-func TestForeignHostileValues(t *testing.T) {
-	long := strings.Repeat("x", 1<<20)
-	for _, value := range []string{
-		"", "\x00", "\x00\x00\x01", "\xff\xff\xff\xff", "\x80\x00\x00\x00\x00\x00\x00\x00", "\xef\xbf\xbd\x00\x00\x00",
-		"\x00\x00\x00\x00\x00\x00\x00\x00\x01", "\x7f\xff\xff\xff\xff\xff\xff\xff", "-1", "99999999999999999999", "1.5", "+-1", long,
-	} {
-		msg := message.NewMessage("", nil)
-		for key := range ours {
-			if ours[key]&(bySpring|byConnect) != 0 {
-				msg.Metadata[key] = value
-			}
-		}
-		for _, key := range []string{springTopic, connectTopic} {
-			other := message.NewMessage("", nil)
-			for k, v := range msg.Metadata {
-				if ours[k]&ours[key]&^byMark != 0 && !slices.Contains(foreignMarks[:], k) {
-					other.Metadata[k] = v
-				}
-			}
-			other.Metadata[key] = "orders"
-			other.Metadata[keyKafkaRecord] = value
-			l, err := Decode(other)
-			if err != nil || l.Origin.Topic != "orders" {
-				t.Fatalf("%.20q: %+v, %v", value, l.Origin, err)
-			}
-			max := len(value) == 8 && value[0] == 0x7f // the one that can be an offset
-			if o := l.Origin; o.Partition != "" || o.Offset != "" && !max || !o.Timestamp.IsZero() || len(o.ConsumerGroup)+len(o.Handler) > 2*maxIdentity {
-				t.Errorf("%.20q: believed %+v", value, o)
-			}
-			if f := l.Failure; f.Attempts != 0 || !f.LastFailedAt.IsZero() && len(value) > 8 ||
-				len(f.Description) > DefaultMaxAdded || len(f.Stack) > DefaultMaxAdded || len(f.Type) > 2*DefaultMaxAdded+3 || len(f.Reason) > 128 {
-				t.Errorf("%.20q: believed %+v", value, f)
-			}
-		}
-	}
-	msg := message.NewMessage("", nil)
-	msg.Metadata[springTopic] = long
-	if l, err := Decode(msg); err != nil || l.Origin.Topic != "" {
-		t.Errorf("a topic of %d bytes, %v", len(l.Origin.Topic), err)
-	}
-}
-
-// Feature D7: numbers are read in Java's order of bytes, text or not, and from base64 where something made it of them.
-func TestForeignNumbers(t *testing.T) {
-	for _, row := range []struct{ key, value, partition, offset string }{
-		{"kafka_dlt-original-partition", "\x00\x00\x00\x01", "1", ""},
-		{"kafka_dlt-original-partition", "\x00\x00\x01\x00", "256", ""},
-		{"kafka_dlt-original-partition", "\x7f\xff\xff\xff", "2147483647", ""},
-		{"kafka_dlt-original-partition-b64", "AAAAgA==", "128", ""},
-		{"kafka_dlt-original-offset", "\x00\x00\x00\x00\x00\x00\x00\xc8", "", "200"},
-		{"kafka_dlt-original-offset", "\x7f\xff\xff\xff\xff\xff\xff\xff", "", "9223372036854775807"},
-		{"kafka_dlt-original-offset-b64", "AAAAAAAAAMg=", "", "200"},
-		{"kafka_dlt-original-offset-b64", "AAAAAAA?", "", ""},
-	} {
-		msg := message.NewMessage("", nil)
-		msg.Metadata = message.Metadata{springTopic: "orders", row.key: row.value}
-		l, err := Decode(msg)
-		if err != nil || l.Origin.Partition != row.partition || l.Origin.Offset != row.offset || len(l.Original.Metadata) != 0 {
-			t.Errorf("%s %q: %+v of %q, %v", row.key, row.value, l.Origin, l.Original.Metadata, err)
-		}
-	}
-	for value, want := range map[string]int{"\x04": 3, "\x00\x00\x00\x02": 1, "\x00\x00\x00\x01": 0, "\x00\x00\x00\x00": 0, "\x00\x00": 0, "\x7f\xff\xff\xff": 0, "\x00\x00\x00\x00\x04": 0} {
-		msg := message.NewMessage("", nil)
-		msg.Metadata = message.Metadata{springException: "E", springAttempts: value}
-		if l := Read(msg); l.Failure.Attempts != want {
-			t.Errorf("%q: %d attempts, want %d", value, l.Failure.Attempts, want)
-		}
 	}
 }
 
@@ -342,33 +234,6 @@ func TestOurKeysBeforeForeign(t *testing.T) {
 	}
 }
 
-// Promise P2: what others' retries add to messages that are no letters stays on them, and so do a producer's own names.
-func TestForeignHeadersOfLiveMessages(t *testing.T) {
-	for _, key := range []string{
-		springAttempts, springDue, "retry_topic-original-timestamp", springDelivery, springGroup, "kafka_dlt-original-offset",
-		"__connect.errors.stage", "kafka_messageKey", "__TypeId__", springTopic + Base64Suffix,
-	} {
-		msg := message.NewMessage("", nil)
-		msg.Metadata[key] = "\x00\x00\x00\x02"
-		if _, err := Decode(msg); !errors.Is(err, ErrNotLetter) || IsLetter(msg) {
-			t.Errorf("with %s: %v", key, err)
-		}
-		if own := ProducerMetadata(msg.Metadata); len(own) != 1 || len(Read(msg).Original.Metadata) != 1 {
-			t.Errorf("%s is taken off", key)
-		}
-	}
-	msg := readForeign(t, "connect").message()
-	msg.Metadata[springAttempts], msg.Metadata["kafka_messageKey"] = "\x00\x00\x00\x02", "key"
-	if l := Read(msg); len(l.Original.Metadata) != 3 || l.Failure.Attempts != 0 {
-		t.Errorf("a letter of Connect's is left with %q", l.Original.Metadata)
-	}
-	for _, mark := range foreignMarks {
-		if msg := with(message.NewMessage("", nil), mark, "x"); !IsLetter(msg) || len(ProducerMetadata(msg.Metadata)) != 0 {
-			t.Errorf("%s makes no letter", mark)
-		}
-	}
-}
-
 // Feature D7: the same place in the code has the same hash, whatever the messages between the frames say.
 func TestJavaStackHash(t *testing.T) {
 	hash := func(first, line string) string {
@@ -387,34 +252,6 @@ func TestJavaStackHash(t *testing.T) {
 	msg.Metadata = message.Metadata{springException: "E", "kafka_dlt-exception-stacktrace": "no frames"}
 	if l := Read(msg); l.Failure.StackHash != "" || l.Failure.Stack != "no frames" {
 		t.Errorf("%+v", l.Failure)
-	}
-}
-
-// Feature V2: an origin that a producer forged in another's words is believed as little as one in ours: a letter that the
-// queue writes tells the topic that the message came from.
-func TestForgedForeignOrigin(t *testing.T) {
-	queue, err := NewQueue(&sink{}, QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	failure := &classify.Failure{}
-	failure.Add(errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
-	for _, key := range []string{KeyOriginalTopic, springTopic, springRetryTopic, connectTopic, keyWatermillTopic} {
-		msg := message.NewMessage("id", nil)
-		msg.Metadata = message.Metadata{key: "payments", "mine": "kept"}
-		source := Source{Topic: "orders", Handler: "billing"}
-		if queue.isDeadLetter(msg, "orders") {
-			t.Errorf("%s makes a dead-letter topic of a live one", key)
-		}
-		l := queue.letter(msg, failure, source, false)
-		if l.Origin.Topic != "orders" || l.Original.Metadata["mine"] != "kept" || len(l.Original.Metadata) != 1 || l.Failure.Type != "*errors.errorString" {
-			t.Errorf("%s: %+v of %q", key, l, l.Original.Metadata)
-		}
-	}
-	back := readForeign(t, "spring").message() // put back into its topic by hand, headers and all
-	l := queue.letter(back, failure, Source{Topic: "spring-orders", Handler: "billing"}, false)
-	if l.Origin.Offset != "200" || l.Origin.Handler != "billing" || l.Failure.Description != "no" || len(l.Original.Metadata) != 1 {
-		t.Errorf("%+v of %q", l, l.Original.Metadata)
 	}
 }
 

@@ -1,16 +1,12 @@
 package wmamqp_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
@@ -184,122 +180,6 @@ func TestInFlightLosesNothing(t *testing.T) {
 	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
 }
 
-// A queue that has a single active consumer keeps its order.
-func TestInFlightSingleActive(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic()
-	b.must(func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(topic, true, false, false, false, amqp091.Table{"x-single-active-consumer": true})
-		return err
-	})
-	ids := b.numbered(topic, 3)
-	messages := b.subscribe(b.subscriber(inFlight(4)), topic)
-	for _, id := range ids {
-		msg := b.next(messages)
-		b.none(messages)
-		if acks(t, msg); msg.UUID != id {
-			t.Errorf("%q came, want %q", msg.UUID, id)
-		}
-	}
-}
-
-// A connection that has no room for so many channels is an error, and nobody keeps a message.
-func TestInFlightNoChannel(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	one, two := b.queue(), b.queue()
-	few := amqp091.Config{ChannelMax: 12} // to declare a queue takes one for a while
-	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpConfig = &few })
-	b.subscribe(sub, one)
-	b.subscribe(sub, two)
-	third := b.queue()
-	b.send(third, amqp091.Publishing{MessageId: "m"})
-	_, err := sub.Subscribe(context.Background(), third)
-	says(t, err, third, "12 channels", "2 other subscriptions", "InFlight 4")
-	acks(t, b.next(b.subscribe(b.subscriber(), third)))
-}
-
-// Promise P1: what the end of a subscription gives back comes to none of its own consumers: a quorum queue counts, and from
-// RabbitMQ 4 on drops a message that was given back often.
-func TestGivenBackOnce(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{1, 4, 30} {
-		for _, by := range []string{"Close", "context"} {
-			t.Run(fmt.Sprintf("%d in flight, %s", n, by), func(t *testing.T) {
-				b := newBroker(t)
-				topic := b.queue("quorum")
-				b.numbered(topic, n/2+1)
-				sub := b.subscriber(inFlight(n), func(c *wmamqp.SubscriberConfig) {
-					c.SettleGrace, c.NackBackoff, c.MaxNackBackoff = 100*time.Millisecond, time.Minute, time.Minute
-				})
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				messages, err := sub.Subscribe(ctx, topic)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range n/2 + 1 {
-					msg := b.next(messages)
-					switch i % 3 { // the others outlive the grace
-					case 0:
-						msg.Nack() // and is kept for a minute
-					case 1:
-						go func() { <-msg.Context().Done(); msg.Nack() }()
-					}
-				}
-				if by == "context" {
-					cancel()
-					for range messages {
-					}
-				}
-				if err := sub.Close(); err != nil {
-					t.Fatal(err)
-				}
-				var counts []any
-				for range n/2 + 1 {
-					counts = append(counts, b.get(topic).Headers["x-delivery-count"])
-				}
-				for _, count := range counts {
-					if count != int64(1) {
-						t.Fatalf("given back %v times", counts)
-					}
-				}
-			})
-		}
-	}
-}
-
-// Promise P4: at Close only what is in a handler's hands is kept for the grace: others get the rest at once.
-func TestInFlightIdleEnd(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue()
-	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 15 * time.Second })
-	b.send(topic, amqp091.Publishing{MessageId: "held"})
-	held := b.next(b.subscribe(sub, topic))
-	other := b.subscribe(b.subscriber(), topic)
-	eventually(t, "all consume", func() bool { return b.consumers(topic) == 5 })
-	closed := make(chan error, 1)
-	go func() { closed <- sub.Close() }()
-	eventually(t, "only the busy one is left, and the other", func() bool { return b.consumers(topic) == 2 })
-	for range b.numbered(topic, 4) {
-		acks(t, b.next(other))
-	}
-	select {
-	case err := <-closed:
-		t.Errorf("closed before the handler returned: %v", err)
-	default:
-	}
-	acks(t, held)
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-	if n := b.ready(topic); n != 0 {
-		t.Errorf("%d messages are left", n)
-	}
-}
-
 func (b *broker) consumers(queue string) (n int) {
 	b.Helper()
 	b.must(func(c *amqp091.Channel) error {
@@ -308,91 +188,4 @@ func (b *broker) consumers(queue string) (n int) {
 		return err
 	})
 	return n
-}
-
-// Subscriptions that begin at once do not take the channels of each other, and one whose context has ended does not begin.
-func TestInFlightAtOnce(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	few := amqp091.Config{ChannelMax: 9}
-	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpConfig = &few })
-	queues := []string{b.queue(), b.queue(), b.queue()}
-	errs := make(chan error)
-	for _, topic := range queues {
-		go func() {
-			_, err := sub.Subscribe(context.Background(), topic)
-			errs <- err
-		}()
-	}
-	failed := 0
-	for range queues {
-		if err := <-errs; err != nil {
-			failed++
-			says(t, err, "9 channels")
-		}
-	}
-	eventually(t, "two have all their consumers", func() bool {
-		return b.consumers(queues[0])+b.consumers(queues[1])+b.consumers(queues[2]) == 8
-	})
-	if failed != 1 {
-		t.Errorf("%d are refused", failed)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := b.subscriber(inFlight(4)).Subscribe(ctx, queues[0]); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
-	}
-}
-
-// A queue whose name is another one each time is one queue for all that are in flight.
-func TestInFlightRandomName(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	exchange := b.topic()
-	var named atomic.Int32
-	sub := b.subscriber(inFlight(3), func(c *wmamqp.SubscriberConfig) {
-		c.AMQP = amqp.NewNonDurablePubSubConfig("", func(topic string) string {
-			return fmt.Sprint(topic, ".", named.Add(1))
-		})
-		c.AMQP.Queue.AutoDelete = true
-	})
-	messages := b.subscribe(sub, exchange)
-	b.must(func(c *amqp091.Channel) error {
-		return c.PublishWithContext(context.Background(), exchange, "", true, false, amqp091.Publishing{MessageId: "m"})
-	})
-	acks(t, b.next(messages))
-	b.none(messages)
-	if n := named.Load(); n != 1 {
-		t.Errorf("%d queues", n)
-	}
-}
-
-// BenchmarkInFlight empties a queue with a handler of 5 ms, as a stage does that many messages wait in.
-func BenchmarkInFlight(b *testing.B) {
-	for _, n := range []int{1, 16} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			broker := newBroker(b)
-			topic := broker.queue()
-			broker.must(func(c *amqp091.Channel) error {
-				for range b.N {
-					if err := c.PublishWithContext(context.Background(), "", topic, true, false, amqp091.Publishing{MessageId: "m"}); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			eventually(b, "all are there", func() bool { return broker.ready(topic) == b.N })
-			messages := broker.subscribe(broker.subscriber(inFlight(n)), topic)
-			b.ResetTimer()
-			for range b.N {
-				msg := broker.next(messages)
-				go func() {
-					time.Sleep(5 * time.Millisecond)
-					msg.Ack()
-				}()
-			}
-			eventually(b, "all are acked", func() bool { return broker.ready(topic) == 0 })
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-		})
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // The facts about watermill-kafka that this package answers to, each with what it does about it. When a test of
@@ -206,111 +204,6 @@ func TestFactKafkaTopicExpires(t *testing.T) {
 	}
 	if found.retentionMs != "604800000" || found.maxMessageBytes != kafkaMaxMessageBytes {
 		t.Errorf("it is %+v", found)
-	}
-}
-
-// together publishes a large message and small ones so that they travel in one batch, and returns the refusals.
-func together(t *testing.T, topic string, pub message.Publisher) (small []error, large error) {
-	t.Helper()
-	var all sync.WaitGroup
-	small = make([]error, 5)
-	all.Go(func() { large = pub.Publish(topic, message.NewMessage("large", make([]byte, 1500<<10))) })
-	for i := range small {
-		all.Go(func() { small[i] = pub.Publish(topic, message.NewMessage("small", []byte("x"))) })
-	}
-	all.Wait()
-	return small, large
-}
-
-func batching(config *sarama.Config) *sarama.Config {
-	config.Producer.Flush.Messages, config.Producer.Flush.Frequency = 6, 300*time.Millisecond
-	config.Producer.MaxMessageBytes = 8 << 20
-	return config
-}
-
-// Fact, decision 4: a refusal for size fails the small messages of the same batch.
-func TestFactKafkaRefusesBatch(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: batching(kafka.DefaultSaramaSyncPublisherConfig())}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.cleanup(pub.Close)
-	if small, large := together(t, c.topic, pub); large == nil || errors.Join(small...) == nil {
-		t.Errorf("large %v, small %v", large, small)
-	}
-}
-
-// Decision 4, promise P4: ours refuses the large one alone, says that it is too large, and goes on.
-func TestOnlyTheLargeIsRefused(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{Sarama: batching(SaramaPublisherConfig())})
-	for range 2 {
-		small, large := together(t, c.topic, pub)
-		if !errors.Is(large, poison.ErrTooLarge) || !poison.IsTooLarge(large) {
-			t.Errorf("large: %v", large)
-		}
-		if err := errors.Join(small...); err != nil {
-			t.Errorf("small: %v", err)
-		}
-	}
-	if n := c.size(c.topic); n != 10 {
-		t.Errorf("%d records", n)
-	}
-}
-
-// tooLargeOutput handles two messages, the first of which produces 2 MiB, and returns how often it was handled and whether
-// the second was.
-func tooLargeOutput(c *cluster, pub message.Publisher, attach func(*message.Router), until func() bool) (runs *atomic.Int32, behind *atomic.Bool) {
-	runs, behind = new(atomic.Int32), new(atomic.Bool)
-	c.create("invoices-"+c.topic, 1, nil)
-	c.produce(numbered(2)...)
-	c.run(c.subscriber(SubscriberConfig{NackBackoff: 10 * time.Millisecond, MaxNackBackoff: 10 * time.Millisecond}), renamed{pub, "invoices-" + c.topic}, attach,
-		func(msg *message.Message) ([]*message.Message, error) {
-			if msg.UUID != "id-0" {
-				behind.Store(true)
-				return nil, nil
-			}
-			runs.Add(1)
-			return []*message.Message{message.NewMessage("", make([]byte, 2<<20))}, nil
-		})
-	c.eventually("the outcome is known", func() bool { return until() || runs.Load() >= 20 })
-	return runs, behind
-}
-
-// renamed publishes to a topic of the test's own.
-type renamed struct {
-	message.Publisher
-	topic string
-}
-
-func (r renamed) Publish(_ string, messages ...*message.Message) error {
-	return r.Publisher.Publish(r.topic, messages...)
-}
-
-// Fact, feature D15: an output that is too large runs its handler again and again, and nothing behind it is handled.
-func TestFactWatermillRepeatsTooLargeOutput(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	runs, behind := tooLargeOutput(c, c.publisher(PublisherConfig{}), func(*message.Router) {}, func() bool { return false })
-	if runs.Load() < 20 || behind.Load() {
-		t.Errorf("the handler ran %d times, the message behind was handled: %t", runs.Load(), behind.Load())
-	}
-}
-
-// Feature D15: with a channel its source is set aside after one run, and the message behind it is handled.
-func TestTooLargeOutputIsSetAside(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	dead := &sink{}
-	ch := c.channel(spillway.Config{Publisher: dead})
-	var behind *atomic.Bool
-	runs, behind := tooLargeOutput(c, c.publisher(PublisherConfig{}), ch.Attach, func() bool { return len(dead.all()) == 1 })
-	c.eventually("the message behind is handled", behind.Load)
-	if l := dead.letters(t)[0]; runs.Load() != 1 || l.Failure.Reason != "output_undeliverable" || l.Original.UUID != "id-0" {
-		t.Errorf("%d runs, letter %+v", runs.Load(), l.Failure)
 	}
 }
 

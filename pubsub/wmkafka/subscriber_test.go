@@ -2,7 +2,6 @@ package wmkafka
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -39,47 +37,6 @@ func TestSubscriberConfig(t *testing.T) {
 		if _, err := NewSubscriber(row.brokers, row.group, row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// No broker: Subscribe, Backlog and SubscribeInitialize say so within bounded time, and Close returns.
-func TestNoBroker(t *testing.T) {
-	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	if _, err := sub.Subscribe(context.Background(), "orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
-		t.Errorf("Subscribe: %v", err)
-	}
-	if _, err := sub.Backlog(context.Background(), "orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
-		t.Errorf("Backlog: %v", err)
-	}
-	if err := sub.SubscribeInitialize("orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
-		t.Errorf("SubscribeInitialize: %v", err)
-	}
-	if err := sub.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(start); took > patience { // a hang; it takes a second
-		t.Errorf("it took %s", took)
-	}
-}
-
-// After Close: nothing is subscribed to any more, and Close may be called again.
-func TestClosedSubscriber(t *testing.T) {
-	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(sub.Close(), sub.Close()); err != nil {
-		t.Error(err)
-	}
-	if _, err := sub.Subscribe(context.Background(), "orders"); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if err := sub.SubscribeInitialize("orders"); err == nil || !strings.Contains(err.Error(), "InitializeTopicDetails") {
-		t.Error(err)
 	}
 }
 
@@ -222,118 +179,6 @@ func TestNackBackoff(t *testing.T) {
 	}
 	if msg := c.next(messages); msg.UUID != "id-1" || !msg.Ack() {
 		t.Errorf("then came %q", msg.UUID)
-	}
-}
-
-// Promise P1: what was acked is committed by Close and does not come again; what was not does.
-func TestOffsetsAcrossClose(t *testing.T) {
-	t.Parallel()
-	for name, autoCommit := range map[string]bool{"auto-commit": true, "commit by each ack": false} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
-			c.produce(numbered(5)...)
-			config := SaramaSubscriberConfig()
-			config.Consumer.Offsets.AutoCommit.Enable = autoCommit
-			sub := c.subscriber(SubscriberConfig{Sarama: config})
-			messages := c.subscribe(sub)
-			for range 3 {
-				c.next(messages).Ack()
-			}
-			held := c.next(messages) // and is not acked
-			if err := sub.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if !errors.Is(held.Context().Err(), context.Canceled) {
-				t.Errorf("the context of the message in hand has %v", held.Context().Err())
-			}
-			held.Ack() // too late: nobody listens
-			if _, open := <-messages; open {
-				t.Error("a message came after Close")
-			}
-			if got := c.committed(); got != 3 {
-				t.Fatalf("committed %d", got)
-			}
-			if msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{}))); msg.UUID != "id-3" || !msg.Ack() {
-				t.Errorf("the next subscriber begins with %q", msg.UUID)
-			}
-		})
-	}
-}
-
-// Promise P3: when the subscriber is closed under a handler, the handler learns of it, has the grace to finish, and its ack
-// counts; one that does not care holds nobody up.
-func TestCloseUnderHandler(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		settle    func(*message.Message)
-		grace     time.Duration
-		committed int64
-	}{
-		"acks in the grace":  {func(msg *message.Message) { <-msg.Context().Done(); msg.Ack() }, patience, 1},
-		"nacks in the grace": {func(msg *message.Message) { <-msg.Context().Done(); msg.Nack() }, patience, -1},
-		"does not care":      {func(*message.Message) {}, time.Second, -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
-			c.produce(numbered(2)...)
-			sub := c.subscriber(SubscriberConfig{SettleGrace: row.grace})
-			messages := c.subscribe(sub)
-			msg := c.next(messages)
-			go row.settle(msg)
-			c.ends("Close", func() {
-				if err := sub.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			if _, open := <-messages; open {
-				t.Error("a message came after Close")
-			}
-			if got := c.committed(); got != row.committed {
-				t.Errorf("committed %d, want %d", got, row.committed)
-			}
-		})
-	}
-}
-
-// expiring is a context whose deadline is when the test says.
-type expiring struct {
-	context.Context
-	done chan struct{}
-}
-
-func (e *expiring) Done() <-chan struct{} { return e.done }
-
-func (e *expiring) Err() error {
-	select {
-	case <-e.done:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
-
-// Promise P3: the message's context is cancelled, and so its message aborted, even where a deadline ended the subscription.
-func TestDeadlineOfSubscription(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.produce(numbered(1)...)
-	type key struct{}
-	ctx := &expiring{Context: context.WithValue(context.Background(), key{}, "value"), done: make(chan struct{})}
-	messages, err := c.subscriber(SubscriberConfig{}).Subscribe(ctx, c.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg := c.next(messages)
-	call := chain.Keep(msg)
-	defer call.Release()
-	close(ctx.done)
-	<-msg.Context().Done()
-	if !call.Aborted() || msg.Context().Value(key{}) != "value" {
-		t.Errorf("aborted %t: %v, value %v", call.Aborted(), msg.Context().Err(), msg.Context().Value(key{}))
-	}
-	msg.Nack()
-	if _, open := <-messages; open {
-		t.Error("a message came after the end")
 	}
 }
 

@@ -102,7 +102,7 @@ func TestTogetherErrors(t *testing.T) {
 	if err := plain.Publish(c.topic, good, unfit); err == nil || !strings.Contains(err.Error(), "message 2 of 2 failed, 0") {
 		t.Error(err)
 	}
-	if err := pub.Publish(c.topic+"-missing", good, good); err == nil || !strings.Contains(err.Error(), "message 1 of 2, of which 0") {
+	if err := pub.Publish(c.topic+"-missing", good, good); err == nil || !strings.Contains(err.Error(), "message 1 of 2 failed, 0") {
 		t.Error(err)
 	}
 	if err := pub.Close(); err != nil {

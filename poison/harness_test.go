@@ -1,0 +1,146 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+// sink is a publisher that keeps what it takes, and refuses as it is told.
+type sink struct {
+	mu     sync.Mutex
+	taken  map[string][]*message.Message
+	tries  int
+	refuse func(try int, topic string, msg *message.Message) error
+}
+
+func (s *sink) Publish(topic string, messages ...*message.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, msg := range messages {
+		s.tries++
+		if s.refuse != nil {
+			if err := s.refuse(s.tries, topic, msg); err != nil {
+				return err
+			}
+		}
+		if s.taken == nil {
+			s.taken = map[string][]*message.Message{}
+		}
+		s.taken[topic] = append(s.taken[topic], msg)
+	}
+	return nil
+}
+
+func (s *sink) Close() error { return nil }
+
+func (s *sink) in(topic string) []*message.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken[topic]
+}
+
+func (s *sink) topics() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var topics []string
+	for topic, messages := range s.taken {
+		topics = append(topics, fmt.Sprintf("%s:%d", topic, len(messages)))
+	}
+	return strings.Join(topics, " ")
+}
+
+// running is a router with one handler, "billing" on topic, behind a queue.
+type running struct {
+	*gochannel.GoChannel
+	t      *testing.T
+	topic  string
+	router *message.Router
+	outs   *sink
+}
+
+func start(t *testing.T, topic string, dead message.Publisher, config QueueConfig, handle message.HandlerFunc) *running {
+	t.Helper()
+	queue, err := NewQueue(dead, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{gochannel.NewGoChannel(gochannel.Config{}, nil), t, topic, router, &sink{}}
+	router.AddSubscriberDecorators(queue.InitializeOnSubscribe)
+	router.AddHandler("billing", topic, r.GoChannel, "out", r.outs, handle).AddMiddleware(queue.Middleware)
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	<-router.Running()
+	t.Cleanup(func() {
+		if err := router.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *running) publish(msg *message.Message) {
+	r.t.Helper()
+	if err := r.Publish(r.topic, msg); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+var eventually = testkit.Eventually
+
+func failing(err error) message.HandlerFunc {
+	return func(*message.Message) ([]*message.Message, error) {
+		return []*message.Message{message.NewMessage("output", nil)}, err
+	}
+}
+
+type panickyError struct{}
+
+func (panickyError) Error() string { panic("no text") }
+
+// initializingSink refuses to start without its topic.
+type initializingSink struct {
+	sink
+	missing string
+	asked   []string
+}
+
+func (s *initializingSink) InitializeTopics(topics ...string) error {
+	s.asked = append(s.asked, topics...)
+	for _, topic := range topics {
+		if topic == s.missing {
+			return fmt.Errorf("topic %q does not exist", topic)
+		}
+	}
+	return nil
+}
+
+// sourceSink wants to know whose dead letters its topics take.
+type sourceSink struct {
+	sink
+	sources []string
+}
+
+func (s *sourceSink) InitializeTopics(...string) error { return errors.New("without a source") }
+
+func (s *sourceSink) InitializeTopicsFor(source string, topics ...string) error {
+	s.sources = append(s.sources, source+">"+strings.Join(topics, ","))
+	return nil
+}

@@ -1,0 +1,89 @@
+package poison
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Feature D12: a dead letter whose own consumer fails is parked, and its origin stays.
+func TestQueueParksDeadLetters(t *testing.T) {
+	dead := &sink{}
+	r := start(t, "orders.dlq", dead, QueueConfig{}, failing(errors.New("the consumer of letters has a bug")))
+	r.publish(sampleLetter().Encode())
+	eventually(t, "the letter is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
+	l, _ := Decode(dead.in("orders.dlq.parked")[0])
+	if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || l.Failure.Description != "the consumer of letters has a bug" || l.Redrive.Count != 2 {
+		t.Errorf("parked %+v", l)
+	}
+	if topics := dead.topics(); topics != "orders.dlq.parked:1" {
+		t.Errorf("placed in %s", topics)
+	}
+}
+
+// A letter that somebody moved back to its own topic by hand fails like any message of that topic.
+func TestQueueTakesLettersMovedBackByHand(t *testing.T) {
+	dead := &sink{}
+	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New("still broken")))
+	r.publish(sampleLetter().Encode())
+	eventually(t, "it is a dead letter again", func() bool { return len(dead.in("orders.dlq")) == 1 })
+}
+
+// Feature D12: a naming that knows its topics one by one knows a dead letter's topic by the letter's origin, and no
+// message on a live topic makes that one a dead-letter topic.
+func TestQueueParksUnderAnyNaming(t *testing.T) {
+	naming := func(s Source) string {
+		if s.Topic == "orders" {
+			return "orders-dead"
+		}
+		return s.Topic + ".dlq"
+	}
+	dead := &sink{}
+	r := start(t, "orders-dead", dead, QueueConfig{Naming: naming}, failing(errors.New("a bug")))
+	r.publish(sampleLetter().Encode())
+	eventually(t, "it is parked", func() bool { return len(dead.in("orders-dead.parked")) == 1 })
+
+	live := start(t, "payments", dead, QueueConfig{Naming: naming}, failing(errors.New("a bug")))
+	live.publish(sampleLetter().Encode())
+	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })
+	if l, _ := Decode(dead.in("payments.dlq")[0]); l.Origin.Topic != "payments" {
+		t.Errorf("origin %+v", l.Origin)
+	}
+}
+
+// Feature D1: handler and group of a letter are those that failed, also when the message came back from a redrive and
+// another handler of its topic fails.
+func TestLetterNamesTheHandlerThatFailed(t *testing.T) {
+	dead := &sink{}
+	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New("boom")))
+	l := sampleLetter()
+	l.Origin.Handler = "audit"
+	r.publish(l.Redriven("ada", "campaign", longAgo))
+	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
+	got, _ := Decode(dead.in("orders.dlq")[0])
+	if got.Origin.Handler != "billing" || got.Origin.Offset != "77" || got.Origin.Topic != "orders" {
+		t.Errorf("origin %+v", got.Origin)
+	}
+}
+
+// Feature D12: where the parked topic refuses, even an invalid dead letter goes to the fallbacks and never to .dlq.dlq.
+func TestParkedNeverFallsBackToDeadLettersOfDeadLetters(t *testing.T) {
+	last := &sink{}
+	dead := &sink{refuse: func(_ int, topic string, _ *message.Message) error {
+		if topic == "orders.dlq.parked" {
+			return errors.New("read only")
+		}
+		return nil
+	}}
+	config := QueueConfig{PublishBackoff: time.Millisecond, Fallbacks: []Sink{{Publisher: last}}}
+	r := start(t, "orders.dlq", dead, config, failing(classify.Invalid(errors.New("cannot be read"))))
+	r.publish(sampleLetter().Encode())
+	eventually(t, "a sink has it", func() bool { return dead.topics()+last.topics() != "" })
+	if dead.topics() != "" || last.topics() != "orders.dlq.parked:1" {
+		t.Errorf("placed in %q, fallback has %q", dead.topics(), last.topics())
+	}
+}

@@ -1,0 +1,133 @@
+package wmkafka
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// faulty is a dialer whose connections fall silent, as half-open ones are, or are refused.
+type faulty struct {
+	lock    sync.Mutex
+	silent  bool
+	refuses bool
+	conns   []net.Conn
+}
+
+func (f *faulty) set(silent, refuses bool) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.silent, f.refuses = silent, refuses
+	if refuses {
+		for _, conn := range f.conns {
+			_ = conn.Close()
+		}
+	}
+}
+
+func (f *faulty) isSilent() bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.silent
+}
+
+func (f *faulty) Dial(network, address string) (net.Conn, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.refuses {
+		return nil, errors.New("connection refused")
+	}
+	conn, err := net.DialTimeout(network, address, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	f.conns = append(f.conns, conn)
+	return &silentConn{Conn: conn, faulty: f}, nil
+}
+
+// silentConn swallows what is written and answers nothing, until a deadline, while its dialer is silent.
+type silentConn struct {
+	net.Conn
+	faulty *faulty
+}
+
+func (s *silentConn) Write(b []byte) (int, error) {
+	if s.faulty.isSilent() {
+		return len(b), nil
+	}
+	return s.Conn.Write(b)
+}
+
+func (f *faulty) into(config *sarama.Config) *sarama.Config {
+	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, f
+	return config
+}
+
+// Decision 4: Publish returns (within 30 s on a machine that is not busy), whether the broker is gone or has fallen silent, alone or with others, and
+// publishes again when it is back.
+func TestPublishIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]struct{ silent, refuses bool }{"gone": {refuses: true}, "silent": {silent: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // with the other one: nothing happens to the broker itself
+			c := newCluster(t)
+			dialer := &faulty{}
+			pub := c.publisher(PublisherConfig{Sarama: dialer.into(SaramaPublisherConfig())})
+			if err := pub.Publish(c.topic, message.NewMessage("before", nil)); err != nil {
+				t.Fatal(err)
+			}
+			dialer.set(fault.silent, fault.refuses)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					start := time.Now()
+					err := pub.Publish(c.topic, message.NewMessage("during", nil))
+					took := time.Since(start)
+					t.Logf("%s: %v", took, err)
+					if err == nil || took > 2*patience { // a hang
+						t.Errorf("%v after %s", err, took)
+					}
+				})
+			}
+			all.Wait()
+			dialer.set(false, false)
+			c.eventually("it publishes again", func() bool { return pub.Publish(c.topic, message.NewMessage("after", nil)) == nil })
+		})
+	}
+}
+
+// Promise P3: when the connection falls silent the subscription notices, cancels, and goes on when it is back. Close is
+// bounded meanwhile.
+func TestSilentConnection(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.produce(numbered(2)...)
+	dialer := &faulty{}
+	sub := c.subscriber(SubscriberConfig{Sarama: dialer.into(SaramaSubscriberConfig())})
+	messages := c.subscribe(sub)
+	held := c.next(messages)
+	dialer.set(true, false)
+	start := time.Now()
+	select {
+	case <-held.Context().Done():
+		t.Logf("it noticed after %s", time.Since(start))
+	case <-time.After(2 * patience):
+		t.Fatal("it did not notice")
+	}
+	dialer.set(false, false)
+	if msg := c.next(messages); msg.UUID != held.UUID || !msg.Ack() {
+		t.Errorf("then came %q", msg.UUID)
+	}
+	c.next(messages)
+	dialer.set(true, false)
+	c.ends("Close, while the connection is silent", func() {
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
