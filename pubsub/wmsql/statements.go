@@ -2,6 +2,7 @@ package wmsql
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ func (t *transaction) observe(ctx context.Context, err error) error {
 // have refused an argument, or a statement while rows are open.
 func lost(err error) bool {
 	var network net.Error
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || errors.As(err, &network) ||
 		strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "invalid connection") // pgx, mysql
 }
