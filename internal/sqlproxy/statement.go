@@ -68,6 +68,7 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 		}
 		values, err := Positional(c.args)
 		if err == nil {
+			//lint:ignore SA1019 drivers from before contexts have no other way
 			c.result, err = c.stmt.Exec(values)
 		}
 		return err
@@ -82,6 +83,7 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 		}
 		values, err := Positional(c.args)
 		if err == nil {
+			//lint:ignore SA1019 as Exec
 			c.rows, err = c.stmt.Query(values)
 		}
 		return err
