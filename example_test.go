@@ -36,7 +36,7 @@ func Example() {
 
 	// begin quick start
 	dlc, err := spillway.New(ctx, spillway.Config{
-		Service: "shop", // whose dead letters and keys these are
+		Service: "shop", // the owner of the dead letters and keys in DB
 		DB:      db,     // PostgreSQL, MySQL, MariaDB, or a SQLite file
 	})
 	if err != nil {

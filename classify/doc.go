@@ -39,8 +39,8 @@
 // A branch without a mark counts as unknown, so an error joined to a discarded one is not dropped with it. A Discard around the
 // join drops both.
 //
-// Reason, description and retry-after are filled separately, and the first value stays: that of the outermost mark on the chain
-// that sets it, then of the rule, then of the knowledge. Sources that are not consulted, because a class is known, contribute
+// Reason, description and retry-after are filled separately, and the first value stays. The outermost mark on the chain
+// comes first, then the rule, then the knowledge. Sources that are not consulted, because a class is known, contribute
 // nothing.
 //
 // # Panics
@@ -67,8 +67,8 @@
 //	panics             permanent, with ReasonPanic
 //
 // The sources are the documentation of Go's standard library, PostgreSQL's Appendix A, MySQL's Server Error Message
-// Reference, MariaDB's list of error codes and sqlite.org/rescode.html. No driver is imported: an error with a method
-// SQLState() string, as those of pgx and lib/pq are, and the error types of go-sql-driver/mysql and modernc.org/sqlite
-// are known by their shape, those of cenkalti/backoff by their type's name and package, and sentinels of breakers by their text,
-// since they have nothing else. Every other error is unknown: it is retried, and then dead-lettered.
+// Reference, MariaDB's list of error codes and sqlite.org/rescode.html. No driver is imported. An error with a method
+// SQLState() string, such as that of pgx or lib/pq, is known by its shape. So are the error types of go-sql-driver/mysql
+// and modernc.org/sqlite. Errors of cenkalti/backoff are known by their type's name and package. Sentinels of breakers are
+// known by their text, since they have nothing else. Every other error is unknown: it is retried, and then dead-lettered.
 package classify

@@ -11,9 +11,10 @@
 //		})
 //	}
 //
-// A subtest is named by its feature's id. P1 to P7 are promises, R is retry, C is classes of errors, D is dead letters, I is
-// the idempotent receiver, V is redrive, H is hostile input, and F is faults. A feature that a broker does not offer is
-// pinned, with the reason: the suite does not run it and records it as pinned. A pin of an unknown feature fails the test.
+// A subtest is named by its feature's id. P1 to P7 are promises, R is retry, C is classes of errors, and D is dead letters.
+// I is the idempotent receiver, V is redrive, H is hostile input, and F is faults. A feature that a broker does not offer
+// is pinned, with the reason: the suite does not run it and records it as pinned. A pin of an unknown feature fails the
+// test.
 //
 // If SPILLWAY_CONFORMANCE_OUT is set, each result is appended to that file as a JSON line. "make conformance" prints the
 // lines as a matrix.
@@ -26,8 +27,8 @@
 //
 //   - What the test does before Run is done once in each process.
 //   - The broker must be a process of its own, whose address comes from outside, such as from the environment.
-//   - A test built with -race calls "go test -c" and runs consumers built without it: clients may have data races of their
-//     own when they reconnect.
+//   - A test built with -race calls "go test -c" and runs consumers built without it. The reason is that clients may have
+//     data races of their own when they reconnect.
 //
 // After a fault, each message is in one place: in the effects table, once; or among the dead letters; or still in the source.
 // When the fault has ended, no message is in the source. F2 restarts the broker, so nothing else may use it.

@@ -38,16 +38,17 @@
 //
 // # In one transaction
 //
-// With the context of a message from a wmsql.Subscriber on the same *sql.DB, Put writes in the transaction that consumes the
-// message: the delay and the acknowledgement commit together, or neither does. Otherwise Put is durable when it returns nil. If
-// a later step fails, the message is redelivered and put a second time.
+// With the context of a message from a wmsql.Subscriber on the same *sql.DB, Put writes in the transaction that consumes
+// the message. The delay and the acknowledgement commit together, or neither does. Otherwise Put is durable when it returns
+// nil. If a later step fails, the message is redelivered and put a second time.
 //
 // # What may go wrong
 //
 //   - A process dies between publishing and deleting. The messages are published again when their lease is over. Every message
 //     is published at least once. Messages keep their ids, so an idempotent receiver absorbs the duplicates.
-//   - A publisher fails, panics or ends its goroutine. The messages stay, and come back after a wait that doubles: up to a
-//     minute for a message that is refused alone, up to 30 seconds for a topic that refused three in a row or several at once.
+//   - A publisher fails, panics or ends its goroutine. The messages stay, and come back after a wait that doubles. It is at
+//     most a minute for a message that is refused alone. It is at most 30 seconds for a topic that refused three in a row
+//     or several at once.
 //   - A topic refuses. Other topics go on after the failed call has returned. Rows of the topic are passed over and not
 //     written again, and one message is tried each time. To pass over a million rows for the first time takes about 2 seconds.
 //   - A message is refused for good. RelayConfig.GiveUp may take it. Otherwise it is tried once a minute, and logged, until its

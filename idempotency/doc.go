@@ -30,8 +30,8 @@
 //     commit, the next delivery publishes again. An output keeps the id that the handler set. An output without an id, or
 //     with the id of an earlier output, gets an id derived from consumer, key and index.
 //   - An outage of the store dead-letters nothing. Messages are held until the store answers, or given back after
-//     ReceiverConfig.MaxHold, uncounted. The same holds if the connection is lost under a handler or its commit, but at
-//     most ten times in a row for one message: the message itself may be what ends the connection.
+//     ReceiverConfig.MaxHold, uncounted. The same holds if the connection is lost under a handler or its commit, at most
+//     ten times in a row for one message. The message itself may be what ends the connection.
 //
 // # What is not promised
 //
@@ -102,8 +102,8 @@
 //
 // A claim costs no round trip of its own: the key travels with BEGIN. The claim prepares two statements, named spillway_
 // and a hash, on each connection. A pooler between must keep a session's statements, or each claim prepares them again. If
-// a handler's statement failed, or may have ended the transaction, COMMIT carries a proof that the transaction is still the
-// one that entered the key. Package pgxstore has a quicker store for pgx.
+// a handler's statement failed, or may have ended the transaction, COMMIT carries a proof. It proves that the transaction
+// is still the one that entered the key. Package pgxstore has a quicker store for pgx.
 //
 // # MySQL and MariaDB
 //

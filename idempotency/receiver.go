@@ -21,10 +21,10 @@ import (
 type ReceiverConfig struct {
 	// Consumer replaces the handler's name in keys, for a handler that is renamed. Default: the name of the router's handler.
 	// With the service of the store it identifies who applies a message: under another name, messages that were applied
-	// before are applied again if they come again. To rename a handler, set Consumer to its old name. To rename a service,
-	// keep StoreConfig.Service as it was, or stop all processes of the service and update the column consumer of
-	// spillway_keys. Two handlers must not have the same Consumer: one would absorb the messages of the other. If two handlers
-	// of one Receiver do, the Receiver logs it once.
+	// before are applied again if they come again. It counts for every handler of the Receiver. Two handlers must not have the
+	// same Consumer: one would absorb the messages of the other. If two handlers of one Receiver do, the Receiver logs it once.
+	// To rename one handler, give it a Receiver of its own, with Consumer set to its old name. To rename a service, keep
+	// StoreConfig.Service as it was, or stop all processes of the service and update the column consumer of spillway_keys.
 	Consumer string
 	// Key returns what tells messages apart. Default: ByID.
 	Key KeyFunc

@@ -1,5 +1,5 @@
-// Package poison dead-letters messages: it turns a failed message into a dead letter and publishes the letter to a
-// dead-letter topic, where a person or a redrive finds it.
+// Package poison dead-letters messages. It makes a dead letter of a failed message and publishes the letter to a
+// dead-letter topic. There a person or a redrive finds it.
 //
 // # The queue
 //
@@ -11,7 +11,7 @@
 //	discard                               acked and counted, kept nowhere
 //	invalid                               to <topic>.invalid; if that is refused, to <topic>.dlq
 //	every other error                     to <topic>.dlq
-//	a dead letter's own consumer failed   to <topic>.parked, never to <topic>.dlq.dlq
+//	a dead letter's own consumer failed   to <topic>.dlq.parked, never to <topic>.dlq.dlq
 //
 // A Naming gives the topics other names: SuffixNaming, PerHandlerNaming, PulsarNaming, and FixedTopic, which is one topic for
 // everything. Parked and quarantined letters go to <dead-letter topic>.parked and <dead-letter topic>.quarantine.
@@ -21,16 +21,17 @@
 //  1. The letter, PublishAttempts times with a backoff. A refusal for size is tried once more.
 //  2. After a refusal for size, the letter with its texts cut short.
 //  3. The Fallbacks, each in the same way.
-//  4. If a publisher refuses the letter for its content (ErrRefused, size even when cut, a panic, a permanent error), its raw
-//     form: id and payload, Spillway's keys in printable ASCII, and the producer's id and metadata packed into one value.
-//     Decode and Read unpack that value.
+//  4. The raw form, if a publisher refuses the letter for its content (ErrRefused, size even when cut, a panic, a permanent
+//     error). It has id and payload, and Spillway's keys in printable ASCII. The producer's id and metadata are packed into
+//     one value. Decode and Read unpack that value.
 //  5. The raw form without the producer's id and metadata. x-original-metadata-dropped says how many bytes were left out.
 //
 // If all of this is refused, the queue nacks the message, with all refusals as the error. Publish takes no context: a publisher
 // that blocks holds the message, so bound it by the time-outs of its client. Outputs of a failed handler are not published.
 //
-// A panic is an error with reason panic, with or without Recover further in. After runtime.Goexit the router can neither ack
-// nor nack, because the goroutine has ended: the queue publishes the letter with reason goexit and settles the message itself.
+// A panic is an error with reason panic, with or without Recover further in. After runtime.Goexit the router can neither
+// ack nor nack, because the goroutine has ended. The queue publishes the letter with reason goexit and settles the message
+// itself.
 //
 // # The letter
 //
@@ -55,8 +56,9 @@
 //
 // # Other publishers and adapters
 //
-// A publisher that can make its topics is an Initializer: the queue asks it at start-up, so that a missing dead-letter topic is
-// an error of Router.Run. A subscriber that cannot read a message delivers it with MarkUnreadable, and the queue dead-letters it.
+// A publisher that can make its topics is an Initializer. The queue asks it at start-up, so that a missing dead-letter
+// topic is an error of Router.Run. A subscriber that cannot read a message delivers it with MarkUnreadable, and the queue
+// dead-letters it.
 //
 // # What is not promised
 //

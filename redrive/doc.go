@@ -1,8 +1,9 @@
 // Package redrive publishes dead letters again, to the topics that they came from.
 //
-// A dead letter is a message that a handler gave up on. After its cause is repaired, the message can be handled: a redrive
+// A dead letter is a message that a handler gave up on. After its cause is repaired, the message can be handled. A redrive
 // publishes it as it first arrived, with the same payload, id and producer's metadata, byte for byte. The origin and the
-// history of its attempts stay with it. The failure does not. The keys x-redrive-count, -at, -by and -id record the redrive.
+// history of its attempts stay with it. The failure does not. The keys x-redrive-count, -at, -by and -id record the
+// redrive.
 //
 // There are three ways to redrive letters:
 //
@@ -33,10 +34,10 @@
 //
 // # From a topic
 //
-// A Handler publishes each letter to its topic, or else unchanged to <topic>.parked, or to <topic>.quarantine after the last
-// redrive. Then it acks. Both topics exist before the first letter: the handler's start creates them or fails. A letter rests
-// for MinWait, 10 s by default, after its latest failure, so that a letter that fails at once does not use up its redrives
-// within a millisecond.
+// A Handler publishes each letter to its topic, or else unchanged to <topic>.parked, or to <topic>.quarantine after the
+// last redrive. Then it acks. Both topics exist before the first letter: the handler's start creates them or fails. <topic>
+// is the dead-letter topic. A letter rests for MinWait, 10 s by default, after its latest failure. So a letter that fails
+// at once does not use up its redrives within a millisecond.
 //
 // DrainTopic does the same once, without a router and without MinWait. It ends at the backlog that was there when it started.
 //

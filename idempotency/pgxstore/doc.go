@@ -5,8 +5,8 @@
 //	store, err := pgxstore.New(ctx, db, idempotency.StoreConfig{Service: "shop"})
 //	dlc, err := spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: store})
 //
-// database/sql sends one statement with arguments and waits for its answer. pgx can send several, and wait once. So BEGIN and
-// the key go together as prepared statements with arguments, which the server need not parse; the store of
+// database/sql sends one statement with arguments and waits for its answer. pgx can send several, and wait once. So BEGIN
+// and the key go together as prepared statements with arguments, which the server need not parse. The store of
 // idempotency.NewStore sends them together as text. Nothing else is different: the table, the states of a key, what commits
 // with what. One process may use one store, and the next process the other. The package is separate because it imports pgx.
 //
@@ -18,11 +18,11 @@
 //	Idempotency: store,
 //	Receiver:    idempotency.ReceiverConfig{Optimistic: true},
 //
-// A statement can carry the key if it has arguments and returns no rows: Exec or ExecContext of Tx with an INSERT, UPDATE,
-// DELETE, MERGE or WITH. Before any other statement the key goes by itself, and so it does after a handler that sent none. The
-// server enters the key first. If the key exists, the statement's work is rolled back at once and the statement returns
-// idempotency.ErrApplied, as all that follow do. When the handler has returned, in success or failure, the message is
-// absorbed. So what is written through Tx takes effect once. What is different:
+// A statement can carry the key if it has arguments and returns no rows. That is Exec or ExecContext of Tx with an INSERT,
+// UPDATE, DELETE, MERGE or WITH. Before any other statement the key goes by itself, and so it does after a handler that
+// sent none. The server enters the key first. If the key exists, the statement's work is rolled back at once and the
+// statement returns idempotency.ErrApplied, as all that follow do. When the handler has returned, in success or failure,
+// the message is absorbed. So what is written through Tx takes effect once. What is different:
 //
 //   - The handler of a duplicate begins, and goes as far as its first statement. What it does until then, and outside of Tx
 //     if it goes on in spite of the error, it does once for each delivery. The same holds for what a rollback does not take

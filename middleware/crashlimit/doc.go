@@ -33,16 +33,17 @@
 //
 //   - What this process lived through. A mark names its process by an id that no other process has.
 //   - A delivery that still runs in another process, after a lost session, a rebalance or an ack deadline. If marks of
-//     processes that may still live decide, the message waits until each of them has sent two heartbeats, is found lost, or
-//     took its mark along. That takes 4 to 10 seconds. A message that cannot wait, or that waited for a minute, is given back.
-//   - An orderly end. When the router's last handler has received its last message, the marks of open deliveries are removed
-//     before Router.Run returns, and no new ones are left. So a handler that outlasts the router's CloseTimeout does not count,
-//     even if it ends the process meanwhile: its message is then delivered once more than Max says. If the process is killed
-//     before the marks are removed, or the database is away then, they count.
+//     processes that may still live decide, the message waits. It waits until each of them has sent two heartbeats, is
+//     found lost, or took its mark along. That takes 4 to 10 seconds. A message that cannot wait, or that waited for a
+//     minute, is given back.
+//   - An orderly end. When the router's last handler has received its last message, no new marks are left. The marks of
+//     open deliveries are removed before Router.Run returns. So a handler that outlasts the router's CloseTimeout does not
+//     count, even if it ends the process meanwhile. Its message is then delivered once more than Max says. If the process
+//     is killed before the marks are removed, or the database is away then, they count.
 //
-// Counting starts when the first crash is detected: at once by a process that starts, and after three heartbeats by processes
-// that run. So a deadly message ends Max + 1 processes if each is started again. If a broker hands the message at once from one
-// running process to the next, it ends as many more as it reaches within these 6 to 8 seconds.
+// Counting starts when the first crash is detected: at once by a process that starts, and after three heartbeats by
+// processes that run. So a deadly message ends Max + 1 processes if each is started again. A broker may hand the message at
+// once from one running process to the next. Then it ends as many more as it reaches within these 6 to 8 seconds.
 //
 // # Bystanders
 //
@@ -50,30 +51,33 @@
 // is handled alone in its process: it waits until no other message is being handled, and others wait for it. If the process
 // ends again, only the suspect is counted. So a bystander has one unfinished delivery, and its success clears it.
 //
-// A suspect waits in line as long as others come and go. If none does for 30 seconds, or if half of the time of its context is
-// over, the suspect runs beside the others: handlers may wait for each other. If handlers take longer than that, bystanders
-// may be counted more often, and in the end dead-lettered. Suspects run one after the other: 100 of 50 ms take 5 seconds.
+// A suspect waits in line as long as others come and go. It runs beside the others if none comes or goes for 30 seconds, or
+// if half of the time of its context is over. The reason is that handlers may wait for each other. If handlers take longer
+// than that, bystanders may be counted more often, and in the end dead-lettered. Suspects run one after the other: 100 of
+// 50 ms take 5 seconds.
 //
 // # What it does not do
 //
-//   - It compares no clocks. A process has stopped if its heartbeats have not changed for three intervals of its own and three
-//     of the process that looks. A process that is suspended for longer, or has no connection to the database, is taken for
-//     dead: its marks count until it sends a heartbeat or removes them.
+//   - It compares no clocks. A process has stopped if its heartbeats have not changed for three intervals of its own and
+//     three of the process that looks. A process that is suspended for longer, or has no connection to the database, is
+//     taken for dead. Its marks count until it sends a heartbeat or removes them.
 //   - A new process marks until each of the others has sent two heartbeats: it cannot distinguish them from the remains of a
 //     crash.
 //   - It never stops a consumer. While the database fails, messages are handled unmarked, and only the heartbeats ask it. The
 //     first messages that meet a silent database wait for it, 2 seconds (10 on SQLite). An outage is one line in the log when
 //     it begins and one when it ends. Only a router that starts with the plugin needs the database, so that a deadly message
 //     ends each process at most once during an outage.
-//   - It distinguishes messages by id, without an id by Config.Coordinates, and without both by content. If all of these change
-//     from delivery to delivery, set Config.Key. For messages that only their content names, processes that may still live
-//     are not waited for and do not count, so a deadly one may end some processes more. Each process counts once. A message
+//   - It distinguishes messages by id, without an id by Config.Coordinates, and without both by content. If all of these
+//     change from delivery to delivery, set Config.Key. If only its content names a message, processes that may still live
+//     are not waited for and do not count. So a deadly one may end some processes more. Each process counts once. A message
 //     that is handled twice at the same time in one process has one mark.
-//   - It remembers at most 1,024 marks that it could not remove because the database was away, and as many of refused messages
-//     that are neither acked nor nacked yet. The first that is forgotten is logged. A forgotten mark counts until the message
-//     is handled to the end again, or for 30 days. The limit follows at most 1,024 messages whose outputs are being published.
-//   - A panic outside of a router and of middleware.Recover runs the deferred removal of the mark before it ends the process,
-//     so it does not count. Routers recover panics. A panic in a goroutine that the handler started removes nothing, and counts.
+//   - It remembers at most 1,024 marks that it could not remove because the database was away. It remembers as many of
+//     refused messages that are neither acked nor nacked yet. The first that is forgotten is logged. A forgotten mark
+//     counts until the message is handled to the end again, or for 30 days. The limit follows at most 1,024 messages whose
+//     outputs are being published.
+//   - A panic outside of a router and of middleware.Recover does not count. It runs the deferred removal of the mark before
+//     it ends the process. Routers recover panics. A panic in a goroutine that the handler started removes nothing, and
+//     counts.
 //
 // # The broker's own count
 //

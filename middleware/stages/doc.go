@@ -26,8 +26,9 @@
 //	             └──┘ goes round        ├──▶ waiting in the next stage
 //	                                    └──▶ dead-lettered: no stage is left, or the error is permanent
 //
-// A message is waiting while the stage's subscriber holds it without an ack, before the router gets it. A message that is due later
-// than it can be held, because of MaxHold or an ack deadline, goes round: it is published to the end of its stage topic again.
+// A message is waiting while the stage's subscriber holds it without an ack, before the router gets it. MaxHold or an ack
+// deadline bounds how long a message can be held. A message that is due later goes round: it is published to the end of its
+// stage topic again.
 //
 // If a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five minutes while
 // the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in five minutes is
@@ -47,8 +48,8 @@
 //   - A due time that cannot be true delays a message by the stage's delay and jitter at most. If messages of its stage go round, by
 //     twice MaxDelay at most.
 //   - Closing a router does not wait for messages that wait. They are given back, uncounted.
-//   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. errors.Is and errors.As
-//     still find the handler's error in it.
+//   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. The handler's
+//     error is still found in it by errors.Is and errors.As.
 //
 // # What is not promised
 //

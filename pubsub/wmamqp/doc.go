@@ -1,6 +1,6 @@
-// Package wmamqp is Spillway's RabbitMQ adapter: a marshaler that reads every message, a publisher that confirms that its messages
-// are in a queue, and a subscriber whose messages end with their channel. It is built on watermill-amqp, and its parts can be
-// combined with the parts there.
+// Package wmamqp is Spillway's RabbitMQ adapter. Its marshaler reads every message. Its publisher confirms that its
+// messages are in a queue. The contexts of its subscriber's messages end with their channel. The adapter is built on
+// watermill-amqp, and its parts can be combined with the parts there.
 //
 //	dead, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
 //	sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
@@ -8,11 +8,12 @@
 //
 // # The marshaler
 //
-// Watermill-amqp's marshaler reads only headers that are strings. Any other header (a number, the x-death of a dead-letter exchange,
-// the x-delivery-count that a quorum queue adds after one nack) is an error: the message is requeued at once, without end, and no
-// message behind it is delivered. Marshaler makes text of every header. It keeps the headers' types and the message's properties
-// in metadata KeyHeaders, and restores both in a dead-letter queue and on the way back. It does not trust a KeyHeaders that a
-// producer wrote. An application's own marshaler goes into Marshaler.Inner: a message that Inner cannot read is dead-lettered.
+// Watermill-amqp's marshaler reads only headers that are strings. Any other header is an error, such as a number, or the
+// x-death of a dead-letter exchange. So is the x-delivery-count that a quorum queue adds after one nack. The message is
+// then requeued at once, without end, and no message behind it is delivered. Marshaler makes text of every header. It keeps
+// the headers' types and the message's properties in metadata KeyHeaders, and restores both in a dead-letter queue and on
+// the way back. It does not trust a KeyHeaders that a producer wrote. An application's own marshaler goes into
+// Marshaler.Inner: a message that Inner cannot read is dead-lettered.
 //
 // Some values are not written back as they were:
 //
@@ -32,9 +33,10 @@
 // exist. Publisher publishes with mandatory and confirms, on a few channels with one message each, and returns nil when the message
 // is in a queue. While the connection is lost, Publish fails at once and watermill-amqp dials again.
 //
-// At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum queues unless
-// QueueType says otherwise. An existing queue is used as it is, unless it loses letters that it confirmed: because it is not durable,
-// or by x-message-ttl, x-expires, x-max-length and the like. That is an error, unless PublisherConfig.AllowLossyTopics is set.
+// At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum queues
+// unless QueueType says otherwise. An existing queue is used as it is, unless it loses letters that it confirmed. A queue
+// loses them if it is not durable, or by x-message-ttl, x-expires, x-max-length and the like. That is an error, unless
+// PublisherConfig.AllowLossyTopics is set.
 //
 // # The subscriber
 //
@@ -84,10 +86,11 @@
 //
 // # What is not promised
 //
-//   - Letters in a queue to which a policy gives a message-ttl, expires, max-length or delivery-limit: the broker shows policies to
-//     no AMQP client. Look with rabbitmqctl list_queues name policy operator_policy effective_policy_definition.
-//     Keep such policies away from the names of dead-letter queues. The arguments of a queue that this user may not declare are not
-//     visible either, nor all of those of a queue whose name has more than about 80 bytes: Logger gets a line.
+//   - Letters in a queue to which a policy gives a message-ttl, expires, max-length or delivery-limit: the broker shows
+//     policies to no AMQP client. Look with rabbitmqctl list_queues name policy operator_policy
+//     effective_policy_definition. Keep such policies away from the names of dead-letter queues. The arguments of a queue
+//     that this user may not declare are not visible either. Nor are all arguments of a queue with a name of more than
+//     about 80 bytes. Logger gets a line then.
 //   - Order. A requeued message goes to its old place if it can, but another consumer may have the next message already. With
 //     InFlight there is no order.
 //   - One copy. A confirm or an ack can be lost with the connection. Then the message is there twice, with the same id.

@@ -1,6 +1,6 @@
-// Package wmkafka is Spillway's Kafka adapter: a subscriber whose messages end with their group session, a marshaler that
-// preserves whole records, and a publisher that waits for all replicas and creates dead-letter topics. It is built on
-// watermill-kafka, and its parts can be combined with the parts there.
+// Package wmkafka is Spillway's Kafka adapter. The contexts of its subscriber's messages end with their group session. Its
+// marshaler preserves whole records. Its publisher waits for all replicas and creates dead-letter topics. The adapter is
+// built on watermill-kafka, and its parts can be combined with the parts there.
 //
 //	sub, err := wmkafka.NewSubscriber(brokers, "billing", wmkafka.SubscriberConfig{})
 //	dead, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
@@ -8,10 +8,11 @@
 //
 // # The subscriber
 //
-// One message is in flight per partition. Its context ends with the group session: at a rebalance, when the broker removes this
-// process from the group, at Close, and when the context of Subscribe ends. Then the handler has SettleGrace, 1 s, to ack. After
-// that the partition belongs to another member, and a late ack or nack has no effect. So a slow handler does not hold up a
-// rebalance, and the end of a session is no failure: package poison publishes and counts nothing.
+// One message is in flight per partition. Its context ends with the group session: at a rebalance, at Close, and when the
+// context of Subscribe ends. It also ends when the broker removes this process from the group. Then the handler has
+// SettleGrace, 1 s, to ack. After that the partition belongs to another member, and a late ack or nack has no effect. So a
+// slow handler does not hold up a rebalance, and the end of a session is no failure: package poison publishes and counts
+// nothing.
 //
 // A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. With InFlight
 // several messages of a partition are delivered at once, in no order. An offset is committed when all before it are acked.
@@ -34,11 +35,11 @@
 // Publish returns when all in-sync replicas have the record, or with an error within 30 s. A refusal for size wraps
 // poison.ErrTooLarge; messages that were sent with the large one are published.
 //
-// InitializeTopicsFor creates a dead-letter topic with the partitions and replicas of its source, no expiry, no compaction and room
-// for the source's largest message with a letter's metadata. An existing topic that would lose letters or refuse the largest one is
-// an error, with a poison.Queue at the router's start: retention.ms, retention.bytes and cleanup.policy must keep everything, and
-// max.message.bytes must be that of the source and 64 KiB more. PublisherConfig.AllowLossyTopics accepts such a topic. The same
-// holds for the topics of retry stages.
+// InitializeTopicsFor creates a dead-letter topic with the partitions and replicas of its source. The topic has no expiry,
+// no compaction, and room for the source's largest message with a letter's metadata. An existing topic that would lose
+// letters or refuse the largest one is an error. With a poison.Queue it is an error at the router's start. retention.ms,
+// retention.bytes and cleanup.policy must keep everything, and max.message.bytes must be that of the source plus 64 KiB.
+// PublisherConfig.AllowLossyTopics accepts such a topic. The same holds for the topics of retry stages.
 //
 // A message that came compressed, or with many headers, can be larger for this client than its topic allows. The publisher then
 // compresses its letter as well as it can, and the broker decides. No letter can be larger than a request:

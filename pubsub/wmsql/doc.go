@@ -1,7 +1,7 @@
-// Package wmsql is a subscriber and a publisher for topics that are tables in PostgreSQL, MySQL or MariaDB. Everything
-// about a message commits in one transaction, or not at all: the handler's writes, the key that recognizes a duplicate, the
-// outputs, the dead letter, and the acknowledgement. The tables are those of watermill-sql. The Subscriber can replace
-// watermill-sql's subscriber, and be replaced by it again.
+// Package wmsql is a subscriber and a publisher for topics that are tables in PostgreSQL, MySQL or MariaDB. All of a
+// message commits in one transaction, or nothing does: the handler's writes, its key, the outputs, the dead letter, and the
+// acknowledgement. The tables are those of watermill-sql. The Subscriber can replace watermill-sql's subscriber, and be
+// replaced by it again.
 //
 //	sub, err := wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: "billing"})
 //	dead, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{}) // outputs of handlers need another one
@@ -53,8 +53,8 @@
 // # Who takes part
 //
 // The store of Join and a Publisher take part if they are on the same *sql.DB and get the message's context. What a handler
-// writes through the *sql.DB itself does not. With watermill-sql's own subscriber use idempotency.NewStore, whose
-// transactions are its own: at its ack deadline, and when it closes, that subscriber commits what a running handler has half
+// writes through the *sql.DB itself does not. With watermill-sql's own subscriber use idempotency.NewStore, which has
+// transactions of its own. At its ack deadline, and when it closes, that subscriber commits what a running handler has half
 // done. Handlers that call its TxFromContext must call idempotency.Tx here.
 //
 // A statement may leave something in the session until the transaction ends: SET LOCAL, a temporary table, a cursor. After
@@ -110,9 +110,9 @@
 //
 // A wrong position is not found in these cases; after a move, set the position by hand or delete its row:
 //
-//   - PostgreSQL: no identifier is recorded (no column, null, or the role may not call pg_control_system), and the server's
-//     ids have passed the position before a subscription looks. On one server the order of numbers is no evidence:
-//     overlapping transactions give higher numbers to lower ids.
+//   - PostgreSQL: no identifier is recorded, and the server's ids have passed the position before a subscription looks. No
+//     identifier means no column, null, or a role that may not call pg_control_system. On one server the order of numbers
+//     is no evidence: overlapping transactions give higher numbers to lower ids.
 //   - MySQL: the message at the position was deleted, or watermill-sql's subscriber wrote the position, and the numbers have
 //     passed it by then.
 //
@@ -125,9 +125,10 @@
 // # Writing
 //
 // The tables that a Publisher creates take payloads of any bytes. Ids of more than 36 characters, and ids and metadata that
-// are not text, are in KeyCarried, and the Subscriber restores them. A topic whose table name the database would cut short is
-// refused, because two topics would share one table. If a column refuses the values of a dead letter, for example a payload that
-// is not JSON in a table of watermill-sql's, the whole letter is written as ASCII; the Subscriber restores it.
+// are not text, are in KeyCarried, and the Subscriber restores them. A topic whose table name the database would cut short
+// is refused, because two topics would share one table. A column may refuse the values of a dead letter, for example a
+// payload that is not JSON in a table of watermill-sql's. Then the whole letter is written as ASCII, and the Subscriber
+// restores it.
 //
 // MySQL closes the connection on a statement longer than max_allowed_packet, which ends the transaction. The Publisher writes
 // longer messages with several statements. So it can write the dead letter of each message that was written with one

@@ -10,8 +10,8 @@
 // # What is there
 //
 // List returns letters, Count counts them, CountTopics counts them by origin topic, and Groups by cause. A Filter chooses
-// which. A cause is what failed, where and how: the topics, handler, class, reason, error type and stack, and the description
-// without its numbers, ids, addresses and quoted texts. A Group becomes a Filter.
+// which. A cause is what failed, where and how: the topics, handler, class, reason, error type and stack. The description
+// belongs to it too, without its numbers, ids, addresses and quoted texts. A Group becomes a Filter.
 //
 // # The states of a letter
 //
@@ -29,10 +29,10 @@
 //
 // # Working on letters
 //
-// Take leases letters to its caller, in whatever state they are. No other Take returns them before the lease ends. The caller
-// calls Mark with their new Status, Release to give them back as they were, Postpone to put them behind all others, or Renew
-// to keep them for longer. Leases go by the database's clock, so that they hold between machines. A process that crashes
-// holds its letters until the lease expires.
+// Take leases letters to its caller, in whatever state they are. No other Take returns them before the lease ends. The
+// caller calls Mark with their new Status, or Release to give them back as they were. Postpone puts them behind all others,
+// and Renew keeps them for longer. Leases go by the database's clock, so that they hold between machines. A process that
+// crashes holds its letters until the lease expires.
 //
 // Free and Lease are the two halves of Take, for programs that choose among the letters first. LastSeq ends a selection at
 // the letters that are there now.
