@@ -21,8 +21,9 @@ import (
 // the Logger, and the classifier made of Classify, unless the part's own config has one.
 type Config struct {
 	// Service names the service whose keys and dead letters these are in DB: letters, digits and ". _ -", at most 100 bytes.
-	// It is part of each handler's identity there, so that a handler "billing" of another service is another handler. To
-	// rename it is to forget what was applied, see idempotency.StoreConfig. Required if DB is on a database server.
+	// It is part of each handler's identity there, so that a handler "billing" of another service is another handler. Under
+	// another name, messages that were applied before are applied again if they come again. See idempotency.StoreConfig.
+	// Required if DB is on a database server.
 	Service string
 	// DB keeps what the channel keeps: the keys of applied messages, unless Idempotency is set, and the dead letters, unless
 	// Publisher is set. It is a SQLite file, PostgreSQL, MySQL or MariaDB; New asks which. With DB each message takes effect
@@ -58,7 +59,8 @@ type Config struct {
 	StagesInDB bool
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
-	// Receiver configures how messages are recognised. It takes effect with DB or Idempotency.
+	// Receiver configures how messages are recognised, for every handler of the channel. It takes effect with DB or
+	// Idempotency.
 	Receiver idempotency.ReceiverConfig
 	// Purge configures how long the receiver keeps keys. It takes effect with a Retention, and needs Attach or Plugin.
 	// Default: keys are kept for good.

@@ -19,14 +19,15 @@ import (
 
 // ReceiverConfig configures a Receiver. The zero value is ready for use.
 type ReceiverConfig struct {
-	// Consumer replaces the handler's name in keys, for a handler that is renamed. Default: the name of the router's handler.
-	// With the service of the store it identifies who applies a message: under another name, messages that were applied
-	// before are applied again if they come again. It counts for every handler of the Receiver. Two handlers must not have the
-	// same Consumer: one would absorb the messages of the other. If two handlers of one Receiver do, the Receiver logs it once.
-	// To rename one handler, give it a Receiver of its own, with Consumer set to its old name. To rename a service, keep
-	// StoreConfig.Service as it was, or stop all processes of the service and update the column consumer of spillway_keys.
+	// Consumer replaces the handler's name in keys, for a handler that is renamed. Default: the name of the router's
+	// handler. Consumer and the service of the store identify what applies a message. Under another name, messages that were
+	// applied before are applied again if they come again. Consumer counts for every handler of the Receiver. Two handlers
+	// must not have the same Consumer: one would absorb the messages of the other. If two handlers of one Receiver do, the
+	// Receiver logs it once. To rename one handler, give it a Receiver of its own, with Consumer set to its old name. To
+	// rename a service, keep StoreConfig.Service as it was, or stop all processes of the service and update the column
+	// consumer of spillway_keys.
 	Consumer string
-	// Key returns what tells messages apart. Default: ByID.
+	// Key returns what distinguishes messages. Default: ByID.
 	Key KeyFunc
 	// Version makes Key a business key, which is applied again with every higher version. It requires Key. A message with a
 	// lower version than the applied one is stale: it is skipped, and OnStale is called. When a higher version is applied, the
@@ -47,7 +48,7 @@ type ReceiverConfig struct {
 	// for what leases promise. Default: no leases; key and effects share a transaction.
 	//
 	// After a crash, its message waits for the rest of the lease. If the database is away for that long, running handlers
-	// are cancelled. Renewals need a connection to spare in the pool: if handlers hold all connections, leases are lost, and
+	// are cancelled. Renewals need a connection to spare in the pool. If handlers hold all connections, leases are lost, and
 	// messages are given back and handled again, without end. A broker's own limit of deliveries (x-delivery-limit) counts
 	// messages that are given back.
 	Lease time.Duration
@@ -58,9 +59,9 @@ type ReceiverConfig struct {
 	// least half of it, and then given back. Default: 1 s.
 	PutBackAfter time.Duration
 	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. Keep it below
-	// the time after which the broker delivers an unacked message again: 30 s in JetStream, 60 s in Redis Streams, 30 min in
-	// RabbitMQ. Holding ends a second before the deadline of the message's context. Default: 20 s, or 15 minutes for messages
-	// of wmamqp's Subscriber, since quorum queues count what is given back (x-delivery-limit).
+	// the time after which the broker delivers an unacked message again. That is 30 s in JetStream, 60 s in Redis Streams,
+	// 30 min in RabbitMQ. Holding ends a second before the deadline of the message's context. Default: 20 s, or 15 minutes
+	// for messages of wmamqp's Subscriber, since quorum queues count what is given back (x-delivery-limit).
 	MaxHold time.Duration
 	// Logger receives duplicates, at the level debug, and failures that cannot be returned as errors. Default: none.
 	Logger watermill.LoggerAdapter

@@ -18,9 +18,9 @@ import (
 // StoreConfig configures a store of keys in a SQL database.
 type StoreConfig struct {
 	// Service names the service whose handlers apply the messages. It is part of every key, as in "shop/billing" for the
-	// handler billing: two services with a handler of the same name would absorb each other's messages. Required on a
-	// database server, which services share; optional for a SQLite file. At most 100 letters, digits, dots, underscores and
-	// hyphens.
+	// handler billing. Without it, two services with a handler of the same name would absorb each other's messages. Required
+	// on a database server, which services share; optional for a SQLite file. At most 100 letters, digits, dots, underscores
+	// and hyphens.
 	//
 	// After a rename of the service, messages that were applied before are applied again if they come again. See
 	// ReceiverConfig.Consumer for a rename without that.

@@ -51,9 +51,9 @@ type QueueConfig struct {
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.
 	Node string
-	// Logger receives one Error line per dead letter: its cause, masked by MaskText and cut at 1 KiB, its class and reason, the
-	// message's id, topic and handler, and where the letter is. Payloads are never logged. Default: none, or in a
-	// spillway.Channel the router's.
+	// Logger receives one Error line per dead letter. The line has its cause, masked by MaskText and cut at 1 KiB, and its
+	// class and reason. It has the message's id, topic and handler, and where the letter is. Payloads are never logged.
+	// Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
 	// Hooks are called after events. Default: none.
 	Hooks Hooks

@@ -34,10 +34,10 @@
 //
 // # From a topic
 //
-// A Handler publishes each letter to its topic, or else unchanged to <topic>.parked, or to <topic>.quarantine after the
-// last redrive. Then it acks. Both topics exist before the first letter: the handler's start creates them or fails. <topic>
-// is the dead-letter topic. A letter rests for MinWait, 10 s by default, after its latest failure. So a letter that fails
-// at once does not use up its redrives within a millisecond.
+// A Handler publishes each letter to its topic, or else unchanged to <dead-letter topic>.parked. After the last redrive it
+// publishes the letter to <dead-letter topic>.quarantine. Then it acks. Both topics exist before the first letter: the
+// handler's start creates them or fails. A letter rests for MinWait, 10 s by default, after its latest failure. So a letter
+// that fails at once does not use up its redrives within a millisecond.
 //
 // DrainTopic does the same once, without a router and without MinWait. It ends at the backlog that was there when it started.
 //

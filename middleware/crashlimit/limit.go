@@ -21,12 +21,13 @@ type Config struct {
 	// Max is the number of processes that may end while they handle a message. After that the message is dead-lettered.
 	// Default: 3 by the Store's count, and 20 by Delivered's, where nacks count too. What is set is for both.
 	Max int
-	// Key returns what tells messages apart. It must return the same for each delivery of a message, and not change the message.
-	// Default, and if Key returns nothing or panics: the message's id, its Coordinates, or a hash of payload and metadata.
+	// Key returns what distinguishes messages. It must return the same for each delivery of a message, and not change the
+	// message. Default, and if Key returns nothing or panics: the message's id, its Coordinates, or a hash of payload and
+	// metadata.
 	Key func(*message.Message) string
-	// Coordinates returns where the broker has a message that has no id, such as topic, partition and offset, or nothing. It must
-	// take them from what the adapter knows, not from the message's metadata, and return the same for each delivery.
-	// Default: none. A spillway.Channel uses Config.Queue.Origin. Messages without both are told apart by what they hold.
+	// Coordinates returns where the broker has a message that has no id, such as topic, partition and offset, or nothing. It
+	// must take them from what the adapter knows, not from the message's metadata, and return the same for each delivery.
+	// Default: none. A spillway.Channel uses Config.Queue.Origin. Messages without both are distinguished by what they hold.
 	Coordinates func(*message.Message) string
 	// Heartbeat is how often a process shows the Store that it lives. Default: 2 seconds.
 	Heartbeat time.Duration
@@ -37,8 +38,8 @@ type Config struct {
 	// So the default of this count is 20, which is RabbitMQ 4's own limit by default. Max must be more than a message can have
 	// of those. A limit of the queue's own must be higher, or none, since it drops the message.
 	//
-	// The count has no bound if an idempotent receiver leases keys, which gives duplicates back, or if a retry stage may refuse
-	// what it is given: use a Store then.
+	// The count has no bound if an idempotent receiver leases keys, because it gives duplicates back, or if a retry stage
+	// may refuse what it is given. Use a Store then.
 	Delivered func(*message.Message) (int, bool)
 	// Logger receives unclean ends, and a store that fails. Default: none.
 	Logger watermill.LoggerAdapter

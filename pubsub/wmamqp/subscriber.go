@@ -25,11 +25,11 @@ type SubscriberConfig struct {
 	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
 	// What is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on the default exchange.
 	AMQP amqp.Config
-	// InFlight is the number of messages of a queue that are delivered before the first of them is settled, each on a channel of
-	// its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set it for retry stages. It
-	// excludes another prefetch and Consume.Exclusive. With a single active consumer it has no effect. Subscribe returns an error if
-	// the connection has too few channels; on a shared connection it counts only those of this subscriber. Default: 1; at most
-	// 100.
+	// InFlight is the number of messages of a queue that are delivered before the first of them is settled. Each has a
+	// channel of its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set it
+	// for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no effect.
+	// Subscribe returns an error if the connection has too few channels; on a shared connection it counts only those of this
+	// subscriber. Default: 1; at most 100.
 	InFlight int
 	// SettleGrace is how long a handler may take to ack after its message's context ended. Default: 1 s.
 	SettleGrace time.Duration

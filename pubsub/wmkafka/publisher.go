@@ -34,7 +34,7 @@ type PublisherConfig struct {
 	// if there are fewer.
 	ReplicationFactor int16
 	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for a
-	// publisher to retry stages, and if several handlers publish at the same time: an idempotent producer has one request in
+	// publisher to retry stages, and if several handlers publish at the same time. An idempotent producer has one request in
 	// flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the next message
 	// tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all topics.
 	ProducerPerTopic bool

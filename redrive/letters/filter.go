@@ -40,7 +40,7 @@ type Filter struct {
 	Description string `json:"description,omitempty"`
 	// Causes are hashes of causes, as Group.Cause has them.
 	Causes []string `json:"causes,omitempty"`
-	// RedriveIDs are ids of drains. The letter failed again after such a drain brought it back, or such a drain was the last
+	// RedriveIDs are ids of drains. The letter failed again after such a drain brought it back. Or such a drain was the last
 	// to change the letter's status in the Store. For letters that a drain brought back, set Statuses too.
 	RedriveIDs []string `json:"redrive_ids,omitempty"`
 	// StackHash is the hash of the latest failure's stack.
