@@ -8,9 +8,9 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 SERVICES    = internal/services/services.sh
 
 # Tests run in three lanes at the same time. Fault tests restart servers, so each lane has servers of its own: that of the
-# brokers has all, those of the tables and of the keys have PostgreSQL and MariaDB. Within a lane what restarts servers runs
-# alone. The packages whose tests know of the servers, directly or through a helper, are found; one that is in no list is
-# tested in the lane of the brokers.
+# brokers and that of the tables have all, that of the keys has PostgreSQL and MariaDB. Within a lane what restarts servers
+# runs alone. The packages whose tests know of the servers, directly or through a helper, are found; one that is in no list is
+# tested behind those of the tables.
 SERVED  = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/bench/kafka
@@ -22,7 +22,7 @@ served  = $(filter $(SERVED),$(shell $(GO) list $(1)))
 
 # The servers of another lane: $(call lane,name,number to add to each port).
 FOLDER  = $(or $(SPILLWAY_SERVICES_DIR),/var/tmp/spillway-services-$(shell id -u))
-lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) SPILLWAY_POSTGRES_PORT=$$(($${SPILLWAY_POSTGRES_PORT:-19432}+$(2))) SPILLWAY_MYSQL_PORT=$$(($${SPILLWAY_MYSQL_PORT:-19306}+$(2)))
+lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) SPILLWAY_KAFKA_JARS=$(FOLDER) SPILLWAY_KAFKA_PORT=$$(($${SPILLWAY_KAFKA_PORT:-19092}+$(2))) SPILLWAY_AMQP_PORT=$$(($${SPILLWAY_AMQP_PORT:-19672}+$(2))) SPILLWAY_POSTGRES_PORT=$$(($${SPILLWAY_POSTGRES_PORT:-19432}+$(2))) SPILLWAY_MYSQL_PORT=$$(($${SPILLWAY_MYSQL_PORT:-19306}+$(2)))
 IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
@@ -69,7 +69,7 @@ services: ## start Kafka, RabbitMQ, PostgreSQL and MariaDB for tests and example
 
 services-down: ## stop them
 	@$(SERVICES) down
-	@$(IN_TABLES) $(SERVICES) down postgres mariadb
+	@$(IN_TABLES) $(SERVICES) down
 	@$(IN_KEYS) $(SERVICES) down postgres mariadb
 
 static:
@@ -102,15 +102,15 @@ served-brokers: start
 	$(SERVE) -p 2 $(BROKERS)
 	$(SERVE) ./conformance
 	SPILLWAY_EMBEDDED= $(GO) test -timeout 15m -run '^TestOutputsBrokerCrashes$$' ./conformance # reconnects, which races in watermill-amqp
-	$(SERVE) -p 2 $(BOTH)
 	$(SERVE) ./internal/services
 	$(SERVE) -v -count=1 -skip '^TestCampaign$$/^tables$$' ./internal/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
 
 served-tables:
-	@$(IN_TABLES) $(SERVICES) up postgres mariadb || test "$$CI" != true
+	@$(IN_TABLES) $(SERVICES) up || test "$$CI" != true
 	$(IN_TABLES) $(SERVE) -p 1 $(call served,$(TABLES))
 	$(IN_TABLES) $(SERVE) -v -count=1 -run '^TestCampaign$$/^tables$$' ./internal/chaos
-	@$(IN_TABLES) $(SERVICES) down postgres mariadb
+	$(IN_TABLES) $(SERVE) -p 2 $(BOTH)
+	@$(IN_TABLES) $(SERVICES) down
 
 unit-and-keys:
 	@for step in unit allocs served-keys; do $(MAKE) --no-print-directory $$step || exit 1; done

@@ -6,7 +6,7 @@ kafka_address=127.0.0.1:$kafka_port
 kafka_variable=SPILLWAY_KAFKA
 kafka_user="" # runs as our user
 kafka_signal=TERM
-kafka_jars=$base/kafka-$kafka_version
+kafka_jars=${SPILLWAY_KAFKA_JARS:-$base}/kafka-$kafka_version # several sets of servers may share them
 
 kafka_packages() {
   if ! command -v java >/dev/null; then echo -n "default-jre-headless "; fi
