@@ -30,6 +30,7 @@ var floors = map[string]int{
 	"idempotency/internal/mysqlclaim":    0,
 	"idempotency/internal/postgresclaim": 0,
 	"idempotency/internal/sqliteclaim":   0,
+	"internal/intake":                    0,
 	"internal/keytable":                  0,
 	"internal/lifecycle":                 0,
 	"internal/logging":                   0,

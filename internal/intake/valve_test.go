@@ -1,0 +1,156 @@
+package intake
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestOpenValveLetsThrough(t *testing.T) {
+	var v Valve
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if !v.Wait(t.Context()) || !v.Wait(ended) || v.IsShut() || v.Shuts() != 0 {
+		t.Error("a valve that was never shut does not let messages through")
+	}
+	v.Shut(nil)
+	if v.IsShut() || v.Shuts() != 0 {
+		t.Error("a nil channel shut the valve")
+	}
+}
+
+// A valve that several shut is open when the last of their channels is closed, in whatever order that happens.
+func TestValveOpensWhenAllReopen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, order := range [][3]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
+			var v Valve
+			var reopen [3]chan struct{}
+			for i := range reopen {
+				reopen[i] = make(chan struct{})
+				v.Shut(reopen[i])
+				v.Shut(reopen[i]) // the same outage, found by another message
+			}
+			if v.Shuts() != 6 {
+				t.Errorf("Shut was called 6 times and counted %d", v.Shuts())
+			}
+			var through atomic.Int32
+			for range 10 {
+				go func() {
+					if v.Wait(t.Context()) {
+						through.Add(1)
+					}
+				}()
+			}
+			for i, next := range order {
+				synctest.Wait()
+				if n := through.Load(); n != 0 || !v.IsShut() {
+					t.Fatalf("%d went through with %d of 3 channels closed", n, i)
+				}
+				close(reopen[next])
+			}
+			synctest.Wait()
+			if n := through.Load(); n != 10 || v.IsShut() {
+				t.Errorf("order %v: %d of 10 went through", order, n)
+			}
+		}
+	})
+}
+
+// A waiter that is woken finds the valve shut again, and waits on.
+func TestValveIsShutAgainAtWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v Valve
+		var passed atomic.Bool
+		first, second := make(chan struct{}), make(chan struct{})
+		v.Shut(first)
+		go func() { passed.Store(v.Wait(t.Context())) }()
+		synctest.Wait()
+		v.Shut(second)
+		close(first)
+		synctest.Wait()
+		if passed.Load() {
+			t.Error("went through a valve that was shut again")
+		}
+		close(second)
+		synctest.Wait()
+		if !passed.Load() {
+			t.Error("the wake-up was lost")
+		}
+	})
+}
+
+func TestWaitEndsWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v Valve
+		v.Shut(make(chan struct{}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if v.Wait(ctx) || time.Since(began) != time.Minute {
+			t.Errorf("Wait ended after %s", time.Since(began))
+		}
+		if !v.IsShut() {
+			t.Error("a waiter that gave up opened the valve")
+		}
+	})
+}
+
+// No waiter sleeps on when all channels are closed, whatever runs at the same time.
+func TestNoWakeUpIsLost(t *testing.T) {
+	var v Valve
+	var shutting, waiting sync.WaitGroup
+	for range 8 {
+		shutting.Go(func() {
+			for range 500 {
+				reopen := make(chan struct{})
+				v.Shut(reopen)
+				if rand.IntN(2) == 0 {
+					v.IsShut()
+				}
+				close(reopen)
+			}
+		})
+		waiting.Go(func() {
+			for range 500 {
+				if !v.Wait(t.Context()) {
+					t.Error("Wait returned false without the end of its context")
+				}
+			}
+		})
+	}
+	shutting.Wait()
+	waiting.Wait()
+	if v.IsShut() || len(v.until) != 0 {
+		t.Errorf("%d channels are left", len(v.until))
+	}
+}
+
+func TestContextHoldsValve(t *testing.T) {
+	var v Valve
+	if Of(t.Context()) != nil || Of(With(t.Context(), &v)) != &v {
+		t.Error("the context does not hold the valve")
+	}
+}
+
+// The happy path asks the valve before each message.
+func TestOpenValveAllocatesNothing(t *testing.T) {
+	var v Valve
+	reopen := make(chan struct{})
+	v.Shut(reopen)
+	close(reopen)
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(1000, func() { v.Wait(ctx) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkOpenValve(b *testing.B) {
+	var v Valve
+	for b.Loop() {
+		v.Wait(b.Context())
+	}
+}
