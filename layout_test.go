@@ -73,6 +73,7 @@ var floors = map[string]int{
 	"internal/database/mysql/mysqltest":       5,
 	"redrive/internal/fixture":                5,
 	"internal/database/postgres/postgrestest": 5,
+	"internal/downstream":                     5,
 	"internal/faultproxy":                     5,
 	"internal/testkit":                        5,
 	"internal/testkit/databases":              5,
