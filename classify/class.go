@@ -85,6 +85,9 @@ type Verdict struct {
 	// NotNow says that nothing failed: the message comes again later and is not counted. It needs ClassTransient, which counts
 	// if the condition lasts too long. See the function NotNow.
 	NotNow bool
+	// Away says that the error is not about the message: something that the handler needs is away, and other messages would fail
+	// too. It needs ClassTransient, which a verdict with Away alone gets. See the function Away.
+	Away bool
 }
 
 // ReasonOrDefault returns Reason, or the reason that stands for the class of an error set aside without one.
@@ -104,15 +107,20 @@ func (v Verdict) ReasonOrDefault() string {
 	return v.Class.String()
 }
 
-// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range.
+// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Away gives a class, or has no
+// meaning beside it.
 func (v Verdict) sayable() Verdict {
 	if v.Class >= ClassAborted {
 		v.Class = ClassUnknown
 	}
+	if v.Away && v.Class == ClassUnknown {
+		v.Class = ClassTransient
+	}
+	v.Away = v.Away && v.Class == ClassTransient
 	return v
 }
 
-// unsayable returns an error if no mark and no rule can give the class of v.
+// unsayable returns an error if no mark and no rule can give v.
 func (v Verdict) unsayable() error {
 	if v.Class == ClassAborted {
 		return errors.New("it gives the class aborted, which no error has by itself: a message's own context decides it; give transient, to try again")
@@ -120,13 +128,16 @@ func (v Verdict) unsayable() error {
 	if v.Class > ClassAborted {
 		return fmt.Errorf("it gives the class %d, which does not exist", uint8(v.Class))
 	}
+	if v.Away && v.sayable().Class != ClassTransient {
+		return fmt.Errorf("it gives the class %s with Away: an error that is not about the message passes with time; give transient, or leave out Away", v.Class)
+	}
 	return nil
 }
 
 // fill takes from other what v does not say.
 func (v Verdict) fill(other Verdict) Verdict {
 	if v.Class == ClassUnknown {
-		v.Class, v.NotNow = other.Class, other.NotNow
+		v.Class, v.NotNow, v.Away = other.Class, other.NotNow, other.Away
 	}
 	if v.Reason == "" {
 		v.Reason = other.Reason

@@ -19,9 +19,27 @@
 // NotNow is for a handler that finds a lock held, a breaker open or a tenant paused. Its error is transient, and no failure: the
 // message is held or nacked, and comes again without being counted, for a bounded time.
 //
+// # Away
+//
+// Away is for an error that is not about the message: something that the handler needs is away, such as a database or a service. Its
+// error is transient. An outage guard holds messages after it, where a transient error alone can be the message's own.
+// Built-in knowledge sets Away if no connection was made, or if the server says that it serves no request:
+//
+//	net            connection refused, host or network unreachable, unknown host of a dial
+//	PostgreSQL     08xxx except 08007 and 08P01, 25006, 28000, 28P01, 53300, 57P01 to 57P03; pgx's ConnectError
+//	MySQL          1040, 1045, 1047, 1053, 1129, 1130, 1203, 1290, 1836, 3032; 2002, 2003, 2006, 2013 and 9001 of proxies
+//	database/sql   driver.ErrBadConn
+//	Kafka          no brokers, no leader, no coordinator, too few replicas
+//	AMQP           connection closed by the operator, or closed before the request
+//	NATS, Redis    no responders, no servers; LOADING, CLUSTERDOWN, MASTERDOWN
+//	breakers       an open or half-open breaker
+//
+// Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request, because the request
+// can have caused the loss. A mark or rule that names the class decides Away too: Transient(err) says that an error is not away.
+//
 // # Marks and rules
 //
-// A handler marks the errors that it knows with Transient, NotNow, Permanent, Invalid, Discard or With. A mark survives any wrapping
+// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid, Discard or With. A mark survives any wrapping
 // with %w. For errors of third parties there are rules (Is, As, AsFunc, When) in a Config, and built-in knowledge.
 //
 // # Precedence
@@ -62,6 +80,7 @@
 //	MySQL, MariaDB     deadlock, lock wait, shutdown, read-only, too many...: transient; duplicate, syntax, data: permanent
 //	SQLite             busy, locked, full, input/output...: transient; constraint, mismatch, too big, read-only: permanent
 //	cenkalti/backoff   Permanent: permanent; RetryAfter: transient, with its wait
+//	brokers, Redis     what is away: transient
 //	breakers, limits   an open breaker or a full limit of sony/gobreaker, failsafe-go, Watermill's CircuitBreaker: transient
 //	encoding/json      syntax and type errors of the input: invalid; misuse and failed encoding: permanent
 //	panics             permanent, with ReasonPanic

@@ -142,3 +142,14 @@ func ExampleNotNow() {
 	fmt.Println(verdict.NotNow, verdict.Class, verdict.RetryAfter)
 	// Output: true transient 2s
 }
+
+// A service that answers 503 is away: the error is not about the message, and other messages would fail too.
+func ExampleAway() {
+	errMaintenance := errors.New("the warehouse answers 503")
+	err := classify.Away(errMaintenance, classify.RetryAfter(2*time.Minute))
+
+	var judge *classify.Classifier
+	v := judge.Classify(fmt.Errorf("reserve: %w", err))
+	fmt.Println(v.Class, v.Away, v.RetryAfter)
+	// Output: transient true 2m0s
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -14,6 +15,9 @@ import (
 
 // askKnowledge judges one error, not its causes, by what the standard library and the databases say of it.
 func askKnowledge(err error) (Verdict, bool) {
+	if v, ok := askAway(err); ok {
+		return v, true
+	}
 	switch e := err.(type) {
 	case *PanicError:
 		return Verdict{Class: ClassPermanent, Reason: ReasonPanic}, true
@@ -36,10 +40,10 @@ func askKnowledge(err error) (Verdict, bool) {
 		}
 	}
 	if v, ok := askDatabase(err); ok {
-		return v, ok
+		return v, true
 	}
 	if v, ok := askRetry(err); ok {
-		return v, ok
+		return v, true
 	}
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		return transient, true
@@ -48,17 +52,33 @@ func askKnowledge(err error) (Verdict, bool) {
 }
 
 // askNetwork is asked if no cause gave a class: a wrong address or a refused permission shows inside a net.OpError, and
-// what is left is the network's weather. A connection closed early shows as a bare EOF, which means that only inside
+// what is left is the network's weather. Where no connection was made, the server is away. A connection closed early shows as a bare EOF, which means that only inside
 // the error of an HTTP client.
 func askNetwork(err error) (Verdict, bool) {
 	switch e := err.(type) {
 	case *net.OpError:
+		if e.Op == "dial" && !isCancelled(e.Err) {
+			return away, true
+		}
 		return transient, true
 	case *url.Error:
 		near := judgement{left: 16} // few, because each link of a long chain may be such an error
 		return near.tree(e.Err, askEOF, stopAtFirst)
 	}
-	return Verdict{}, false
+	if !isConnectError(err) {
+		return Verdict{}, false
+	}
+	near := judgement{left: 16}
+	if v, ok := near.tree(errors.Unwrap(err), askNetwork, stopAtFirst); ok {
+		return v, true
+	}
+	return away, true
+}
+
+// isCancelled reports whether package net says in its own words that a context was cancelled.
+func isCancelled(err error) bool {
+	e, ok := err.(interface{ Is(error) bool })
+	return ok && e.Is(context.Canceled)
 }
 
 func askEOF(err error) (Verdict, bool) { return transient, err == io.EOF || err == io.ErrUnexpectedEOF }

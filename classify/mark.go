@@ -25,6 +25,14 @@ func NotNow(err error, opts ...Option) error {
 	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.NotNow = true }}, opts...))
 }
 
+// Away marks err as not about the message: something that the handler needs is away, so other messages would fail too. It is
+// transient. An outage guard holds messages after such an error instead of trying each one, and RetryAfter sets the least time for
+// which it holds them. Without a guard the mark means the same as Transient. Built-in knowledge sets it for errors that say so, such
+// as a refused connection: mark those Transient if only this message's own server is away, such as a customer's webhook.
+func Away(err error, opts ...Option) error {
+	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.Away = true }}, opts...))
+}
+
 // Permanent marks err as not passing with time: the message is dead-lettered at once.
 func Permanent(err error, opts ...Option) error { return mark(err, ClassPermanent, opts) }
 

@@ -1,0 +1,161 @@
+package classify
+
+import (
+	"database/sql/driver"
+	"net"
+	"reflect"
+	"strings"
+	"syscall"
+)
+
+// away is the verdict on an error that is about something the handler needs, and not about the message.
+var away = Verdict{Class: ClassTransient, Away: true}
+
+// askAway judges one error that says that a server was not reached, or serves no request. A connection that was lost under a request
+// is not among these: the request can have caused the loss.
+func askAway(err error) (Verdict, bool) {
+	switch e := err.(type) {
+	case syscall.Errno:
+		return away, awayErrnos[e]
+	case *net.OpError: // a name that a handler looks up itself can come from the message; a name that it dials seldom does
+		dns, ok := e.Err.(*net.DNSError)
+		return away, ok && e.Op == "dial" && isAwayHost(dns)
+	case interface{ SQLState() string }:
+		return away, awayState(e.SQLState())
+	case interface{ RedisError() }:
+		word, _, _ := strings.Cut(err.Error(), " ")
+		return away, word == "LOADING" || word == "CLUSTERDOWN" || word == "MASTERDOWN"
+	}
+	if err == driver.ErrBadConn {
+		return away, true
+	}
+	t, v := reflect.TypeOf(err), reflect.ValueOf(err)
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return Verdict{}, false
+		}
+		t, v = t.Elem(), v.Elem()
+	}
+	switch t.Name() {
+	case "errorString", "sentinelError", "jsError", "fundamental": // of package errors, sarama, NATS and pkg/errors
+		return away, awayText(err.Error())
+	}
+	return away, awayNamed(t, v, err)
+}
+
+var awayErrnos = map[syscall.Errno]bool{
+	syscall.ECONNREFUSED: true, syscall.EHOSTUNREACH: true, syscall.EHOSTDOWN: true, syscall.ENETUNREACH: true, syscall.ENETDOWN: true,
+}
+
+// awayState reports whether a SQLSTATE of PostgreSQL means that the server serves no sessions, or takes no writes.
+func awayState(state string) bool {
+	switch state {
+	case "25006", // read-only: a failover is under way
+		"28000", "28P01", // the role or the password is refused, which PostgreSQL says of connections alone
+		"53300",                   // too many connections
+		"57P01", "57P02", "57P03": // shutdown, crash of another session, cannot connect now
+		return true
+	case "08007", "08P01": // unknown whether the transaction was committed; a message that breaks the protocol
+		return false
+	}
+	return len(state) == 5 && state[:2] == "08"
+}
+
+var awayMySQL = map[uint64]bool{
+	1040: true, 1203: true, // too many connections
+	1045: true, 1129: true, 1130: true, // user, blocked host or unknown host may not connect
+	1047: true,             // Galera: node not ready
+	1053: true,             // shutdown in progress
+	1290: true, 1836: true, // read-only: a failover is under way
+	2002: true, 2003: true, 2006: true, 2013: true, 9001: true, // a proxy cannot reach its server
+	3032: true, // offline mode
+}
+
+// awayKafka are the codes of Kafka's protocol for brokers that are away or starting, and for too few replicas.
+var awayKafka = map[int64]bool{5: true, 8: true, 9: true, 14: true, 15: true, 19: true, 20: true}
+
+// awayNamed recognises the error types of clients without importing one.
+func awayNamed(t reflect.Type, v reflect.Value, err error) bool {
+	switch path := "/" + t.PkgPath() + "/"; t.Name() {
+	case "MySQLError": // github.com/go-sql-driver/mysql
+		number := v.FieldByName("Number")
+		return number.IsValid() && number.CanUint() && awayMySQL[number.Uint()]
+	case "ConnectError", "connectError": // pgx looks names up itself
+		return isConnectError(err) && namesNoHost(err)
+	case "KError":
+		return strings.HasSuffix(path, "/sarama/") && v.CanInt() && awayKafka[v.Int()]
+	case "Error":
+		switch {
+		case strings.Contains(path, "/segmentio/kafka-go/"):
+			return v.CanInt() && awayKafka[v.Int()]
+		case strings.Contains(path, "/franz-go/"):
+			code, ok := intField(v, "Code")
+			return ok && awayKafka[code]
+		case strings.HasSuffix(path, "/rabbitmq/amqp091-go/"), strings.HasSuffix(path, "/streadway/amqp/"):
+			return awayAMQP(v)
+		}
+	}
+	return false
+}
+
+// awayAMQP reports whether the server forced the connection to close, or the client had none.
+func awayAMQP(v reflect.Value) bool {
+	code, _ := intField(v, "Code")
+	server := v.FieldByName("Server")
+	return code == 320 || code == 504 && server.IsValid() && server.Kind() == reflect.Bool && !server.Bool()
+}
+
+// isConnectError reports whether err is pgx's error for a connection that it could not make.
+func isConnectError(err error) bool {
+	t := reflect.TypeOf(err)
+	return t.Kind() == reflect.Pointer && strings.EqualFold(t.Elem().Name(), "ConnectError") && strings.HasPrefix(t.Elem().PkgPath(), "github.com/jackc/pg")
+}
+
+func namesNoHost(err error) bool {
+	return outermost(err, isAwayHost) != nil
+}
+
+// isAwayHost reports whether the name of a server is not known, or no name server answers for it.
+func isAwayHost(e *net.DNSError) bool {
+	return e != nil && (e.IsNotFound || e.IsTemporary) && !e.IsTimeout
+}
+
+func intField(v reflect.Value, name string) (int64, bool) {
+	if v.Kind() != reflect.Struct {
+		return 0, false
+	}
+	if f := v.FieldByName(name); f.IsValid() && f.CanInt() {
+		return f.Int(), true
+	}
+	return 0, false
+}
+
+// awayText reports whether a sentinel that has nothing but its text says that a client has no server.
+func awayText(text string) bool {
+	if awayTexts[text] {
+		return true
+	}
+	for _, start := range awayStarts {
+		if strings.HasPrefix(text, start) {
+			return true
+		}
+	}
+	return false
+}
+
+var awayTexts = map[string]bool{
+	"circuit breaker is open": true, "circuit breaker open": true, // see refusals
+	"too many requests":                            true, // sony/gobreaker, half open
+	"sql: database is closed":                      true,
+	"not connected to AMQP":                        true, // watermill-amqp
+	"kafka: tried to use a client that was closed": true,
+	"kafka: controller is not available":           true,
+	"nats: no responders available for request":    true,
+	"nats: no response from stream":                true,
+	"nats: no servers available for connection":    true,
+	"nats: connection closed":                      true,
+	"nats: outbound buffer limit exceeded":         true, // while it reconnects
+	"redis: client is closed":                      true,
+}
+
+var awayStarts = []string{"kafka: client has run out of available brokers"}
