@@ -98,7 +98,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 			return nil, &failure
 		}
 		ctx := c.WaitContext()
-		pause, ok := r.nextWait(ctx, &failure, *waits, entered)
+		pause, ok := r.nextWait(c, &failure, *waits, entered)
 		if !ok {
 			return nil, &failure
 		}
@@ -119,7 +119,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 
 // nextWait returns the wait before the next attempt. It reports false if there is none: the attempts are used up, or the message, the
 // configuration or the error does not allow the wait.
-func (r *Retry) nextWait(ctx context.Context, f *classify.Failure, waits backoff.BackOff, entered time.Time) (time.Duration, bool) {
+func (r *Retry) nextWait(c *chain.Call, f *classify.Failure, waits backoff.BackOff, entered time.Time) (time.Duration, bool) {
 	if f.Attempts >= r.policies[f.Verdict.Class].Attempts || f.Verdict.RetryAfter > r.config.MaxWait {
 		return 0, false
 	}
@@ -128,10 +128,10 @@ func (r *Retry) nextWait(ctx context.Context, f *classify.Failure, waits backoff
 		return 0, false
 	}
 	pause = max(pause, f.Verdict.RetryAfter)
-	if r.config.MaxElapsed > 0 && pause > r.config.MaxElapsed-time.Since(entered) {
+	if r.config.MaxElapsed > 0 && pause > r.config.MaxElapsed-(time.Since(entered)-c.Held) {
 		return 0, false
 	}
-	return pause, !outlasts(ctx, pause)
+	return pause, !outlasts(c.WaitContext(), pause)
 }
 
 // reserve is the time that waits keep free before the deadline of a message's context, to dead-letter the message in.

@@ -20,7 +20,8 @@ type RetryConfig struct {
 	// PerClass overrides Attempts and Backoff for errors of a class. Without an entry, permanent, invalid and discarded errors are not
 	// retried.
 	PerClass map[classify.Class]Policy
-	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. 0 means no bound. If the subscriber
+	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. Time in which an outage guard held the
+	// message does not count. 0 means no bound. If the subscriber
 	// has an ack deadline, set it below: after the deadline the message is redelivered while the retry still goes on.
 	MaxElapsed time.Duration
 	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its message goes

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -22,6 +23,9 @@ type Call struct {
 	// Later reports whether a part further out handles the message again later, so that no part further in need wait. It may be
 	// nil.
 	Later func(*Call) bool
+	// Held is how long parts further in held the message between attempts, because something was away. A part that holds the message
+	// adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against outage.MaxHold.
+	Held time.Duration
 	// Reentry is not nil if the message comes out of a retry stage.
 	Reentry *Reentry
 
