@@ -63,6 +63,7 @@ var floors = map[string]int{
 	// measures and examples' parts
 	"conformance":                             5,
 	"examples/internal/crash":                 5,
+	"examples/internal/chart":                 5,
 	"examples/internal/webhooks":              5,
 	"internal/bench":                          6,
 	"internal/bench/harness":                  5,

@@ -3,22 +3,22 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/watermill-spillway/spillway/examples/internal/chart"
 )
 
-const barSize = 40
-
 // picture is what a terminal shows.
-func (c *chart) picture(rate float64) []string {
+func (c *watch) picture(rate float64) []string {
 	seconds := c.last.at.Sub(c.start).Seconds()
 	lines := []string{
 		fmt.Sprintf("%5.1f s   downstream %s", seconds, c.state()),
-		fmt.Sprintf("live      %6.0f/s %s", rate, bar(rate, float64(c.plan.Rate))),
-		fmt.Sprintf("  so far           %s", history(c.rates, float64(c.plan.Rate))),
+		fmt.Sprintf("live      %6.0f/s %s", rate, chart.Bar(rate, float64(c.plan.Rate))),
+		fmt.Sprintf("  so far           %s", chart.History(c.rates, float64(c.plan.Rate))),
 	}
 	if !c.plan.Blocking {
 		for i, delay := range c.plan.Stages {
 			n := c.waiting(i)
-			lines = append(lines, fmt.Sprintf("stage %-6s%5d   %s", delay, n, bar(float64(n), float64(c.plan.Rate))))
+			lines = append(lines, fmt.Sprintf("stage %-6s%5d   %s", delay, n, chart.Bar(float64(n), float64(c.plan.Rate))))
 		}
 	}
 	return append(lines,
@@ -27,10 +27,10 @@ func (c *chart) picture(rate float64) []string {
 }
 
 // line is the same for a log.
-func (c *chart) line(rate float64) string {
+func (c *watch) line(rate float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%4.0f s %-4s live %4.0f/s [%-20s] stored %5d", c.last.at.Sub(c.start).Seconds(), c.state(), rate,
-		strings.Repeat("=", cells(rate, float64(c.plan.Rate), 20)), c.last.all)
+		strings.Repeat("=", chart.Cells(rate, float64(c.plan.Rate), 20)), c.last.all)
 	if !c.plan.Blocking {
 		b.WriteString("  stages")
 		for i, delay := range c.plan.Stages {
@@ -42,31 +42,11 @@ func (c *chart) line(rate float64) string {
 }
 
 // waiting is never less than none: a message can come back before its way there was counted, and a redriven one never went.
-func (c *chart) waiting(stage int) int64 { return max(c.consumer.waiting[stage].Load(), 0) }
+func (c *watch) waiting(stage int) int64 { return max(c.consumer.waiting[stage].Load(), 0) }
 
-func (c *chart) state() string {
+func (c *watch) state() string {
 	if c.down.up.Load() {
 		return "up"
 	}
 	return "DOWN"
-}
-
-func bar(n, full float64) string { return strings.Repeat("█", cells(n, full, barSize)) }
-
-// cells is how many of size cells stand for n, at least one for anything.
-func cells(n, full float64, size int) int {
-	if n <= 0 {
-		return 0
-	}
-	return max(1, min(size, int(n*float64(size)/full)))
-}
-
-// history is a cell for each of the last rates.
-func history(rates []float64, full float64) string {
-	levels := []rune(" ▁▂▃▄▅▆▇█")
-	var b strings.Builder
-	for _, rate := range rates[max(0, len(rates)-60):] {
-		b.WriteRune(levels[cells(rate, full, len(levels)-1)])
-	}
-	return b.String()
 }

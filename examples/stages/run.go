@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/watermill-spillway/spillway/examples/internal/chart"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/internal/services"
@@ -70,7 +71,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 	}
 	defer func() { err = errors.Join(err, c.end()) }() // before the database goes
 	s := &story{plan: plan, consumer: c, down: down, live: live, tally: tally, result: &result}
-	s.out, s.terminal = screen()
+	s.out, s.terminal = chart.Screen()
 	return result, s.tell(ctx)
 }
 

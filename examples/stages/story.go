@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/examples/internal/chart"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -53,7 +54,7 @@ func (s *story) outage(ctx context.Context) (settled bool, err error) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	picture := &chart{out: s.out, terminal: s.terminal, plan: s.plan, consumer: s.consumer, down: s.down}
+	picture := &watch{Picture: chart.Picture{Out: s.out}, terminal: s.terminal, plan: s.plan, consumer: s.consumer, down: s.down}
 	beside.Go(func() { picture.run(ctx) })
 
 	published, start := make(chan error, 1), time.Now()

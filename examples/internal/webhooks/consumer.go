@@ -93,8 +93,8 @@ func summary(id, kind, owner, detail string) ([]*message.Message, error) {
 	return []*message.Message{msg}, nil
 }
 
-// stored returns how many rows there are for each id.
-func stored(db *sql.DB) (map[string]int, error) {
+// Stored returns how many rows there are for each id.
+func Stored(db *sql.DB) (map[string]int, error) {
 	rows, err := db.Query(`SELECT id, count(*) FROM events GROUP BY id`)
 	if err != nil {
 		return nil, fmt.Errorf("count the stored events: %w", err)

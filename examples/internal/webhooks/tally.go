@@ -92,7 +92,7 @@ func (t *Tally) Outputs() int {
 
 // Before fills in what there is before the redrive.
 func (t *Tally) Before(ctx context.Context, r *Result, db *sql.DB, store *letters.Store) (err error) {
-	counts, err := stored(db)
+	counts, err := Stored(db)
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (t *Tally) Before(ctx context.Context, r *Result, db *sql.DB, store *letter
 	return err
 }
 
-// remaining returns the ids of the letters that wait, page by page, and how many letters there are.
-func remaining(ctx context.Context, store *letters.Store) (ids map[string]bool, n int, err error) {
+// Remaining returns the ids of the letters that wait, page by page, and how many letters there are.
+func Remaining(ctx context.Context, store *letters.Store) (ids map[string]bool, n int, err error) {
 	ids = map[string]bool{}
 	for page := (letters.Filter{Limit: letters.MaxLimit}); ; {
 		entries, err := store.List(ctx, page)
@@ -125,11 +125,11 @@ func remaining(ctx context.Context, store *letters.Store) (ids map[string]bool, 
 
 // After fills in what there is in the end, and compares it, id by id, with what was published.
 func (t *Tally) After(ctx context.Context, r *Result, published []*message.Message, db *sql.DB, store *letters.Store) error {
-	counts, err := stored(db)
+	counts, err := Stored(db)
 	if err != nil {
 		return err
 	}
-	waiting, remaining, err := remaining(ctx, store)
+	waiting, remaining, err := Remaining(ctx, store)
 	if err != nil {
 		return err
 	}
