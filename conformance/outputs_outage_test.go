@@ -48,6 +48,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			topic := "outputs-" + rand.Text()[:12]
 			pub := open(t, topic)
 			dead, logger := &ids{}, watermill.NewCaptureLogger()
