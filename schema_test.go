@@ -98,7 +98,7 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 }
 
 // newest is what spillway_schema records of the newest versions of all tables.
-var newest = []string{"deliveries 1", "delayed 1", "keys 1", "keys 2", "letters 1", "letters 2", "processes 1"}
+var newest = []string{"deliveries 1", "delayed 1", "keys 1", "keys 2", "letter_events 1", "letters 1", "letters 2", "processes 1"}
 
 func wantNewest(t testing.TB, db *sql.DB) {
 	t.Helper()

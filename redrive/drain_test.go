@@ -188,7 +188,7 @@ func testDrain_maxRedrives(t *testing.T, on database) {
 		}
 	}
 	e := list(t, store, status(letters.StatusQuarantined))
-	if len(e) != 2 || e[0].Marked.Why != classify.ReasonMaxRedrives || e[0].Letter.Failure.Reason != "no_such_customer" {
+	if len(e) != 2 || e[0].Marked.Reason != classify.ReasonMaxRedrives || e[0].Letter.Failure.Reason != "no_such_customer" {
 		t.Fatalf("%+v", e)
 	}
 	r = drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, MaxRedrives: 4, Filter: status(letters.StatusQuarantined)}})

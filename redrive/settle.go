@@ -68,7 +68,7 @@ func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 // mark counts what happened to the letter and records it. It reports whether the record stands.
 func (d *drain) mark(t letters.Taken, status letters.Status, why string, count *int) bool {
 	err := d.underGrace(func(ctx context.Context) error {
-		return d.store.Mark(ctx, t, status, letters.Marked{By: d.By, Why: why, RedriveID: d.id})
+		return d.store.Mark(ctx, t, status, letters.Act{By: d.By, Reason: why, RedriveID: d.id})
 	})
 	if err == nil || status == letters.StatusRedriven { // published it is, marked or not
 		d.mu.Lock()

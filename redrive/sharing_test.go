@@ -165,7 +165,7 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	if len(theirs) != 1 || len(out.All()) != 1 || r.Redriven != 1 || r.LeasesLost != 1 {
 		t.Fatalf("%+v, %d taken over", r, len(theirs))
 	}
-	if err := store.Mark(t.Context(), theirs[0], letters.StatusRedriven, letters.Marked{}); err != nil {
+	if err := store.Mark(t.Context(), theirs[0], letters.StatusRedriven, letters.Act{}); err != nil {
 		t.Error(err)
 	}
 }

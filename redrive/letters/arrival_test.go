@@ -59,15 +59,15 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Mark(ctx, taken[0], s, letters.Marked{}); err != nil {
+		if err := store.Mark(ctx, taken[0], s, letters.Act{}); err != nil {
 			t.Fatal(err)
 		}
 		publish(t, store, "orders.dlq", letter("1", "a"))
-		want, seq := letters.StatusWaiting, int64(3)
+		want, first := letters.StatusWaiting, false
 		if s == letters.StatusQuarantined || s == letters.StatusRefused {
-			want, seq = s, 1
+			want, first = s, true
 		}
-		if e := list(t, store, letters.Filter{IDs: []string{"1"}, Statuses: []letters.Status{want}}); len(e) != 1 || e[0].Seen != 2 || e[0].Seq != seq {
+		if e := list(t, store, letters.Filter{IDs: []string{"1"}, Statuses: []letters.Status{want}}); len(e) != 1 || e[0].Seen != 2 || (e[0].Seq == 1) != first || e[0].Seq == 2 {
 			t.Errorf("after %s: %+v", s, e)
 		}
 		publish(t, store, "orders.dlq", letter("3", "c"))
@@ -77,7 +77,7 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	taken, _ := store.Take(ctx, letters.Filter{}, time.Hour, 1)
 	publish(t, store, "orders.dlq", letter("1", "a"))
-	if err := store.Mark(ctx, taken[0], letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+	if err := store.Mark(ctx, taken[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 		t.Errorf("%v", err)
 	}
 	wantCount(t, store, letters.Filter{}, 1)

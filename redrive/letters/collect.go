@@ -5,7 +5,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/consume"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -25,6 +24,3 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 		return err
 	})
 }
-
-// logged bounds a value that came with a message before it goes into an error.
-func logged(value string) string { return boundedtext.Text(value, 200) }

@@ -27,27 +27,79 @@ type Taken struct {
 //   - the letter arrived again, and so waits for the next caller to take it.
 var ErrLeaseLost = errors.New("letters: the lease on the letter is lost: it was taken over, given back, or arrived again")
 
-// Mark gives a leased letter its new status, keeps m as the record of the change, and ends the lease. StatusWaiting puts the
-// letter back for the next drain. Without the lease Mark changes nothing and returns an error that is ErrLeaseLost. m.At is
-// not used. Of m.By, 1 KiB is kept; m.Why and m.RedriveID have at most 255 bytes.
-func (s *Store) Mark(ctx context.Context, t Taken, status Status, m Marked) error {
+// Mark gives a leased letter its new status, records act, and ends the lease. StatusWaiting puts the letter back for the next
+// drain. Without the lease Mark changes nothing and returns an error that is ErrLeaseLost. Letter.Marked keeps 255 bytes of
+// act.Reason; the event keeps all of it.
+func (s *Store) Mark(ctx context.Context, t Taken, status Status, act Act) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if err := status.validate(); err != nil {
+	marked, err := s.mark(ctx, status, act, []Taken{t})
+	if err == nil && len(marked) == 0 {
+		err = ErrLeaseLost
+	}
+	if err != nil {
 		return fmt.Errorf("letters: mark letter %d: %w", t.Seq, err)
 	}
-	for field, value := range map[string]string{"Why": m.Why, "RedriveID": m.RedriveID} {
-		if boundedtext.Text(value, maxID) != value {
-			return fmt.Errorf("letters: mark letter %d: Marked.%s %q must be text of at most %d bytes", t.Seq, field, logged(value), maxID)
-		}
-	}
-	return s.ifHeld(ctx, t, "mark", "", `UPDATE spillway_dead_letters
-SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ?`,
-		s.db.Text(string(status)), s.db.Bytes(m.By[:min(len(m.By), maxBy)]), s.db.Text(m.Why), s.db.Text(m.RedriveID))
+	return nil
 }
 
-const maxBy = 1 << 10 // bytes: a row must not grow larger than the database can send
+// MarkEach is Mark for several letters in one transaction. It returns those that were marked: the leases of the others are
+// lost. After an error none is marked.
+func (s *Store) MarkEach(ctx context.Context, status Status, act Act, taken ...Taken) (marked []Taken, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(taken) > MaxLimit {
+		return nil, fmt.Errorf("letters: mark %d letters: at most %d are possible: use several calls", len(taken), MaxLimit)
+	}
+	if marked, err = s.mark(ctx, status, act, taken); err != nil {
+		return nil, fmt.Errorf("letters: mark %d letter(s): %w", len(taken), err)
+	}
+	return marked, nil
+}
+
+func (s *Store) mark(ctx context.Context, status Status, act Act, taken []Taken) (marked []Taken, err error) {
+	if err := status.validate(); err != nil {
+		return nil, err
+	}
+	if err := act.validate(); err != nil {
+		return nil, err
+	}
+	err = s.writeLetters(ctx, len(taken), func(tx *sql.Tx) error {
+		marked = marked[:0]
+		for _, t := range taken {
+			result, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters
+SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ?`+held,
+				s.db.Text(string(status)), s.db.Bytes(act.By[:min(len(act.By), maxBy)]), s.db.Text(boundedtext.Text(act.Reason, maxWhy)),
+				s.db.Text(act.RedriveID), t.Seq, s.db.Bytes(t.Token))
+			if err != nil {
+				return err
+			}
+			n, err := result.RowsAffected() // not 0 if there is a letter: MySQL counts no row that stays as it was, and its token does not
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				marked = append(marked, t)
+			}
+		}
+		return s.record(ctx, tx, status.event(), act, subjectsOf(marked)...)
+	})
+	return marked, err
+}
+
+const maxWhy = 255 // bytes: the column of MySQL
+
+// subjectsOf is what the record says of letters under a lease. They are as they were when they were leased: whatever changes
+// them ends the lease.
+func subjectsOf(taken []Taken) []subject {
+	about := make([]subject, len(taken))
+	for i, t := range taken {
+		about[i] = subject{t.Seq, t.identity, []byte(t.Original.UUID)}
+	}
+	return about
+}
 
 // Release ends the leases of letters and leaves the letters as they were. A letter whose lease is already lost is no error.
 func (s *Store) Release(ctx context.Context, letters ...Taken) error {

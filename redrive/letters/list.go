@@ -27,21 +27,18 @@ type Letter struct {
 	StoredAt time.Time
 	// Marked is the record of the latest change of Status. It is zero if there was none.
 	Marked Marked
+
+	identity []byte
 }
 
-// Marked records who changed the Status of a letter, and why.
+// Marked records who changed the Status of a letter, and why. Act.Detail is empty: it is in the Event.
 type Marked struct {
-	// At is the time of the change, by the database's clock. Mark sets it.
+	// At is the time of the change, by the database's clock.
 	At time.Time
-	// By names the operator or program.
-	By string
-	// Why is a reason for programs, such as max_redrives_exceeded.
-	Why string
-	// RedriveID is the id of the drain, if a drain changed the Status.
-	RedriveID string
+	Act
 }
 
-const letterColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id`
+const letterColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity`
 
 // List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them. StoreConfig.MaxRead may make a
 // page shorter. The next page is after the Seq of the last letter. Only an empty page means that there are no more letters.
@@ -104,7 +101,7 @@ func scanLetter(rows *sql.Rows) (Letter, error) {
 	var hasPayload bool
 	var storedAt, markedAt int64
 	err := rows.Scan(&l.Seq, &topic, &id, &metadata, &payload, &hasPayload, &status, &l.Seen, &storedAt,
-		&markedAt, &l.Marked.By, &l.Marked.Why, &l.Marked.RedriveID)
+		&markedAt, &l.Marked.By, &l.Marked.Reason, &l.Marked.RedriveID, &l.identity)
 	if err != nil {
 		return Letter{}, err
 	}

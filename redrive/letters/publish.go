@@ -3,7 +3,6 @@ package letters
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,7 +48,7 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	err := s.writeLetters(ctx, len(records), func(tx *sql.Tx) error {
 		now := time.Now()
 		for i := range records {
-			if err := s.insert(ctx, tx, &records[i], now); err != nil {
+			if err := s.store(ctx, tx, &records[i], now); err != nil {
 				return err
 			}
 		}
@@ -62,23 +61,6 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		return fmt.Errorf("letters: store %d letter(s) of %q: %w", len(messages), logged(topic), err)
 	}
 	return nil
-}
-
-// insert stores one letter. A large one goes through a prepared statement: a driver that writes values into the text of a
-// statement may double them by escaping, and so make it too large.
-func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time) (err error) {
-	args := r.args(now, s.db)
-	if s.limit == 0 || 2*r.size() < s.limit {
-		_, err = tx.ExecContext(ctx, s.statements.insert, args...)
-		return err
-	}
-	prepared, err := tx.PrepareContext(ctx, s.statements.insert)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, prepared.Close()) }()
-	_, err = prepared.ExecContext(ctx, args...)
-	return err
 }
 
 // Close ends publishing: a Publish that starts afterwards fails with ErrClosed. The database stays open, and all other

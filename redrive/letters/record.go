@@ -23,22 +23,29 @@ type record struct {
 	msg      *message.Message
 	metadata []byte
 	letter   poison.Letter
+	cause    string
 }
 
 func newRecord(service, topic string, msg *message.Message) record {
 	r := record{service: service, topic: topic, msg: msg, metadata: metadatacodec.Metadata(msg.Metadata), letter: poison.Read(msg)}
 	r.identity = identify(service, topic, r.letter)
+	r.cause = causeOf(topic, &r.letter).hash()
 	return r
+}
+
+// failed returns the times of the first and the latest failure of a letter that arrives now.
+func (r *record) failed(now time.Time) (first, last time.Time) {
+	first, last = r.letter.Failure.FirstFailedAt, lastFailed(r.letter, now)
+	if first.IsZero() {
+		first = last
+	}
+	return first, last
 }
 
 // args are what the statement insert binds.
 func (r *record) args(now time.Time, db *database.Database) []any {
 	l := &r.letter
-	last := lastFailed(*l, now)
-	first := l.Failure.FirstFailedAt
-	if first.IsZero() {
-		first = last
-	}
+	first, last := r.failed(now)
 	var payload any // a nil []byte is NULL to some drivers, and empty to others
 	if r.msg.Payload != nil {
 		payload = []byte(r.msg.Payload)
@@ -47,7 +54,7 @@ func (r *record) args(now time.Time, db *database.Database) []any {
 		r.identity, []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload,
 		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason), db.Bytes(l.Failure.Type),
 		db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
-		[]byte(r.service), db.Text(causeOf(r.topic, l).hash()), len(r.metadata) + len(r.msg.Payload), db.Bytes(redriveID(l)),
+		[]byte(r.service), db.Text(r.cause), len(r.metadata) + len(r.msg.Payload), db.Bytes(redriveID(l)),
 	}
 }
 
@@ -58,8 +65,6 @@ func redriveID(l *poison.Letter) string {
 	}
 	return l.Redrive.ID
 }
-
-const maxID = 255 // bytes
 
 // size is about what the letter's row takes.
 func (r *record) size() int {

@@ -41,7 +41,7 @@ func testStore_services(t *testing.T, on fixture.Database) {
 			t.Errorf("%q: %d taken, %v", service, len(taken), err)
 		}
 		for _, l := range taken {
-			if err := store.Mark(t.Context(), l, letters.StatusRedriven, letters.Marked{}); err != nil {
+			if err := store.Mark(t.Context(), l, letters.StatusRedriven, letters.Act{}); err != nil {
 				t.Error(err)
 			}
 		}

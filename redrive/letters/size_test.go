@@ -50,7 +50,7 @@ func TestStore_nilArguments(t *testing.T) {
 			"Count":   func() error { _, err := s.Count(ctx, letters.Filter{}); return err },
 			"Groups":  func() error { _, err := s.Groups(ctx, letters.Filter{}); return err },
 			"Take":    func() error { _, err := s.Take(ctx, letters.Filter{}, time.Hour, 1); return err },
-			"Mark":    func() error { return s.Mark(ctx, letters.Taken{}, letters.StatusWaiting, letters.Marked{}) },
+			"Mark":    func() error { return s.Mark(ctx, letters.Taken{}, letters.StatusWaiting, letters.Act{}) },
 			"Release": func() error { return s.Release(ctx, letters.Taken{}) },
 			"Renew":   func() error { _, err := s.Renew(ctx, time.Hour, letters.Taken{}); return err },
 			"Free":    func() error { _, err := s.Free(ctx, letters.Filter{}, 1); return err },

@@ -1,6 +1,9 @@
 package letters
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Status is the state of a letter in a Store. A lease is not a status: a leased letter keeps the status that it had.
 type Status string
@@ -10,6 +13,10 @@ const (
 	StatusWaiting Status = "waiting"
 	// StatusRedriven is the status of a letter that was published to its topic.
 	StatusRedriven Status = "redriven"
+	// StatusSucceeded is the status of a redriven letter whose message was handled then.
+	StatusSucceeded Status = "succeeded"
+	// StatusFailedAgain is the status of a redriven letter whose message became another dead letter.
+	StatusFailedAgain Status = "failed_again"
 	// StatusQuarantined is the status of a letter that failed again after its last redrive.
 	StatusQuarantined Status = "quarantined"
 	// StatusRefused is the status of a letter that a person refused. No drain sets it.
@@ -18,10 +25,17 @@ const (
 	StatusDiscarded Status = "discarded"
 )
 
+// Statuses are all states that a letter can have.
+func Statuses() []Status {
+	return []Status{StatusWaiting, StatusRedriven, StatusSucceeded, StatusFailedAgain, StatusQuarantined, StatusRefused, StatusDiscarded}
+}
+
+// event is what the record calls a letter's way into the status.
+func (s Status) event() EventKind { return EventKind(s) }
+
 // validate returns an error if s is no constant of this package.
 func (s Status) validate() error {
-	switch s {
-	case StatusWaiting, StatusRedriven, StatusQuarantined, StatusRefused, StatusDiscarded:
+	if slices.Contains(Statuses(), s) {
 		return nil
 	}
 	return fmt.Errorf("unknown status %q: use one of the Status constants", string(s))

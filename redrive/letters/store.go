@@ -74,7 +74,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 		err = database.ValidateService(known.Kind(), config.Service)
 	}
 	if err == nil {
-		err = known.Upgrade(ctx, table)
+		err = known.Upgrade(ctx, table, events)
 	}
 	limit := 0
 	if err == nil {

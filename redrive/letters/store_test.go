@@ -303,10 +303,10 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	}
 	forged := taken[0]
 	forged.Token = hostile
-	if err := store.Mark(ctx, forged, letters.StatusDiscarded, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+	if err := store.Mark(ctx, forged, letters.StatusDiscarded, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 		t.Error(err)
 	}
-	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Marked{By: hostile}); err != nil {
+	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Act{By: hostile}); err != nil {
 		t.Fatal(err)
 	}
 	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != hostile {

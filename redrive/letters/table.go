@@ -18,10 +18,20 @@ var table = schema.Table{
 	},
 }
 
+// events is the table of what became of letters.
+var events = schema.Table{
+	Component: "letter_events", Name: "spillway_letter_events", Key: []string{"event"},
+	Versions: []schema.Version{{File: "0010_letter_events.sql", Columns: []string{
+		"event", "service", "letter", "identity", "message", "kind", "at", "actor", "reason", "redrive_id", "detail",
+	}}},
+}
+
 // statements are what the databases say each in its own way.
 type statements struct {
-	// insert stores a letter, or notes that one arrived again. Its arguments are those of record.args.
-	insert string
+	// insert stores a letter, or counts that it arrived again. Its arguments are those of record.args. If there is returning, it
+	// returns the letter's Seq and how often it arrived.
+	insert    string
+	returning bool
 	// toBack puts the letter of a seq, which this transaction has to itself, behind all others.
 	toBack string
 	// contains is the condition that a description contains a text, compared by their bytes.
@@ -34,12 +44,12 @@ type statements struct {
 
 var statementsOf = map[database.Kind]statements{
 	database.SQLite: {
-		insert:   insert(onConflict, sqliteBehind),
+		insert: insert + onConflict, returning: true,
 		toBack:   `UPDATE spillway_dead_letters SET seq = ` + sqliteBehind + ` WHERE seq = ?`,
 		contains: `instr(CAST(description AS BLOB), CAST(? AS BLOB)) > 0`,
 	},
 	database.Postgres: {
-		insert:   insert(onConflict, `excluded.seq`),
+		insert: insert + onConflict, returning: true,
 		toBack:   `UPDATE spillway_dead_letters SET seq = DEFAULT WHERE seq = ?`,
 		contains: `position(?::bytea IN description) > 0`,
 		// Two transactions that write the same letters in different orders would wait for each other. So each waits for the
@@ -47,7 +57,7 @@ var statementsOf = map[database.Kind]statements{
 		several: `SELECT pg_advisory_xact_lock(1936746860, 'spillway_dead_letters'::regclass::oid::int)`,
 	},
 	database.MySQL: { // a deadlock is noticed at once, and its transaction runs again: several need no lock in front
-		insert:   insert(onDuplicate, `VALUES(seq)`),
+		insert:   insert + onDuplicate,
 		toBack:   mysqlToBack,
 		contains: `LOCATE(?, description) > 0`,
 		byKey:    ` FORCE INDEX (PRIMARY)`, // of a small table the server would rather read, and so lock, all rows

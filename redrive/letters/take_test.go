@@ -29,15 +29,15 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	if err != nil || len(rest) != 1 || rest[0].Token == taken[0].Token {
 		t.Fatalf("%+v, %v", rest, err)
 	}
-	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Marked{By: "ann"}); err != nil {
+	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, lost := range map[string]letters.Taken{"marked": taken[0], "forged": {Letter: taken[1].Letter, Token: "x"}, "empty": {Letter: taken[0].Letter}} {
-		if err := store.Mark(ctx, lost, letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+		if err := store.Mark(ctx, lost, letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := store.Mark(ctx, taken[1], "gone", letters.Marked{}); err == nil || !strings.Contains(err.Error(), "gone") {
+	if err := store.Mark(ctx, taken[1], "gone", letters.Act{}); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("%v", err)
 	}
 	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].Marked.At) > time.Minute {
@@ -77,10 +77,10 @@ func testStore_leaseExpires(t *testing.T, on fixture.Database) {
 	if err != nil || time.Now().Before(first[0].Until) {
 		t.Fatalf("taken over too early, or %v", err)
 	}
-	if err := store.Mark(ctx, first[0], letters.StatusRedriven, letters.Marked{}); !errors.Is(err, letters.ErrLeaseLost) {
+	if err := store.Mark(ctx, first[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 		t.Errorf("%v", err)
 	}
-	if err := store.Mark(ctx, second[0], letters.StatusRedriven, letters.Marked{}); err != nil {
+	if err := store.Mark(ctx, second[0], letters.StatusRedriven, letters.Act{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -216,7 +216,7 @@ func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 		t.Fatal(chosen, err)
 	}
 	first, err := store.Take(ctx, letters.Filter{}, time.Hour, 2)
-	if err != nil || store.Mark(ctx, first[0], letters.StatusDiscarded, letters.Marked{}) != nil {
+	if err != nil || store.Mark(ctx, first[0], letters.StatusDiscarded, letters.Act{}) != nil {
 		t.Fatal(first, err)
 	}
 	leased, err := store.Lease(ctx, letters.Filter{}, chosen, time.Hour)

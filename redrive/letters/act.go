@@ -1,0 +1,42 @@
+package letters
+
+import (
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+)
+
+// Act says who changes letters, and why. The record of events keeps it.
+type Act struct {
+	// By names the person or program. The record keeps 1 KiB of it.
+	By string
+	// Reason says why, in words or as a code such as max_redrives_exceeded. It is UTF-8 text of at most 1 KiB.
+	Reason string
+	// RedriveID is the id of the drain or campaign that makes the change. It is UTF-8 text of at most 255 bytes.
+	RedriveID string
+	// Detail is what the event itself says, such as the edit of a letter. The record keeps 4 KiB of it. Default: nothing.
+	Detail string
+}
+
+const (
+	maxBy     = 1 << 10 // bytes
+	maxReason = 1 << 10
+	maxDetail = 4 << 10
+	maxID     = 255
+)
+
+// validate returns an error for what could not be found again as it was given.
+func (a *Act) validate() error {
+	for _, field := range []struct {
+		name, value string
+		most        int
+	}{{"Reason", a.Reason, maxReason}, {"RedriveID", a.RedriveID, maxID}} {
+		if boundedtext.Text(field.value, field.most) != field.value {
+			return fmt.Errorf("Act.%s %q must be text of at most %d bytes", field.name, logged(field.value), field.most)
+		}
+	}
+	return nil
+}
+
+// logged bounds a value that came with a message, or from a caller, before it goes into an error.
+func logged(value string) string { return boundedtext.Text(value, 200) }

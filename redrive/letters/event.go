@@ -1,0 +1,153 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// EventKind is what became of a letter.
+type EventKind string
+
+const (
+	// EventStored says that the letter arrived. It is not in the table: History makes it of the letter's StoredAt.
+	EventStored EventKind = "stored"
+	// EventArrivedAgain says that the same letter arrived once more.
+	EventArrivedAgain EventKind = "arrived_again"
+	// EventSelected says that a campaign chose the letter.
+	EventSelected EventKind = "selected"
+	// EventEdited says that a redrive publishes the letter's message with changes. The letter stays as it is.
+	EventEdited EventKind = "edited"
+	// EventWaiting says that the letter was put back: it has StatusWaiting again.
+	EventWaiting EventKind = "waiting"
+	// EventRedriven says that the letter was published to its topic.
+	EventRedriven EventKind = "redriven"
+	// EventQuarantined says that the letter was redriven too often.
+	EventQuarantined EventKind = "quarantined"
+	// EventRefused says that a person refused the letter.
+	EventRefused EventKind = "refused"
+	// EventDiscarded says that a person gave the letter up.
+	EventDiscarded EventKind = "discarded"
+	// EventSucceeded says that the redriven message was handled.
+	EventSucceeded EventKind = "succeeded"
+	// EventFailedAgain says that the redriven message became a dead letter again.
+	EventFailedAgain EventKind = "failed_again"
+	// EventLeaseBroken says that a person took the letter away from the holder of its lease.
+	EventLeaseBroken EventKind = "lease_broken"
+	// EventPurged says that the letter was deleted.
+	EventPurged EventKind = "purged"
+)
+
+var eventKinds = []EventKind{
+	EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
+	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventPurged,
+}
+
+// Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is purged.
+type Event struct {
+	// Number orders the events. It is 0 for EventStored.
+	Number int64
+	// Seq is the Seq that the letter had.
+	Seq int64
+	// MessageID is the id of the message. An id that is longer than 255 bytes, or cannot be read, is kept as its hash.
+	MessageID string
+	Kind      EventKind
+	// At is when it happened, by the database's clock.
+	At time.Time
+	Act
+
+	identity string // of the letter
+}
+
+// subject is a letter that an event is about.
+type subject struct {
+	seq          int64
+	identity, id []byte
+}
+
+// eventsAtOnce bounds how many events one statement inserts.
+const eventsAtOnce = 200
+
+// record writes an event for each letter, within the transaction that changes the letters.
+func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act, about ...subject) error {
+	const row = `(?, ?, ?, ?, ?, now_us(), ?, ?, ?, ?)`
+	for len(about) > 0 {
+		some := about[:min(len(about), eventsAtOnce)]
+		about = about[len(some):]
+		args := make([]any, 0, len(some)*9)
+		for _, l := range some {
+			args = append(args, []byte(s.service), l.seq, l.identity, s.db.Text(database.Column(string(l.id))), s.db.Text(string(kind)),
+				s.db.Text(boundedtext.Text(act.By, maxBy)), s.db.Text(act.Reason), s.db.Text(act.RedriveID), s.db.Text(boundedtext.Text(act.Detail, maxDetail)))
+		}
+		_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_events
+(service, letter, identity, message, kind, at, actor, reason, redrive_id, detail) VALUES `+row+strings.Repeat(`,`+row, len(some)-1), args...)
+		if err != nil {
+			return fmt.Errorf("record %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// subjects reads what the record says of letters. Letters that are not there, or of another service, are left out.
+func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found []subject, err error) {
+	keys, args := amongSeqs(seqs)
+	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id FROM spillway_dead_letters WHERE `+keys+` AND COALESCE(service, '') = ? ORDER BY seq`),
+		append(args, []byte(s.service))...)
+	if err != nil {
+		return nil, err
+	}
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var l subject
+		err := rows.Scan(&l.seq, &l.identity, &l.id)
+		found = append(found, l)
+		return err
+	})
+	return found, err
+}
+
+// Record writes an event for each of the letters, at most MaxLimit, and changes nothing else. tx is a transaction on the
+// Store's database, for programs that keep more about letters in tables of their own. If tx is nil, Record uses a transaction
+// of its own. Record returns the Seqs of the letters that are there. The record never has EventStored, and an event whose
+// kind is a Status belongs to Mark.
+func (s *Store) Record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act, seqs ...int64) (recorded []int64, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if kind != EventSelected && kind != EventEdited {
+		return nil, fmt.Errorf("letters: record events of kind %q: use EventSelected or EventEdited; the Store records the other kinds", kind)
+	}
+	if len(seqs) > MaxLimit {
+		return nil, fmt.Errorf("letters: record %d events: at most %d are possible: use several calls", len(seqs), MaxLimit)
+	}
+	if err := act.validate(); err != nil {
+		return nil, fmt.Errorf("letters: record %s: %w", kind, err)
+	}
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	work := func(tx *sql.Tx) error {
+		about, err := s.subjects(ctx, tx, seqs)
+		recorded = recorded[:0]
+		for _, l := range about {
+			recorded = append(recorded, l.seq)
+		}
+		if err != nil {
+			return err
+		}
+		return s.record(ctx, tx, kind, act, about...)
+	}
+	if tx != nil {
+		err = work(tx)
+	} else {
+		err = s.write(ctx, work)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("letters: record %s: %w", kind, err)
+	}
+	return recorded, nil
+}
