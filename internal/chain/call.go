@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
 )
 
 // Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its bytes, after the
@@ -20,9 +22,11 @@ type Call struct {
 	Ctx context.Context
 	// Attempts counts the calls of the handler that a retry made, the current one included.
 	Attempts int
-	// Later reports whether a part further out handles the message again later, so that no part further in need wait. It may be
-	// nil.
-	Later func(*Call) bool
+	// Staged reports whether the handler has stages, in which its messages are handled again later. It may be nil.
+	Staged func(*Call) bool
+	// Later reports whether a failure with this verdict goes to a next stage, so that no part further in need wait. Without a next
+	// stage the failure would be dead-lettered. It may be nil.
+	Later func(*Call, classify.Verdict) bool
 	// Held is how long parts further in held the message between attempts, because something was away. A part that holds the message
 	// adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against outage.MaxHold.
 	Held time.Duration

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
@@ -21,15 +22,16 @@ import (
 // AddHandler, AddConsumerHandler or Extend, and give it Middleware. Stages is safe for concurrent use by any number of handlers
 // and routers.
 type Stages struct {
-	queue  *poison.Queue
-	inside deadletter.Inside // of queue
-	config Config
-	active []Stage
-	has    func(*chain.Call) bool // whether the handler of a call has stages
-	relay  *delay.Relay           // of a Store
-	life   *lifecycle.Lifecycle   // of the relay
-	end    context.CancelFunc
-	ended  sync.WaitGroup
+	queue   *poison.Queue
+	inside  deadletter.Inside // of queue
+	config  Config
+	active  []Stage
+	has     func(*chain.Call) bool                   // whether the handler of a call has stages
+	hasNext func(*chain.Call, classify.Verdict) bool // whether a failure with this verdict goes to a stage
+	relay   *delay.Relay                             // of a Store
+	life    *lifecycle.Lifecycle                     // of the relay
+	end     context.CancelFunc
+	ended   sync.WaitGroup
 
 	guard    *outage.Guard // of the publisher or the store
 	refusals refusals
@@ -55,6 +57,13 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	}
 	s := &Stages{queue: queue, inside: deadletter.Of(queue), config: config, active: config.active(), refusals: newRefusals(), handlers: make(map[string]*handler)}
 	s.has = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
+	s.hasNext = func(c *chain.Call, v classify.Verdict) bool {
+		if !v.Class.Retryable() || !s.has(c) {
+			return false
+		}
+		_, _, ok := s.next(stageOf(c), v.RetryAfter)
+		return ok
+	}
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"

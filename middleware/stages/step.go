@@ -31,7 +31,7 @@ func (s *Stages) step(next chain.Handler) chain.Handler {
 				return nil, errForeign
 			}
 		}
-		c.Later = s.has
+		c.Staged, c.Later = s.has, s.hasNext
 		out, err := next(c)
 		if err != nil {
 			return nil, s.later(c, err)
@@ -54,6 +54,14 @@ func (s *Stages) handlerOf(c *chain.Call) *handler {
 	return h
 }
 
+// stageOf returns the number of the stage that the message comes from, or 0.
+func stageOf(c *chain.Call) int {
+	if c.Reentry == nil {
+		return 0
+	}
+	return c.Reentry.Stage
+}
+
 // later returns nil if the message waits for its next attempt now. Otherwise it returns the error for the parts further out.
 func (s *Stages) later(c *chain.Call, err error) error {
 	if c.Nacked() || c.Claimed() || c.Aborted() {
@@ -67,11 +75,7 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	if !failure.Verdict.Class.Retryable() {
 		return failure
 	}
-	after := 0
-	if c.Reentry != nil {
-		after = c.Reentry.Stage
-	}
-	number, pause, ok := s.next(after, failure.Verdict.RetryAfter)
+	number, pause, ok := s.next(stageOf(c), failure.Verdict.RetryAfter)
 	if !ok {
 		if asked := failure.Verdict.RetryAfter; asked > s.config.MaxDelay {
 			s.config.Logger.Info("An error asks for a longer wait than MaxDelay; its message is dead-lettered",
