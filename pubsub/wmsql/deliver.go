@@ -38,13 +38,15 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	case <-ctx.Done():
 		return gone
 	}
+	shuts := s.valve.Shuts()
 	how := s.settled(ctx, msg, d)
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if how = d.end(how, s.config.SettleGrace); how == nacked && late {
+	if how = d.end(how, s.config.SettleGrace); how == nacked && late && !s.refusedFor(shuts) {
 		s.cuts.add(e.at)
 	}
 	if how == rolledBack && d.spoiled.Load() { // so it is set aside, and seen
 		s.cuts = count{d.at, s.config.MaxDeliveries - 1}
+		return spoiled
 	}
 	return how
 }

@@ -37,7 +37,8 @@ const (
 	acked
 	nacked
 	rolledBack
-	gone // before a handler had the message
+	spoiled // rolledBack, and delivered again it would be absorbed
+	gone    // before a handler had the message
 )
 
 func deliveryOf(ctx context.Context) *delivery {

@@ -10,6 +10,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -33,6 +34,9 @@ type subscription struct {
 	suspicious bool      // it was found not to be of the table, without a lock
 
 	session session
+
+	valve   intake.Valve // shut by a part that finds the downstream of the handler away
+	probing bool         // the transaction is the first one after the valve was shut
 }
 
 // maxLosses times MaxDeliveries is how many deliveries a message has if each time its transaction is lost for another reason
@@ -76,7 +80,8 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	defer s.session.release()
-	for {
+	ctx = intake.With(ctx, &s.valve)
+	for s.taking(ctx) {
 		pause, err := s.transact(ctx)
 		if ctx.Err() != nil {
 			return
@@ -168,13 +173,14 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	var last *entry
 	for i := range entries {
-		if i > 0 && (i >= s.config.Batch || s.alone > 0 || time.Since(begun) > s.config.BatchTime) {
+		if i > 0 && (i >= s.config.Batch || s.alone > 0 || s.valve.IsShut() || time.Since(begun) > s.config.BatchTime) {
 			break
 		}
 		e := &entries[i]
 		if err := s.consumed(context.WithoutCancel(ctx), t, e); err != nil { // an interruption would undo those before it
 			return 0, fmt.Errorf("wmsql: run the adapter's ConsumedMessageQuery: %w", err)
 		}
+		shuts := s.valve.Shuts()
 		switch outcome := s.deliver(ctx, t, e); outcome {
 		case acked:
 			last = e
@@ -182,10 +188,15 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 				continue
 			}
 		case nacked:
-			pause = s.backoff(s.nacks.add(e.at))
-		case rolledBack:
+			if s.valve.Shuts() == shuts {
+				pause = s.backoff(s.nacks.add(e.at))
+			}
+		case rolledBack, spoiled:
 			s.alone = s.config.Batch
 			over, uncounted := t.fate()
+			if outcome == rolledBack && s.refusedFor(shuts) {
+				return 0, over
+			}
 			if uncounted {
 				s.losses.add(e.at)
 			} else {

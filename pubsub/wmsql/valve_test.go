@@ -1,0 +1,202 @@
+package wmsql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// own is the bench with a pool whose transactions the server can count.
+func (b *bench) own(s server) (own *bench, transactions func() int) {
+	b.Helper()
+	own = new(bench)
+	*own = *b
+	address, count := s.address, `SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p
+		ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID()`
+	if b.isPostgres() {
+		address += "&application_name=" + b.topic
+		count = `SELECT count(*) FROM pg_stat_activity WHERE application_name = '` + b.topic + `' AND xact_start IS NOT NULL`
+	}
+	own.db = openAt(b, s.name, address)
+	own.pub = own.publisher()
+	return own, func() (n int) {
+		if !b.isPostgres() {
+			time.Sleep(150 * time.Millisecond) // InnoDB shows an old list if it is asked again within 100 ms
+		}
+		if err := b.db.QueryRow(count).Scan(&n); err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+}
+
+// receive takes the next message, which must be id.
+func (b *bench) receive(from <-chan *message.Message, id string) *message.Message {
+	b.Helper()
+	select {
+	case msg := <-from:
+		if msg.UUID != id {
+			b.Fatalf("%s came, want %s", msg.UUID, id)
+		}
+		return msg
+	case <-time.After(patience):
+		b.Fatalf("%s did not come", id)
+	}
+	return nil
+}
+
+// While a part keeps the valve shut, the subscription has neither a transaction nor a connection. The messages before
+// the one that was given back are committed. The messages behind it are left for later.
+func TestShutValveHoldsNoTransaction(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		own, transactions := b.own(s)
+		sub := own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour })
+		b.publish("a", "b", "c")
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.receive(messages, "a").Ack()
+		msg := b.receive(messages, "b")
+		b.until("the server sees the transaction", func() bool { return transactions() == 1 })
+		reopen := make(chan struct{})
+		intake.Of(msg.Context()).Shut(reopen)
+		msg.Nack()
+		b.until("the first message is committed", func() bool { return b.backlog(b.topic, "") == 2 })
+		b.until("there is no transaction", func() bool { return transactions() == 0 && own.db.Stats().InUse == 0 })
+		for range 10 {
+			time.Sleep(20 * time.Millisecond) // two of the subscription's polls
+			if n, used := transactions(), own.db.Stats().InUse; n != 0 || used != 0 || b.held() {
+				t.Fatalf("%d transactions, and %d connections are used, while the valve is shut", n, used)
+			}
+		}
+		close(reopen)
+		for _, id := range []string{"b", "c"} {
+			b.receive(messages, id).Ack()
+		}
+		b.drained()
+	})
+}
+
+// A valve that is shut while a message is handled ends the batch behind that message, whatever becomes of it.
+func TestValveEndsBatch(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		own, transactions := b.own(s)
+		b.publish("a", "b", "c")
+		messages, err := own.subscriber(oneBatch).Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg := b.receive(messages, "a")
+		reopen := make(chan struct{})
+		intake.Of(msg.Context()).Shut(reopen)
+		msg.Ack()
+		b.until("the message is committed", func() bool {
+			select {
+			case msg := <-messages:
+				t.Fatalf("%s came through a shut valve", msg.UUID)
+			default:
+			}
+			return b.backlog(b.topic, "") == 2 && transactions() == 0
+		})
+		close(reopen)
+		b.receive(messages, "b").Ack()
+		b.receive(messages, "c").Ack()
+		b.drained()
+	})
+}
+
+// A message that is given back because of an outage is not counted, however often, and however late. A backoff of an
+// hour for nacks and a limit of one delivery would show it.
+func TestGivenBackIsNotCounted(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
+			c.NackBackoff, c.MaxDeliveries, c.AckDeadline, c.SettleGrace = time.Hour, 1, 200*time.Millisecond, time.Minute
+		})
+		b.publish("a", "b")
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			msg := b.receive(messages, "a")
+			if i%4 == 0 {
+				<-msg.Context().Done() // its ack deadline
+			}
+			reopen := make(chan struct{})
+			intake.Of(msg.Context()).Shut(reopen)
+			msg.Nack()
+			time.AfterFunc(time.Duration(i)*time.Millisecond, func() { close(reopen) })
+		}
+		msg := b.receive(messages, "a")
+		if len(msg.Metadata) != 0 {
+			t.Errorf("the message is marked: %v", msg.Metadata)
+		}
+		msg.Ack()
+		b.receive(messages, "b").Ack()
+		b.drained()
+	})
+}
+
+// The first delivery after an outage shows nothing of its message if it hangs. A message that hangs again is counted.
+func TestHangingProbeIsNotCounted(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		own, _ := b.own(s)
+		sub := own.subscriber(func(c *wmsql.SubscriberConfig) {
+			c.MaxDeliveries, c.AckDeadline, c.SettleGrace = 1, 100*time.Millisecond, 100*time.Millisecond
+		})
+		b.publish("a")
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reopen := make(chan struct{})
+		msg := b.receive(messages, "a")
+		intake.Of(msg.Context()).Shut(reopen)
+		msg.Nack()
+		b.until("the subscription waits at its valve", func() bool { return own.db.Stats().InUse == 0 })
+		close(reopen)
+		for _, marked := range []bool{false, false, true} { // nothing is done with the first two
+			msg := b.receive(messages, "a")
+			if len(msg.Metadata) > 0 != marked {
+				t.Fatalf("metadata %v, want a mark: %t", msg.Metadata, marked)
+			}
+			if marked {
+				msg.Ack()
+			}
+		}
+		b.drained()
+	})
+}
+
+// Close ends a subscription that waits at its valve.
+func TestCloseAtShutValve(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		sub := b.subscriber()
+		b.publish("a")
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg := b.receive(messages, "a")
+		intake.Of(msg.Context()).Shut(make(chan struct{}))
+		msg.Nack()
+		b.ends("Close", func() {
+			if err := sub.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, open := <-messages; open {
+			t.Error("a message came after Close")
+		}
+		messages, err = b.subscriber().Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.receive(messages, "a").Ack()
+	})
+}
