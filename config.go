@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -59,6 +60,10 @@ type Config struct {
 	StagesInDB bool
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
+	// Outage holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one. Nil means no
+	// guard. &outageguard.Config{} has useful defaults. A handler whose every message fails looks like an outage: its messages wait
+	// too. Default: nil.
+	Outage *outageguard.Config
 	// Receiver configures how messages are recognised, for every handler of the channel. It takes effect with DB or
 	// Idempotency.
 	Receiver idempotency.ReceiverConfig
@@ -105,11 +110,19 @@ func (c *Config) check() error {
 
 // share gives each part what is configured once for all parts.
 func (c *Config) share() error {
+	outage := new(outageguard.Config)
+	if c.Outage != nil {
+		*outage = *c.Outage // the caller may use its own again
+		c.Outage = outage
+	}
+	if outage.MaskText == nil {
+		outage.MaskText = c.Queue.MaskText
+	}
 	if c.Retry.MaskText == nil {
 		c.Retry.MaskText = c.Queue.MaskText
 	}
 	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger,
-		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Stages.Logger} {
+		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Stages.Logger, &outage.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}
@@ -123,7 +136,7 @@ func (c *Config) share() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier, &c.Stages.Classifier} {
+	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier, &c.Stages.Classifier, &outage.Classifier} {
 		if *part == nil {
 			*part = classifier
 		}

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write docs/configuration.md anew from t
 
 // configurable are the packages whose exported structs named ...Config are in docs/configuration.md, and what else is set by users.
 var configurable = []string{
-	".", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "idempotency", "delay", "redrive", "redrive/letters",
+	".", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "middleware/outageguard", "idempotency", "delay", "redrive", "redrive/letters",
 	"pubsub/wmkafka", "pubsub/wmamqp", "pubsub/wmsql",
 }
 

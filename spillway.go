@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -22,8 +23,9 @@ import (
 type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
-	stages  *stages.Stages // nil without Config.Stages.Subscriber
-	letters *letters.Store // nil if Config gives the publisher
+	stages  *stages.Stages     // nil without Config.Stages.Subscriber
+	outage  *outageguard.Guard // nil without Config.Outage
+	letters *letters.Store     // nil if Config gives the publisher
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
@@ -88,6 +90,12 @@ func (ch *Channel) compose(config *Config) (err error) {
 		return err
 	}
 	parts = append(parts, retry)
+	if config.Outage != nil {
+		if ch.outage, err = outageguard.New(*config.Outage); err != nil {
+			return err
+		}
+		parts = append(parts, ch.outage)
+	}
 	if config.Idempotency != nil {
 		receiver, err := idempotency.NewReceiver(config.Idempotency, config.Receiver)
 		if err != nil {
@@ -109,6 +117,10 @@ func (ch *Channel) compose(config *Config) (err error) {
 // Stages adds handlers whose failed messages are retried later: use channel.Stages().AddHandler(router, ...) in place of
 // router.AddHandler(...). Without Config.Stages it returns nil, and adding a handler returns an error that says so.
 func (ch *Channel) Stages() *stages.Stages { return ch.stages }
+
+// Outage returns the guard of Config.Outage: hold a handler's messages by hand, or see its state. It returns nil without
+// Config.Outage.
+func (ch *Channel) Outage() *outageguard.Guard { return ch.outage }
 
 // Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to initialise
 // destinations.

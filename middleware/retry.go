@@ -94,7 +94,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		if *waits == nil {
 			*waits = r.policies[verdict.Class].Backoff.start()
 		}
-		if r.toStage[verdict.Class] && c.Staged != nil && c.Staged(c) {
+		if c.Onward || r.toStage[verdict.Class] && c.Staged != nil && c.Staged(c) {
 			return nil, &failure
 		}
 		ctx := c.WaitContext()

@@ -30,6 +30,8 @@ type Call struct {
 	// Held is how long parts further in held the message between attempts, because something was away. A part that holds the message
 	// adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against outage.MaxHold.
 	Held time.Duration
+	// Onward means that the message needs no further attempt in place: it goes to its next stage, which Later reported.
+	Onward bool
 	// Reentry is not nil if the message comes out of a retry stage.
 	Reentry *Reentry
 

@@ -1,0 +1,272 @@
+package outageguard
+
+import (
+	"container/list"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+const (
+	// flapsWithin is how soon after closing the guard opens again to count as flapping.
+	flapsWithin = time.Minute
+	// calm is how long the guard must not open until flaps are forgotten, and how long a false alarm is remembered.
+	calm = 10 * time.Minute
+	// maxFlaps bounds how often the bar is raised.
+	maxFlaps = 5
+	// probeLease is how long the guard waits for the outcome of a probe before it lets another message try. A handler may hang.
+	probeLease = 30 * time.Second
+	// maxSacrificed is the number of messages in an outage that may go to a stage because nothing confirms the outage.
+	maxSacrificed = 2
+)
+
+// cell is the state of one handler and scope. Its methods are called with mu held unless they say otherwise.
+type cell struct {
+	guard          *Guard
+	handler, scope string
+
+	mu       sync.Mutex
+	retired  bool // another cell may have its place
+	troubled bool // something failed lately
+	evidence evidence
+
+	state  State
+	since  time.Time // of the state
+	began  time.Time // when it left Closed
+	reason string
+	cause  error
+	opened uint64 // counts how often it opened: attempts that began before prove nothing
+
+	wait    time.Duration // before the latest probe
+	due     time.Time     // of the next probe
+	probing time.Time     // when the latest probe began
+	ramp    ramp
+
+	confirmed  bool      // enough messages failed
+	unproven   time.Time // since when too few messages have failed
+	sacrificed int
+	named      bool      // a log line named the message that fails alone
+	loneUntil  time.Time // one message alone does not open the guard
+	closedAt   time.Time
+	sharedAt   time.Time // when it last opened by share
+	flaps      int
+
+	queue    list.List     // of *waiter, first come first served
+	pausing  int           // messages that wait a moment for their next attempt while the guard is closed
+	reopen   chan struct{} // shuts valves, or nil
+	timer    *time.Timer
+	timerFor time.Time
+}
+
+func newCell(g *Guard, handler, scope string) *cell {
+	return &cell{guard: g, handler: handler, scope: scope, evidence: newEvidence()}
+}
+
+func (s *cell) waiting() int { return s.queue.Len() + s.pausing }
+
+// become changes the state. The change is told when the lock is free.
+func (s *cell) become(to State, now time.Time) {
+	if s.state == to {
+		return
+	}
+	change := Change{Handler: s.handler, Scope: s.scope, From: s.state, To: to, Reason: s.reason, Cause: s.cause, Waiting: s.waiting()}
+	if s.state == Closed {
+		s.began = now
+	} else {
+		change.Lasted = now.Sub(s.began)
+	}
+	s.state, s.since = to, now
+	s.guard.changes.add(change)
+}
+
+// trouble begins when something fails, and ends when nothing has failed for a while.
+func (s *cell) trouble(on bool) {
+	if s.troubled == on {
+		return
+	}
+	s.troubled = on
+	if on {
+		s.guard.troubled.Add(1)
+	} else {
+		s.guard.troubled.Add(-1)
+	}
+}
+
+// bar returns what evidence must reach now. In the ramp less is enough: the downstream was away a moment ago.
+func (s *cell) bar(now time.Time) bar {
+	config := &s.guard.config
+	b := bar{
+		share: 1 - (1-config.Share)/float64(int(1)<<s.flaps), messages: config.MinMessages, inARow: config.MinMessages,
+		awayInARow: config.InARow, window: config.Window, lone: now.Before(s.loneUntil),
+	}
+	if s.state == Ramping {
+		b.messages = (config.MinMessages + 1) / 2
+		b.inARow = min(minAttempts<<s.flaps, config.MinMessages)
+		if s.ramp.passed < minRamp {
+			b.awayInARow = 1
+		}
+	}
+	return b
+}
+
+// open begins an outage, or goes on with it after a ramp that failed.
+func (s *cell) open(reason string, cause error, verdict classify.Verdict, now time.Time) {
+	if s.state == Closed {
+		s.confirmed, s.named, s.sacrificed, s.unproven = false, false, 0, now
+		if now.Sub(s.closedAt) > s.guard.config.Window {
+			s.wait = 0
+		}
+	}
+	if reason == ReasonShare {
+		if s.state == Ramping || !s.closedAt.IsZero() && now.Sub(s.closedAt) <= flapsWithin {
+			s.flaps = min(s.flaps+1, maxFlaps)
+		}
+		s.sharedAt = now
+	}
+	s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses || reason == ReasonShare && s.evidence.failed >= minWitnesses
+	s.reason, s.cause = reason, cause
+	s.opened++
+	s.become(Open, now)
+	s.next(verdict, now)
+}
+
+// next says when the next probe is due: after twice the wait before, drawn from its upper half, and not before a retry-after.
+func (s *cell) next(verdict classify.Verdict, now time.Time) {
+	config := &s.guard.config
+	s.wait = min(max(2*s.wait, config.Probe), config.MaxProbe)
+	pause := s.wait/2 + time.Duration(rand.Int64N(int64(s.wait/2)+1))
+	s.due = now.Add(max(pause, min(verdict.RetryAfter, config.MaxRetryAfter)))
+	s.arm(s.due, now)
+}
+
+// close ends the outage, and lets all messages pass that wait.
+func (s *cell) close(now time.Time) {
+	s.become(Closed, now)
+	s.closedAt, s.cause = now, nil
+	s.letGo(s.queue.Len())
+	s.openValves()
+}
+
+// failed notes a failure of p's attempt, and decides what becomes of its message.
+func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
+	s.trouble(true)
+	probe, stale := p.probe, p.stale(s)
+	p.probe = false
+	if s.state == Ramping && !stale {
+		s.ramp.ended++
+	}
+	if stale && s.state == Ramping {
+		return hold // it began before the downstream was back
+	}
+	config := &s.guard.config
+	if stale || s.state == Open || s.state == Probing {
+		s.evidence.note(p.of, verdict, config.Window, now)
+		s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses
+		if !probe || stale {
+			return hold
+		}
+		return s.probeFailed(p, verdict, err, now)
+	}
+	blamed := s.evidence.note(p.of, verdict, config.Window, now)
+	if now.Sub(s.sharedAt) > calm {
+		s.flaps = 0
+	}
+	if reason := s.evidence.reason(s.bar(now), now); reason != "" && !(blamed && reason == ReasonAway) {
+		s.open(reason, err, verdict, now)
+		if blamed {
+			return pass
+		}
+		return hold
+	}
+	if verdict.Away && !blamed && !(now.Before(s.loneUntil) && s.evidence.distinct == 1) {
+		return pause
+	}
+	return pass
+}
+
+// probeFailed goes on with the outage. If too few messages say that there is one, the message goes on its way.
+func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
+	s.cause = err
+	s.become(Open, now)
+	if !s.confirmed && s.sacrificed < maxSacrificed && now.Sub(s.unproven) >= s.guard.config.Alone {
+		if p.later {
+			s.sacrificed++
+			s.unproven = now
+			s.due = now
+			s.tick(now)
+			return onward
+		}
+		if !s.named {
+			s.named = true
+			p.name = true
+		}
+	}
+	s.next(verdict, now)
+	return hold
+}
+
+// succeeded notes a success of p's attempt.
+func (s *cell) succeeded(p *passage, now time.Time) {
+	stale := p.stale(s)
+	p.probe = false
+	if stale && s.state != Closed {
+		return
+	}
+	config := &s.guard.config
+	switch s.state {
+	case Open, Probing:
+		if !s.confirmed && !s.evidence.failedInRun(p.of) {
+			s.loneUntil = now.Add(calm)
+		}
+		s.evidence.newRun(now)
+		s.evidence.newWindow(now)
+		s.evidence.succeeded(p.of)
+		s.beginRamp(now)
+	case Ramping:
+		s.evidence.succeeded(p.of)
+		s.ramp.ended++
+		s.ramp.passed++
+	case Closed:
+		s.evidence.succeeded(p.of)
+		if s.troubled && s.pausing == 0 && now.Sub(s.evidence.latest) > config.Window {
+			s.flaps = 0
+			s.trouble(false)
+		}
+	}
+}
+
+// released notes that p's attempt proves nothing. If it was the probe, the next message is, at once or when it is due.
+func (s *cell) released(p *passage, atOnce bool, now time.Time) {
+	probe, stale := p.probe, p.stale(s)
+	p.probe = false
+	if stale {
+		return
+	}
+	switch {
+	case s.state == Ramping:
+		s.ramp.ended++
+	case probe && s.state == Probing:
+		s.become(Open, now)
+		if s.due = now; !atOnce {
+			s.due = now.Add(s.wait)
+		}
+		s.tick(now)
+	}
+}
+
+// of is the state for Health.
+func (s *cell) status() Status {
+	status := Status{Handler: s.handler, Scope: s.scope, State: s.state, Since: s.since, Waiting: s.waiting()}
+	if s.state != Closed {
+		status.Since, status.Reason = s.began, s.reason
+		if s.cause != nil {
+			status.Cause = s.guard.cause(s.cause).Error()
+		}
+	}
+	if s.state == Open {
+		status.NextProbe = s.due
+	}
+	return status
+}

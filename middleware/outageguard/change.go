@@ -1,0 +1,178 @@
+package outageguard
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+)
+
+// State is what the guard does with the messages of a handler. The zero value is Closed.
+type State uint8
+
+const (
+	// Closed lets all messages pass.
+	Closed State = iota
+	// Open holds all messages until the next probe is due.
+	Open
+	// Probing holds all messages but one, whose outcome decides.
+	Probing
+	// Ramping lets more messages pass every 250 ms: 1, 2, 4 and so on.
+	Ramping
+	// Frozen holds all messages until Guard.Close is called.
+	Frozen
+)
+
+var stateNames = [...]string{"closed", "open", "probing", "ramping", "frozen"}
+
+// String returns the lower-case name.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// MarshalText returns the lower-case name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (s *State) UnmarshalText(text []byte) error {
+	for i, name := range stateNames {
+		if name == string(text) {
+			*s = State(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("outageguard: the state %q is unknown: give one of %v", boundedtext.Text(string(text), 40), stateNames)
+}
+
+// Change is one change of a state.
+type Change struct {
+	// Handler and Scope name whose state changed. Handler is empty for a freeze of all handlers. Scope is empty without
+	// Config.Scope.
+	Handler, Scope string
+	// From and To are the states.
+	From, To State
+	// Reason says why the guard opened: one of the constants, or what Open was called with.
+	Reason string
+	// Cause is the latest error that counted. It is nil for a freeze.
+	Cause error
+	// Waiting is the number of messages that are held now.
+	Waiting int
+	// Lasted is the time since the state was last Closed.
+	Lasted time.Duration
+}
+
+// Reasons why a guard opens.
+const (
+	// ReasonAway means that errors said so in a row, with no success between them.
+	ReasonAway = "away"
+	// ReasonShare means that too large a share of messages failed.
+	ReasonShare = "share"
+	// ReasonNothing means that nothing succeeded for a whole Config.Window.
+	ReasonNothing = "nothing_succeeds"
+)
+
+// changes are told one at a time, in their order, without a lock that a hook could meet.
+type changes struct {
+	mu      sync.Mutex
+	waiting []Change
+	telling bool
+}
+
+func (c *changes) add(change Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, change)
+}
+
+func (c *changes) next() (change Change, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		c.telling = false
+		return change, false
+	}
+	change, c.waiting = c.waiting[0], c.waiting[1:]
+	return change, true
+}
+
+func (c *changes) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.telling || len(c.waiting) == 0 {
+		return false
+	}
+	c.telling = true
+	return true
+}
+
+// tell logs the changes that wait and calls the hook. Call it without a lock.
+func (g *Guard) tell() {
+	if !g.changes.begin() {
+		return
+	}
+	for change, ok := g.changes.next(); ok; change, ok = g.changes.next() {
+		_ = safecall.Call("the logger", func() error { g.log(change); return nil })
+		if g.config.OnChange != nil {
+			_ = safecall.Call("the logger", func() error {
+				safecall.Hook(g.config.Logger, "outageguard.OnChange", func() { g.config.OnChange(change) })
+				return nil
+			})
+		}
+	}
+}
+
+func (g *Guard) log(change Change) {
+	fields := watermill.LogFields{
+		"handler": change.Handler, "state": change.To.String(), "reason": boundedtext.Text(change.Reason, 200), "waiting": change.Waiting,
+	}
+	if change.Handler == "" {
+		fields["handler"] = "all"
+	}
+	if change.Scope != "" {
+		fields["scope"] = change.Scope
+	}
+	if change.Lasted > 0 {
+		fields["lasted"] = change.Lasted.Round(time.Millisecond).String()
+	}
+	switch {
+	case change.To == Closed:
+		g.config.Logger.Info("The outage guard closed: messages pass again", fields)
+	case change.To == Frozen:
+		g.config.Logger.Info("The outage guard is open by hand: messages are held, uncounted, until Close is called", fields)
+	case change.To == Open && change.From == Ramping:
+		fields["cause"] = g.cause(change.Cause).Error()
+		g.config.Logger.Info("The outage guard opened again in the ramp: messages are held, uncounted, until a probe succeeds", fields)
+	case change.To == Open && change.From == Closed:
+		g.config.Logger.Error("The outage guard opened: messages are held, uncounted, until a probe succeeds", g.cause(change.Cause), fields)
+	default:
+		if change.Cause != nil {
+			fields["cause"] = g.cause(change.Cause).Error()
+		}
+		g.config.Logger.Debug("The outage guard is "+change.To.String(), fields)
+	}
+}
+
+// maxMasked bounds the text of an error that is masked.
+const maxMasked = 64 << 10
+
+// cause returns an error with the text of err, bounded and masked.
+func (g *Guard) cause(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := boundedtext.Error(err, maxMasked)
+	if mask := g.config.MaskText; mask != nil {
+		masked := "[withheld: the mask panicked]"
+		_ = safecall.Call("outageguard.MaskText", func() error { masked = mask(text); return nil })
+		text = masked
+	}
+	return logging.Cause(text)
+}

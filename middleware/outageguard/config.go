@@ -1,0 +1,91 @@
+package outageguard
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// Config says what counts as an outage, and how the guard looks for its end. The zero value is useful.
+type Config struct {
+	// Share is the share of failed messages at which the guard opens, from above 0 to 1. Default: 0.5.
+	Share float64
+	// MinMessages is the number of messages of which Share is taken at least. So many messages that fail in a row open the guard
+	// too. Default: 20.
+	MinMessages int
+	// Window is the time in which messages count for Share. It begins with a failure. The guard also opens if nothing succeeds for
+	// a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are unknown. Default: 10 s.
+	Window time.Duration
+	// InARow is the number of failures in a row at which the guard opens if each of their errors says that the downstream is away
+	// (classify.Verdict.Away). Default: 3.
+	InARow int
+	// Alone is how long one or two messages may keep the guard open if no third message fails. Then the message that failed goes
+	// to its next stage, counted, and another message is tried. Without stages an Error line names it, and it is held on.
+	// Default: 1 minute.
+	Alone time.Duration
+	// Probe is the wait before the first probe. Each next wait is twice as long, with jitter. Default: 250 ms.
+	Probe time.Duration
+	// MaxProbe is the longest wait between probes. Default: 5 s, or Probe if that is longer.
+	MaxProbe time.Duration
+	// MaxRetryAfter is the longest retry-after of an error that the guard waits for before a probe. Default: 5 minutes.
+	MaxRetryAfter time.Duration
+	// MaxHold is how long a message is held at most before it is given back, uncounted. Default: the time that the message's
+	// adapter allows, or 20 s.
+	MaxHold time.Duration
+	// Scope returns the part of a handler's messages that fails alone, such as a tenant or a message type: each scope has a state of
+	// its own. Scope is called only while something fails. It must not change the message. If Scope panics, the message has no
+	// scope. Default: the handler has one state.
+	Scope func(*message.Message) string
+	// MaxScopes is the number of scopes of a handler that have a state of their own. Further scopes share one state. Default: 100.
+	MaxScopes int
+	// Classifier judges the errors. Default: marks and built-in knowledge.
+	Classifier *classify.Classifier
+	// Logger receives an Error line when the guard opens, an Info line when it closes, and Debug lines between. Payloads are never
+	// logged. Default: none, or in a spillway.Channel the router's.
+	Logger watermill.LoggerAdapter
+	// MaskText changes the text of an error before it is logged or shown. If it panics, the text is withheld. Default: none, or in
+	// a spillway.Channel QueueConfig.MaskText.
+	MaskText func(text string) string
+	// OnChange is called after each change of a state, one at a time and in order. A panic in it is logged. Default: none.
+	OnChange func(Change)
+}
+
+func (c *Config) setDefaults() {
+	c.Share = cmp.Or(c.Share, 0.5)
+	c.MinMessages = cmp.Or(c.MinMessages, 20)
+	c.Window = cmp.Or(c.Window, 10*time.Second)
+	c.InARow = cmp.Or(c.InARow, 3)
+	c.Alone = cmp.Or(c.Alone, time.Minute)
+	c.Probe = cmp.Or(c.Probe, 250*time.Millisecond)
+	c.MaxProbe = cmp.Or(c.MaxProbe, max(5*time.Second, c.Probe))
+	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 5*time.Minute)
+	c.MaxScopes = cmp.Or(c.MaxScopes, 100)
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+}
+
+func (c *Config) validate() error {
+	switch {
+	case !(c.Share > 0 && c.Share <= 1): // NaN is neither
+		return fmt.Errorf("outageguard: Config.Share is %g: it must be above 0 and at most 1", c.Share)
+	case c.MinMessages < 1:
+		return fmt.Errorf("outageguard: Config.MinMessages is %d: it must be at least 1", c.MinMessages)
+	case c.InARow < 1:
+		return fmt.Errorf("outageguard: Config.InARow is %d: it must be at least 1", c.InARow)
+	case c.Window < time.Millisecond:
+		return fmt.Errorf("outageguard: Config.Window is %s: it must be at least 1ms", c.Window)
+	case c.Probe < time.Millisecond || c.MaxProbe < c.Probe:
+		return fmt.Errorf("outageguard: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe", c.Probe, c.MaxProbe)
+	case c.Alone < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
+		return fmt.Errorf("outageguard: Config.Alone (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative", c.Alone, c.MaxRetryAfter, c.MaxHold)
+	case c.MaxScopes < 1:
+		return fmt.Errorf("outageguard: Config.MaxScopes is %d: it must be at least 1", c.MaxScopes)
+	}
+	return nil
+}

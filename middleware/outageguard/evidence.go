@@ -1,0 +1,130 @@
+package outageguard
+
+import (
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/recent"
+)
+
+const (
+	// remembered is how long after its last failure a message that fails again counts as new.
+	remembered = 10 * time.Minute
+	// apart is how long after a failure the next one begins a new run.
+	apart = 2 * time.Minute
+	// minAttempts and minUnknown are what must fail before a time without a success counts as an outage.
+	minAttempts, minUnknown = 5, 3
+	// minWitnesses is the number of messages that confirm an outage.
+	minWitnesses = 3
+)
+
+// evidence counts messages, and not attempts, of one handler and scope. It keeps nothing while nothing fails.
+type evidence struct {
+	messages  recent.Memory[record]
+	successes uint64
+	latest    time.Time // failure
+
+	// The window counts each message once. A message that succeeds later counts as passed.
+	window         uint64
+	began          time.Time
+	failed, passed int
+
+	// A run is what failed since the last success.
+	run                                uint64
+	since                              time.Time
+	attempts, transient, distinct, row int
+}
+
+// record is what is remembered of a message that failed.
+type record struct {
+	failures    int
+	seen        uint64 // successes of others, when it failed
+	window, run uint64 // that count it
+}
+
+func newEvidence() evidence { return evidence{messages: recent.For[record](remembered)} }
+
+// note counts a failure. It reports whether the message itself is to blame: other messages succeeded since it last failed.
+func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time.Duration, now time.Time) (blamed bool) {
+	one := e.messages.Note(of, now)
+	blamed = one.failures > 0 && e.successes > one.seen
+	one.failures++
+	one.seen = e.successes
+	if e.window == 0 || now.Sub(e.began) > window || e.failed >= recent.Most {
+		e.newWindow(now)
+	}
+	if one.window != e.window {
+		one.window = e.window
+		e.failed++
+	}
+	if e.attempts == 0 || now.Sub(e.latest) > apart {
+		e.newRun(now)
+	}
+	if one.run != e.run {
+		one.run = e.run
+		e.distinct++
+	}
+	e.latest = now
+	e.attempts++
+	if verdict.Class == classify.ClassTransient {
+		e.transient++
+	}
+	if verdict.Away && !blamed {
+		e.row++
+	}
+	return blamed
+}
+
+// succeeded counts a success.
+func (e *evidence) succeeded(of recent.Message) {
+	e.successes++
+	e.passed++
+	e.attempts, e.transient, e.distinct, e.row = 0, 0, 0, 0
+	if one := e.messages.Get(of); one != nil {
+		if one.window == e.window {
+			e.failed--
+		}
+		e.messages.Forget(of)
+	}
+}
+
+func (e *evidence) newWindow(now time.Time) {
+	e.window++
+	e.began, e.failed, e.passed = now, 0, 0
+}
+
+func (e *evidence) newRun(now time.Time) {
+	e.run++
+	e.since = now
+	e.attempts, e.transient, e.distinct, e.row = 0, 0, 0, 0
+}
+
+// failedInRun reports whether a message is one of those that failed since the last success.
+func (e *evidence) failedInRun(of recent.Message) bool {
+	one := e.messages.Get(of)
+	return one != nil && one.run == e.run
+}
+
+// bar is what evidence must reach to open the guard.
+type bar struct {
+	share      float64
+	messages   int // that share is of
+	inARow     int // messages with nothing between them
+	awayInARow int // errors that say so
+	window     time.Duration
+	lone       bool // one message alone does not open the guard
+}
+
+// reason returns why the guard must open, or "".
+func (e *evidence) reason(b bar, now time.Time) string {
+	lone := b.lone && e.distinct == 1
+	switch all := e.failed + e.passed; {
+	case e.row >= b.awayInARow && !lone:
+		return ReasonAway
+	case all >= b.messages && float64(e.failed) >= b.share*float64(all), e.distinct >= b.inARow:
+		return ReasonShare
+	case now.Sub(e.since) >= b.window && !lone && (e.transient >= minAttempts || e.attempts >= minAttempts && e.distinct >= minUnknown):
+		return ReasonNothing
+	}
+	return ""
+}

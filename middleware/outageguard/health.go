@@ -1,0 +1,49 @@
+package outageguard
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Status is the state of one handler and scope.
+type Status struct {
+	// Handler is empty for a freeze of all handlers. Scope is empty without Config.Scope.
+	Handler string `json:"handler"`
+	Scope   string `json:"scope,omitempty"`
+	State   State  `json:"state"`
+	// Since is when the state was last Closed.
+	Since time.Time `json:"since"`
+	// Reason and Cause say why the guard is open.
+	Reason string `json:"reason,omitempty"`
+	Cause  string `json:"cause,omitempty"`
+	// Waiting is the number of messages that are held.
+	Waiting int `json:"waiting"`
+	// NextProbe is when the next message is tried, if the state is Open.
+	NextProbe time.Time `json:"next_probe,omitzero"`
+}
+
+// Health returns the state of each handler and scope that is not Closed, or that holds a message, in the order of their names.
+func (g *Guard) Health() []Status {
+	g.mu.RLock()
+	cells := make([]*cell, 0, len(g.cells))
+	for _, s := range g.cells {
+		cells = append(cells, s)
+	}
+	found := []Status{}
+	for _, f := range g.freezes {
+		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason, Waiting: int(f.waiting.Load())})
+	}
+	g.mu.RUnlock()
+	for _, s := range cells {
+		s.mu.Lock()
+		if s.state != Closed || s.waiting() > 0 {
+			found = append(found, s.status())
+		}
+		s.mu.Unlock()
+	}
+	slices.SortFunc(found, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Scope, b.Scope), cmp.Compare(b.State, a.State))
+	})
+	return found
+}

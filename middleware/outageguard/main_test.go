@@ -1,0 +1,79 @@
+package outageguard_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	errBoom = errors.New("boom")
+	errAway = classify.Away(errors.New("the bank is away"))
+)
+
+func newGuard(t testing.TB, config outageguard.Config) *outageguard.Guard {
+	t.Helper()
+	g, err := outageguard.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// message of the handler billing.
+func newMessage(ctx context.Context, id string) *message.Message {
+	return message.NewMessageWithContext(chain.Within(ctx, "billing", "orders"), id, []byte(id))
+}
+
+// service is a downstream whose answer a test chooses.
+type service struct {
+	mu     sync.Mutex
+	answer func(id string) error // nil: success
+	calls  []call
+}
+
+type call struct {
+	id string
+	at time.Time
+}
+
+func (s *service) set(answer func(id string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+func (s *service) fail(err error) { s.set(func(string) error { return err }) }
+
+func (s *service) handle(msg *message.Message) ([]*message.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, call{msg.UUID, time.Now()})
+	if s.answer == nil {
+		return nil, nil
+	}
+	return nil, s.answer(msg.UUID)
+}
+
+// since counts the calls from a time on.
+func (s *service) since(at time.Time) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if !c.at.Before(at) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,308 @@
+package outageguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/recent"
+)
+
+// decision is what becomes of a message whose attempt ended.
+type decision int
+
+const (
+	pass   decision = iota // its outcome goes to the parts further out
+	hold                   // it waits in the queue
+	pause                  // it waits a moment, although others pass
+	onward                 // it goes to its next stage
+)
+
+const (
+	// reserve is the time kept free before the deadline of a message, to give it back in.
+	reserve = time.Second
+	// minPause and maxPause bound the waits of a message whose errors look like an outage while the guard is closed.
+	minPause, maxPause = 50 * time.Millisecond, time.Second
+)
+
+var errHeld = outage.NewError("outageguard: the downstream is still away; the message is given back, uncounted")
+
+// passage is one call of the guard for a message: its attempts, with the waits between them.
+type passage struct {
+	guard *Guard
+	c     *chain.Call
+	of    recent.Message
+	scope string
+
+	cell   *cell  // that let the attempt begin, or nil
+	opened uint64 // of cell, when the attempt began
+	probe  bool   // the attempt is a probe
+
+	paused *cell // that counts the message among those that pause
+
+	err   error         // of the latest attempt
+	after time.Duration // the retry-after of err
+	waits time.Duration // the latest pause
+	later bool          // there is a next stage
+	name  bool          // a log line must name the message
+}
+
+// noCell is passage.opened of an attempt that began while nothing failed.
+const noCell = math.MaxUint64
+
+// begin notes that an attempt may begin. The caller holds s.mu.
+func (p *passage) begin(s *cell, probe bool) { p.cell, p.opened, p.probe = s, s.opened, probe }
+
+// stale reports whether the attempt began before the guard last opened.
+func (p *passage) stale(s *cell) bool {
+	if p.cell != s || p.opened == noCell {
+		return s.state != Closed
+	}
+	return p.opened != s.opened
+}
+
+// run calls next until its outcome is for the parts further out. began means that the first attempt has ended, with out and err.
+func (p *passage) run(next chain.Handler, began bool, out []*message.Message, err error) ([]*message.Message, error) {
+	defer p.guard.tell()
+	for {
+		if !began {
+			if err := p.enter(); err != nil {
+				return nil, err
+			}
+			out, err = p.attempt(next)
+		}
+		began = false
+		switch p.settle(err) {
+		case pass:
+			return out, err
+		case onward:
+			p.c.Onward = true
+			return nil, p.bounded(err)
+		case pause:
+			if err := p.pause(); err != nil {
+				return nil, err
+			}
+		}
+		p.err = err
+		p.c.Restore()
+	}
+}
+
+// attempt calls next once. A panic and runtime.Goexit leave the probe to the next message.
+func (p *passage) attempt(next chain.Handler) ([]*message.Message, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			p.release(true)
+			p.guard.tell()
+		}
+	}()
+	out, err := next(p.c)
+	returned = true
+	return out, err
+}
+
+// settle decides what becomes of the message after an attempt.
+func (p *passage) settle(err error) decision {
+	if err == nil {
+		p.succeeded()
+		return pass
+	}
+	c := p.c
+	if c.Nacked() || c.Claimed() || c.Aborted() {
+		p.release(true)
+		return pass
+	}
+	verdict := p.guard.config.Classifier.Classify(err)
+	if verdict.NotNow || !verdict.Class.Retryable() {
+		p.release(!verdict.NotNow)
+		return pass
+	}
+	p.after = verdict.RetryAfter
+	if p.later = p.probe && c.Later != nil; p.later {
+		stage := verdict
+		stage.RetryAfter = min(stage.RetryAfter, p.guard.config.MaxProbe)
+		p.later = c.Later(c, stage)
+	}
+	s := p.guard.lock(p, true)
+	decided := s.failed(p, verdict, err, time.Now())
+	if decided == pause {
+		s.pausing++
+		p.paused = s
+	}
+	s.mu.Unlock()
+	p.guard.tell()
+	if p.name {
+		p.name = false
+		p.logAlone(err)
+	}
+	if c.Acked() && decided != onward { // it cannot come again
+		if decided == pause {
+			p.unpause()
+		}
+		return pass
+	}
+	return decided
+}
+
+func (p *passage) succeeded() {
+	if s := p.guard.lock(p, false); s != nil {
+		s.succeeded(p, time.Now())
+		s.mu.Unlock()
+	}
+}
+
+// release notes that the attempt proves nothing.
+func (p *passage) release(atOnce bool) {
+	if p.cell == nil {
+		return
+	}
+	p.cell.mu.Lock()
+	p.cell.released(p, atOnce, time.Now())
+	p.cell.mu.Unlock()
+}
+
+// enter waits until an attempt may begin. Its error gives the message back.
+func (p *passage) enter() error {
+	c, ctx := p.c, p.c.WaitContext()
+	for {
+		frozen := p.guard.freezeOf(message.HandlerNameFromCtx(c.Ctx))
+		if frozen != nil {
+			if err := p.thaw(ctx, frozen); err != nil {
+				return err
+			}
+			continue
+		}
+		s := p.guard.lock(p, false)
+		if s == nil {
+			p.cell, p.opened = nil, noCell
+			return nil
+		}
+		if s.admit(p, time.Now()) {
+			s.mu.Unlock()
+			return nil
+		}
+		if valve := intake.Of(c.Ctx); valve != nil && s.state != Ramping && !c.Acked() {
+			valve.Shut(s.shut())
+			s.mu.Unlock()
+			return p.giveBack()
+		}
+		w := s.join(p)
+		s.mu.Unlock()
+		p.guard.tell()
+		began := time.Now()
+		granted := s.await(ctx, w, p.rest(ctx))
+		c.Held += time.Since(began)
+		switch {
+		case granted && ctx.Err() != nil:
+			p.release(true)
+			return p.giveBack()
+		case !granted:
+			return p.giveBack()
+		}
+		return nil
+	}
+}
+
+// admit reports whether p's attempt may begin now. The caller holds s.mu.
+func (s *cell) admit(p *passage, now time.Time) bool {
+	probe := false
+	switch s.state {
+	case Ramping:
+		if s.queue.Len() > 0 || !s.ramp.admit() {
+			return false
+		}
+	case Open, Probing:
+		s.tick(now)
+		if s.queue.Len() > 0 || s.state == Open && now.Before(s.due) || s.state == Probing && now.Before(s.probing.Add(probeLease)) {
+			return false
+		}
+		probe = true
+		s.probe(now)
+	}
+	p.begin(s, probe)
+	return true
+}
+
+// pause waits before the next attempt while the guard is closed. Its error gives the message back.
+func (p *passage) pause() error {
+	defer p.unpause()
+	ctx := p.c.WaitContext()
+	p.waits = min(max(2*p.waits, minPause), maxPause)
+	pause := p.waits
+	if intake.Of(p.c.Ctx) == nil { // whose subscription waits in no transaction
+		pause = max(pause, min(p.after, p.guard.config.MaxRetryAfter))
+	}
+	rest := p.rest(ctx)
+	began := time.Now()
+	if !sleep(ctx, min(pause, rest)) || pause > rest {
+		return p.giveBack()
+	}
+	p.c.Held += time.Since(began)
+	return nil
+}
+
+func (p *passage) unpause() {
+	p.paused.mu.Lock()
+	p.paused.pausing--
+	p.paused.mu.Unlock()
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// rest returns how long the message may still be held.
+func (p *passage) rest(ctx context.Context) time.Duration {
+	rest := outage.MaxHold(ctx, p.guard.config.MaxHold) - p.c.Held
+	if deadline, ok := ctx.Deadline(); ok {
+		rest = min(rest, time.Until(deadline)-reserve)
+	}
+	return max(rest, 0)
+}
+
+// giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come again: for it
+// giveBack returns the handler's error.
+func (p *passage) giveBack() error {
+	err := errHeld
+	if p.err != nil {
+		err = fmt.Errorf("%w: %w", errHeld, p.err)
+		if p.c.Acked() {
+			return p.err
+		}
+	}
+	return p.c.PutBack(err)
+}
+
+// bounded keeps an error from asking a stage for a longer wait than the guard itself allows: the stage would dead-letter its message.
+func (p *passage) bounded(err error) error {
+	if longest := p.guard.config.MaxProbe; p.after > longest {
+		return classify.With(err, classify.RetryAfter(longest))
+	}
+	return err
+}
+
+var errAlone = errors.New("no other message failed with it")
+
+func (p *passage) logAlone(err error) {
+	p.guard.config.Logger.Error("One message alone keeps the outage guard open, and has no stage to go to: it is held. If the message is at fault, "+
+		"let its error be permanent (classify.Permanent), or give the handler stages", p.guard.cause(fmt.Errorf("%w: %w", errAlone, err)),
+		watermill.LogFields{"handler": message.HandlerNameFromCtx(p.c.Ctx), "message_uuid": boundedtext.Text(p.c.ID(), 200)})
+}

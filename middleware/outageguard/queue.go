@@ -1,0 +1,134 @@
+package outageguard
+
+import (
+	"container/list"
+	"context"
+	"time"
+)
+
+// waiter is a message that is held in the guard.
+type waiter struct {
+	p       *passage
+	element *list.Element // nil when it may go on
+	goOn    chan struct{}
+}
+
+// join puts a message at the end of the queue. So those that are held try in turn.
+func (s *cell) join(p *passage) *waiter {
+	w := &waiter{p: p, goOn: make(chan struct{})}
+	w.element = s.queue.PushBack(w)
+	return w
+}
+
+// await waits until w may go on. It reports false if ctx ended, or rest passed, before that. Call it without the lock.
+func (s *cell) await(ctx context.Context, w *waiter, rest time.Duration) bool {
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-w.goOn:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.element == nil {
+		return true // at the last moment
+	}
+	s.queue.Remove(w.element)
+	w.element = nil
+	return false
+}
+
+// release lets the first message in the queue go on. It reports false if there is none.
+func (s *cell) release(probe bool) bool {
+	front := s.queue.Front()
+	if front == nil {
+		return false
+	}
+	w := s.queue.Remove(front).(*waiter)
+	w.element = nil
+	w.p.begin(s, probe)
+	close(w.goOn)
+	return true
+}
+
+// letGo lets up to n messages of the queue go on.
+func (s *cell) letGo(n int) {
+	for ; n > 0 && s.release(false); n-- {
+		s.ramp.used++
+	}
+}
+
+// tick does what is due.
+func (s *cell) tick(now time.Time) {
+	switch s.state {
+	case Open:
+		switch {
+		case now.Before(s.due):
+			s.arm(s.due, now)
+		case s.queue.Len() > 0:
+			s.probe(now)
+			s.release(true)
+		default: // the next message that comes is the probe
+			s.openValves()
+		}
+	case Probing:
+		switch lease := s.probing.Add(probeLease); {
+		case now.Before(lease):
+			s.arm(lease, now)
+		case s.release(true):
+			s.probe(now)
+		}
+	case Ramping:
+		if now.Before(s.ramp.until) {
+			s.arm(s.ramp.until, now)
+		} else {
+			s.climb(now)
+		}
+	}
+}
+
+// probe notes that a probe begins.
+func (s *cell) probe(now time.Time) {
+	if s.state != Probing {
+		s.become(Probing, now)
+	}
+	s.probing = now
+	s.arm(now.Add(probeLease), now)
+}
+
+// arm has tick called at a time. One timer serves all messages of the cell.
+func (s *cell) arm(at, now time.Time) {
+	if s.timer != nil && s.timerFor.Equal(at) {
+		return
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.timerFor = at
+	s.timer = time.AfterFunc(at.Sub(now), s.onTimer)
+}
+
+func (s *cell) onTimer() {
+	s.mu.Lock()
+	s.timer = nil
+	s.tick(time.Now())
+	s.mu.Unlock()
+	s.guard.tell()
+}
+
+// shut returns a channel that is closed when a subscription may take messages again.
+func (s *cell) shut() <-chan struct{} {
+	if s.reopen == nil {
+		s.reopen = make(chan struct{})
+	}
+	return s.reopen
+}
+
+func (s *cell) openValves() {
+	if s.reopen != nil {
+		close(s.reopen)
+		s.reopen = nil
+	}
+}
