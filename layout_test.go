@@ -80,14 +80,19 @@ var floors = map[string]int{
 	"internal/testkit":                        5,
 	"internal/testkit/databases":              5,
 	// programs
-	"conformance/internal/report": 6,
-	"examples/amqp":               6,
-	"examples/kafka":              6,
-	"examples/quickstart":         6,
-	"examples/sql":                6,
-	"examples/stages":             6,
-	"examples/webhooks":           6,
-	"internal/chaos":              6,
+	"cmd/redrive":                  6,
+	"cmd/redrive/internal/archive": 5,
+	"cmd/redrive/internal/command": 6,
+	"cmd/redrive/internal/connect": 5,
+	"cmd/redrive/internal/screen":  5,
+	"conformance/internal/report":  6,
+	"examples/amqp":                6,
+	"examples/kafka":               6,
+	"examples/quickstart":          6,
+	"examples/sql":                 6,
+	"examples/stages":              6,
+	"examples/webhooks":            6,
+	"internal/chaos":               6,
 }
 
 // mayKnow are the packages outside of the standard library that the library itself may import. Database drivers and
@@ -106,8 +111,8 @@ var leaves = map[string][]string{
 	"idempotency/pgxstore": {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/stdlib"},
 }
 
-// clients are compiled only for packages that import their leaf.
-var clients = []string{"github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver"}
+// clients are compiled only for packages that import their leaf, and the library of the command line for the command.
+var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver"}
 
 // The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
 func TestLayout(t *testing.T) {

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/creack/pty"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+var (
+	update = flag.Bool("update", false, "write the golden files")
+	binary string
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	folder, err := os.MkdirTemp("", "redrive")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(folder, "redrive")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s", out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// shop is a database with dead letters, and the environment in which the command finds it.
+type shop struct {
+	t     *testing.T
+	db    *sql.DB
+	store *letters.Store
+	file  string
+	env   []string
+}
+
+func newShop(t *testing.T, messages ...*message.Message) *shop {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "shop.db")
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	s := &shop{t: t, db: db, store: storeOn(t, db), file: file}
+	s.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SPILLWAY_DB=sqlite://" + file, "SPILLWAY_SERVICE=shop", "SPILLWAY_BY=ann", "TERM=xterm",
+	}
+	if len(messages) > 0 {
+		if err := s.store.Publish("orders.dlq", messages...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func storeOn(t *testing.T, db *sql.DB) *letters.Store {
+	t.Helper()
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+var failedAt = time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
+
+// letter is a dead letter of topic orders and handler billing, unless change says otherwise.
+func letter(id, payload string, change ...func(*poison.Letter)) *message.Message {
+	msg := message.NewMessage(id, []byte(payload))
+	msg.Metadata.Set("tenant", "blue")
+	l := poison.Letter{
+		Original: msg,
+		Origin:   poison.Origin{Topic: "orders", Handler: "billing", MessageID: id, Partition: "3", Offset: "1042"},
+		Failure: poison.Failure{
+			Class: classify.ClassPermanent, Reason: "no_such_customer", Description: "customer " + id + " is unknown",
+			Type: "*shop.Error", StackHash: "abc", Attempts: 5, FirstFailedAt: failedAt, LastFailedAt: failedAt.Add(time.Second),
+			History: []classify.Attempt{{At: failedAt, Class: classify.ClassPermanent, Error: "customer is unknown"}},
+		},
+	}
+	for _, f := range change {
+		f(&l)
+	}
+	return l.Encode()
+}
+
+// incident are letters of three causes, one of them written by an enemy.
+func incident() []*message.Message {
+	all := []*message.Message{letter("id-0", "{}"), letter("id-1", "{}"), letter("id-2", "{}")}
+	all = append(all, letter("late", `{"amount":90071992547409931.10,"card":"4111","name":"Zoë 世界"}`, func(l *poison.Letter) {
+		l.Origin.Handler, l.Failure.Class, l.Failure.Reason = "shipping", classify.ClassTransient, "timeout"
+		l.Failure.Description = "warehouse does not answer: context deadline exceeded while awaiting headers of the response"
+		l.Failure.LastFailedAt = failedAt.Add(3600e9)
+	}))
+	return append(all, letter("\x1b[2J\x1b]0;owned\x07", "\x00\xff\xfe\x1b[31m", func(l *poison.Letter) {
+		l.Origin.Handler = "=cmd|' /C calc'!A0"
+		l.Failure.Reason = "\u202eevil\u2066"
+		l.Failure.Description = "=HYPERLINK(\"http://x\")\x1b[1A\x9b2K\r\nsecond\u200b line\u0085"
+		l.Original.Metadata.Set("\x1bkey", "\x1b[5m blink \xff")
+	}))
+}
+
+// result is what a run of the command printed.
+type result struct {
+	out, err string
+	code     int
+}
+
+// pipe runs the command with its output in a pipe.
+func (s *shop) pipe(args ...string) result { return s.input("", args...) }
+
+func (s *shop) input(in string, args ...string) result {
+	s.t.Helper()
+	cmd := exec.Command(binary, args...)
+	cmd.Env, cmd.Stdin = s.env, strings.NewReader(in)
+	cmd.Dir = s.t.TempDir()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	code := s.code(cmd.Run())
+	return result{out.String(), errs.String(), code}
+}
+
+func (s *shop) code(err error) int {
+	s.t.Helper()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return 0
+}
+
+// terminal runs the command on a terminal of so many columns, where a person types in.
+func (s *shop) terminal(columns int, in string, args ...string) result {
+	s.t.Helper()
+	cmd := exec.CommandContext(context.Background(), binary, args...)
+	cmd.Env, cmd.Dir = s.env, s.t.TempDir()
+	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: uint16(columns)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer screen.Close()
+	if in != "" {
+		if _, err := io.WriteString(screen, in); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	out, err := io.ReadAll(screen)
+	if err != nil && !errors.Is(err, syscall.EIO) { // Linux ends a terminal so
+		s.t.Fatal(err)
+	}
+	return result{out: strings.ReplaceAll(string(out), "\r\n", "\n"), code: s.code(cmd.Wait())}
+}
+
+var today = regexp.MustCompile(`(20\d\d-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
+
+// golden compares a text with its file. Times of today are no part of it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	got = today.ReplaceAllStringFunc(got, func(s string) string {
+		if strings.Contains(s, "03-01 ") || strings.Contains(s, "03-01T") {
+			return s
+		}
+		return "NOW"
+	})
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what it was (go test ./cmd/redrive -update writes it):\n%s\nwant\n%s", path, got, want)
+	}
+}

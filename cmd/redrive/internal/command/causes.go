@@ -1,0 +1,74 @@
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+)
+
+// shortCause is how much of a cause people see: enough to choose it.
+const shortCause = 8
+
+func (a *app) causes() *cobra.Command {
+	var chosen choice
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "causes",
+		Short: "List what failed, the most frequent causes first",
+		Long: `causes lists why letters wait: how many failed in the same handler, for the same reason, with the same text, its numbers
+and ids apart. EXAMPLE is the SEQ of the letter that came last: redrive show prints it. Times are UTC.`,
+		Example: `  redrive causes
+  redrive causes --since 1h
+  redrive causes --topic orders --status all
+  redrive list --cause 9f3a12bc`,
+		Args: arguments(0, 0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := a.store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			f, err := chosen.filter(cmd.Context(), store)
+			if err != nil {
+				return err
+			}
+			f.Limit = limit
+			if err := f.Validate(); err != nil {
+				return wrong("--limit: %w", err)
+			}
+			groups, err := store.Groups(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			t := &screen.Table{Columns: []screen.Column{
+				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold},
+				{Name: "FIRST", Drop: 4, Style: screen.Dim}, {Name: "LAST", Drop: 1, Style: screen.Dim},
+				{Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "CLASS", Drop: 5}, {Name: "REASON", Min: 14},
+				{Name: "EXAMPLE", Right: true, Drop: 2}, {Name: "DESCRIPTION", Min: 20},
+			}}
+			for _, g := range groups {
+				if a.json {
+					if err := a.screen.JSON(viewOfCause(g)); err != nil {
+						return err
+					}
+					continue
+				}
+				cause := g.Cause
+				if a.screen.Terminal() {
+					cause = cause[:min(len(cause), shortCause)]
+				}
+				t.Row(cause, g.Count, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler, g.Class.String(), g.Reason, g.Example, g.Description)
+			}
+			if len(groups) == 0 {
+				a.screen.Note("no letter is waiting or chosen: redrive causes --status all shows what was redriven and discarded")
+				return nil
+			}
+			if !a.json {
+				a.screen.Table(t)
+			}
+			return nil
+		},
+	}
+	chosen.flags(cmd, true)
+	cmd.Flags().IntVar(&limit, "limit", 100, "the largest number of causes")
+	return cmd
+}

@@ -1,0 +1,132 @@
+package command
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// maxClockDifference is how far the clocks of this machine and of the database may be apart before doctor says so.
+const maxClockDifference = 5 * time.Second
+
+func (a *app) doctor() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the database, its tables, your rights, the clocks and the broker",
+		Long: `doctor connects to what the settings name and says of each thing whether it is as it should be. It changes nothing. It
+ends with exit code 5 if something is wrong that a command would stumble over.`,
+		Example: `  redrive doctor
+  redrive doctor --broker kafka://kafka-1:9092`,
+		Args: arguments(0, 0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := &diagnosis{app: a, table: &screen.Table{Columns: []screen.Column{{Name: "CHECK"}, {Name: "RESULT"}, {Name: "DETAIL", Min: 20}}}}
+			d.run(cmd.Context())
+			if !a.json {
+				a.screen.Table(d.table)
+			}
+			if d.faults > 0 {
+				return partly("doctor found %d fault(s)", d.faults)
+			}
+			return nil
+		},
+	}
+}
+
+type diagnosis struct {
+	*app
+	table  *screen.Table
+	faults int
+}
+
+// note adds a line. Err is what is wrong, or nil.
+func (d *diagnosis) note(check string, err error, format string, args ...any) {
+	detail := fmt.Sprintf(format, args...)
+	result := screen.Span{Text: "ok", Style: screen.Green}
+	if err != nil {
+		d.faults++
+		detail, result = err.Error(), screen.Span{Text: "WRONG", Style: screen.Red}
+	}
+	if d.json {
+		_ = d.screen.JSON(struct {
+			Check  string `json:"check"`
+			OK     bool   `json:"ok"`
+			Detail string `json:"detail"`
+		}{check, err == nil, detail})
+		return
+	}
+	d.table.Row(check, result, detail)
+}
+
+func (d *diagnosis) run(ctx context.Context) {
+	start := time.Now()
+	db, err := d.database(ctx)
+	d.note("database", err, "%s answers in %s", connect.Shown(d.settings.db), time.Since(start).Round(time.Millisecond))
+	if err == nil {
+		d.tables(ctx, db)
+		d.clocks(ctx, db)
+	}
+	if d.settings.broker != "" {
+		_, err := d.brokerOf(ctx, "")
+		d.note("broker", err, "%s answers", connect.Shown(d.settings.broker))
+	}
+}
+
+func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
+	versions, err := connect.Versions(ctx, db)
+	if err != nil {
+		d.note("tables", err, "")
+		return
+	}
+	for _, v := range versions {
+		switch v.State() {
+		case "ok":
+			d.note("tables of "+v.Component, nil, "version %d", v.Found)
+		case "missing":
+			if v.Component != "letters" {
+				continue // a service makes what it uses
+			}
+			fallthrough
+		default:
+			d.note("tables of "+v.Component, connect.Require(ctx, db, v.Component), "version %d", v.Found)
+		}
+	}
+	store, err := d.storeOn(ctx, db)
+	if err != nil {
+		d.note("letters", err, "")
+		return
+	}
+	waiting, err := store.Count(ctx, letters.Filter{})
+	d.note("letters", err, "%d waiting", waiting)
+	err = store.InitializeTopics()
+	if err != nil {
+		err = fmt.Errorf("this role can look, and change nothing: %w", err)
+	}
+	d.note("rights", err, "this role can look and act")
+}
+
+func (d *diagnosis) clocks(ctx context.Context, db *sql.DB) {
+	known, err := database.Detect(ctx, db)
+	var theirs int64
+	before := time.Now()
+	if err == nil {
+		err = db.QueryRowContext(ctx, known.Statement(`SELECT now_ms()`)).Scan(&theirs)
+	}
+	ours := before.Add(time.Since(before) / 2)
+	difference := time.UnixMilli(theirs).Sub(ours).Abs().Round(10 * time.Millisecond)
+	if err == nil && difference > maxClockDifference {
+		err = fmt.Errorf("the database's clock and this machine's are %s apart: --since 2h means two hours by this machine's; set the clock", difference)
+	}
+	if difference < time.Second {
+		d.note("clocks", err, "less than a second apart")
+		return
+	}
+	d.note("clocks", err, "%s apart", difference)
+}

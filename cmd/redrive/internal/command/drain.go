@@ -1,0 +1,138 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// drainReport is what drain did.
+type drainReport struct {
+	ID          string `json:"id"`
+	Taken       int    `json:"taken"`
+	Redriven    int    `json:"redriven"`
+	Quarantined int    `json:"quarantined"`
+	Refused     int    `json:"refused"`
+	Parked      int    `json:"parked"`
+	Failed      int    `json:"failed"`
+}
+
+func (a *app) drain() *cobra.Command {
+	var chosen choice
+	var d drainFlags
+	cmd := &cobra.Command{
+		Use:   "drain TOPIC",
+		Short: "Redrive a dead-letter topic straight from its broker, without a store",
+		Long: `drain publishes the letters of a dead-letter topic to the topics that they came from. A letter goes only to a topic of --allow,
+whatever its metadata say. What is not chosen, not allowed or not accepted goes to <topic>.parked, and what failed again after
+--max-redrives to <topic>.quarantine. The letter is acked after that, so a drain that is interrupted goes on where it was.
+
+drain ends at what waited when it began. Clients of the broker must reach it from here.`,
+		Example: `  redrive drain orders.dlq --broker kafka://kafka-1:9092 --allow orders --rate 50
+  redrive drain orders.dlq --allow orders.replay --to orders.replay --max 10
+  redrive drain orders.dlq --broker sql --allow orders --yes`,
+		Args: arguments(1, 1, "a dead-letter topic"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.drainTopic(cmd.Context(), args[0], &chosen, d)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringSliceVar(&d.allow, "allow", nil, "topic that letters may go to (required)")
+	f.StringVar(&d.to, "to", "", "publish there instead of each letter's own topic")
+	f.Float64Var(&d.rate, "rate", 0, "the largest number of letters per second; 0 is no limit")
+	f.IntVar(&d.most, "max", 0, "the largest number of letters; 0 takes all")
+	f.IntVar(&d.maxRedrives, "max-redrives", redrive.DefaultMaxRedrives, "redrives after which a letter is quarantined")
+	f.StringVar(&d.group, "group", "spillway-redrive", "consumer group")
+	f.DurationVar(&d.idle, "idle", 5*time.Second, "the topic counts as empty after this time without a message")
+	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
+	chosen.flags(cmd, false)
+	return cmd
+}
+
+type drainFlags struct {
+	allow       []string
+	to, group   string
+	rate        float64
+	most        int
+	maxRedrives int
+	idle        time.Duration
+	yes         bool
+}
+
+func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d drainFlags) error {
+	if len(d.allow) == 0 {
+		return wrong("--allow is empty: name the topics that letters may go to, because a letter's own metadata can be forged")
+	}
+	f, err := chosen.ofTopic()
+	if err != nil {
+		return err
+	}
+	broker, err := a.brokerOf(ctx, "")
+	if err != nil {
+		return err
+	}
+	sub, err := broker.Subscriber(d.group)
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, sub.Close)
+	waiting, err := sub.Backlog(ctx, topic)
+	if err != nil {
+		return err
+	}
+	if waiting == 0 {
+		return none("no message waits in %q for the consumer group %q", topic, d.group)
+	}
+	if !d.yes {
+		if err := a.screen.Confirm("redrive %s of %s to %s%s?", several(atMost(waiting, d.most), "message"), topic, d.target(), atRate(d.rate)); err != nil {
+			return err
+		}
+	}
+	report, err := redrive.DrainTopic(ctx, sub, broker, redrive.DrainTopicConfig{
+		Rules: redrive.Rules{
+			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
+		},
+		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle,
+		Backlog: func(context.Context, string) (int, error) { return waiting, nil },
+	})
+	return a.drained(report, err)
+}
+
+func (a *app) drained(r redrive.Report, err error) error {
+	if a.json {
+		err = errors.Join(err, a.screen.JSON(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked, r.Failed}))
+	} else {
+		a.screen.Line("redriven %d, parked %d, quarantined %d, refused %d, failed %d; id %s", r.Redriven, r.Parked, r.Quarantined, r.Refused, r.Failed, r.ID)
+	}
+	if err == nil && r.Refused+r.Failed > 0 {
+		return partly("%s not redriven: see the dead-letter topic with .parked behind its name", several(r.Refused+r.Failed, "letter"))
+	}
+	return err
+}
+
+func (d drainFlags) target() string {
+	if d.to != "" {
+		return d.to
+	}
+	return fmt.Sprint(d.allow)
+}
+
+func atMost(n, most int) int {
+	if most > 0 && most < n {
+		return most
+	}
+	return n
+}
+
+func atRate(rate float64) string {
+	if rate == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" at %g/s", rate)
+}

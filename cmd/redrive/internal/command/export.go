@@ -1,0 +1,100 @@
+package command
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/archive"
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+func (a *app) export() *cobra.Command {
+	var chosen choice
+	var format string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write letters as JSON lines, or as CSV",
+		Long: `export writes the chosen letters to the standard output. JSON lines lose nothing: redrive import makes the same letters of
+them, byte for byte. They hold payloads: keep the file as you keep the database.
+
+CSV is for spreadsheets: without payloads, and with an apostrophe before every text that a spreadsheet would run as a formula.`,
+		Example: `  redrive export --status all > letters.jsonl
+  redrive export --cause 9f3a12bc --format csv > letters.csv`,
+		Args: arguments(0, 0, "none: flags choose the letters"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var write func(letters.Letter) error
+			flush := func() error { return nil }
+			switch format {
+			case "jsonl":
+				out := bufio.NewWriter(a.screen.Out)
+				flush = out.Flush
+				write = func(l letters.Letter) error {
+					line, err := screen.Line(archive.Of(l))
+					if err == nil {
+						_, err = out.Write(append(line, '\n'))
+					}
+					return err
+				}
+			case "csv":
+				write, flush = asCSV(a.screen.Out)
+			default:
+				return wrong("--format is %q: use jsonl or csv", format)
+			}
+			store, err := a.store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			f, err := chosen.filter(cmd.Context(), store)
+			if err != nil {
+				return err
+			}
+			n := 0
+			for l, err := range each(cmd.Context(), store, f) {
+				if err == nil {
+					err = write(l)
+				}
+				if err != nil {
+					return err
+				}
+				n++
+			}
+			if err := flush(); err != nil {
+				return err
+			}
+			a.screen.Note("exported %s", several(n, "letter"))
+			return nil
+		},
+	}
+	chosen.flags(cmd, true)
+	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or csv")
+	return cmd
+}
+
+// asCSV writes letters as lines of CSV, with a header.
+func asCSV(out io.Writer) (write func(letters.Letter) error, flush func() error) {
+	w := screen.CSV(out)
+	header := false
+	write = func(l letters.Letter) error {
+		if !header {
+			header = true
+			err := w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type", "id", "attempts", "redrives", "payload_bytes", "description"})
+			if err != nil {
+				return err
+			}
+		}
+		v := viewOf(l)
+		cells := []string{
+			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
+			strconv.Itoa(v.Attempts), strconv.Itoa(v.Redrives), strconv.Itoa(v.PayloadBytes), v.Description,
+		}
+		for i := range cells {
+			cells[i] = screen.Cell(cells[i])
+		}
+		return w.Write(cells)
+	}
+	return write, func() error { w.Flush(); return w.Error() }
+}

@@ -1,0 +1,78 @@
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+func (a *app) list() *cobra.Command {
+	var chosen choice
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List letters",
+		Long: `list prints letters in the order in which they arrived, without their payloads. Without --status these are the letters
+that wait. Several values of a flag are separated by commas. A letter must satisfy every flag.`,
+		Example: `  redrive list --cause 9f3a12bc
+  redrive list --topic orders --since 2h --limit 20
+  redrive list --after 1042
+  redrive list --status all --id 7f0c --json`,
+		Args: arguments(0, 0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return wrong("--limit is %d: it must be at least 1", limit)
+			}
+			store, err := a.store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			f, err := chosen.filter(cmd.Context(), store)
+			if err != nil {
+				return err
+			}
+			f.After = chosen.after
+			t := &screen.Table{Columns: []screen.Column{
+				{Name: "SEQ", Right: true, Style: screen.Bold}, {Name: "STATUS"}, {Name: "LAST FAILED", Drop: 2, Style: screen.Dim},
+				{Name: "TOPIC", Min: 8, Drop: 4}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "REASON", Min: 14, Drop: 1}, {Name: "ID", Min: 10},
+				{Name: "DESCRIPTION", Min: 20},
+			}}
+			last, more := int64(0), false
+			for l, err := range each(cmd.Context(), store, f) {
+				if err != nil {
+					return err
+				}
+				if limit == 0 {
+					more = true
+					break
+				}
+				limit--
+				last = l.Seq
+				if a.json {
+					if err := a.screen.JSON(viewOf(l)); err != nil {
+						return err
+					}
+					continue
+				}
+				t.Row(l.Seq, screen.Span{Text: string(l.Status), Style: styleOf(l.Status)}, a.when(lastFailed(l)), l.Origin.Topic, l.Origin.Handler,
+					l.Failure.Reason, l.Original.UUID, l.Failure.Description)
+			}
+			if last == 0 {
+				a.screen.Note("no letter is chosen")
+				return nil
+			}
+			if !a.json {
+				a.screen.Table(t)
+			}
+			if more {
+				a.screen.Note("there are more: --after %d goes on", last)
+			}
+			return nil
+		},
+	}
+	chosen.flags(cmd, true)
+	cmd.Flags().IntVar(&limit, "limit", letters.DefaultLimit, "the largest number of letters")
+	cmd.Flags().Int64Var(&chosen.after, "after", 0, "only letters behind this SEQ")
+	return cmd
+}

@@ -1,0 +1,18 @@
+package command
+
+import (
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// logger prints the errors of clients as notes, and nothing else.
+func (a *app) logger() watermill.LoggerAdapter { return noteLogger{a} }
+
+type noteLogger struct{ *app }
+
+func (l noteLogger) Error(msg string, err error, _ watermill.LogFields) {
+	l.screen.Note("%s: %v", msg, err)
+}
+func (noteLogger) Info(string, watermill.LogFields)                   {}
+func (noteLogger) Debug(string, watermill.LogFields)                  {}
+func (noteLogger) Trace(string, watermill.LogFields)                  {}
+func (l noteLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }

@@ -1,0 +1,144 @@
+package command
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+)
+
+// Process is what a process has.
+type Process struct {
+	Args     []string
+	In       io.Reader
+	Out, Err io.Writer
+	// Env looks up environment variables. Default: os.Getenv.
+	Env func(string) string
+}
+
+// app is one run of the command.
+type app struct {
+	process  Process
+	settings settings
+	json     bool
+	color    string
+	screen   *screen.Screen
+	closers  []func() error
+}
+
+// Main runs the command line, and returns its exit code.
+func Main(ctx context.Context, p Process) int {
+	if p.Env == nil {
+		p.Env = os.Getenv
+	}
+	a := &app{process: p}
+	root := a.root()
+	root.SetArgs(p.Args)
+	err := root.ExecuteContext(ctx)
+	for _, closing := range a.closers {
+		_ = closing()
+	}
+	if err != nil {
+		a.fail(ctx, err)
+	}
+	return exitCode(ctx, err)
+}
+
+// fail prints an error. A mistake before the flags were read finds no screen yet.
+func (a *app) fail(ctx context.Context, err error) {
+	out := a.screen
+	if out == nil {
+		out, _ = screen.New(screen.Config{In: a.process.In, Out: a.process.Out, Err: a.process.Err, Env: a.process.Env, Color: "never"})
+	}
+	if exitCode(ctx, err) == exitInterrupted {
+		out.Note("redrive: interrupted")
+		return
+	}
+	out.Fail(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "redrive",
+		Short: "Look at dead letters, and bring them back",
+		Long: `redrive looks at the dead letters of a service, and brings them back when their cause is repaired.
+
+From the alert to the closed incident:
+
+  redrive doctor                            is everything there?
+  redrive causes                            what failed, how often, since when
+  redrive show 1042                         one letter: its story and its payload
+  redrive discard --cause 9f3a --reason …   give up what is of no use
+
+--db and --service say which letters. Both can stand in the environment (SPILLWAY_DB, SPILLWAY_SERVICE) or in a file:
+see redrive help config.`,
+		Example: `  export SPILLWAY_DB=postgres://ops@db.internal/shop SPILLWAY_SERVICE=shop
+  redrive causes
+  redrive list --cause 9f3a --since 2h
+  redrive causes --json | jq -r .cause`,
+		SilenceErrors: true, SilenceUsage: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			return wrong("unknown command %q: redrive --help lists the commands", args[0])
+		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			a.screen, err = screen.New(screen.Config{
+				In: a.process.In, Out: a.process.Out, Err: a.process.Err, JSON: a.json, Color: a.color, Env: a.process.Env,
+			})
+			if err != nil {
+				return coded{err, exitWrong}
+			}
+			return a.settings.load(cmd, a.process.Env)
+		},
+	}
+	root.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return wrong("unknown command %q: redrive --help lists the commands", args[0])
+		}
+		return nil
+	}
+	root.Run = func(cmd *cobra.Command, _ []string) { _ = cmd.Help() }
+	root.SetIn(a.process.In)
+	root.SetOut(screen.Safely(a.process.Out))
+	root.SetErr(screen.Safely(a.process.Err))
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{err, exitWrong} })
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	a.settings.flags(flags)
+	flags.BoolVar(&a.json, "json", false, "print JSON, one object a line")
+	flags.StringVar(&a.color, "color", "auto", "auto, always or never")
+	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"}, &cobra.Group{ID: "more", Title: "More:"})
+	for group, commands := range map[string][]*cobra.Command{
+		"look": {a.causes(), a.list(), a.show(), a.doctor()},
+		"act":  {a.discard(), a.export(), a.imports(), a.drain()},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommandGroupID("more")
+	root.SetCompletionCommandGroupID("more")
+	root.AddCommand(a.man(),
+		topic("exit-codes", "What the exit codes mean", exitCodes),
+		topic("config", "How redrive finds the database and the brokers", configHelp),
+		topic("json", "What --json prints", jsonHelp))
+	return root
+}
+
+// topic is a page of help.
+func topic(name, short, long string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: long}
+}
+
+// arguments wants from least to most arguments.
+func arguments(least, most int, want string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return wrong("%d arguments: redrive %s takes %s", len(args), cmd.Name(), want)
+		}
+		return nil
+	}
+}

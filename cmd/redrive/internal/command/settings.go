@@ -1,0 +1,136 @@
+package command
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const configHelp = `A value is taken from the first place that has it:
+
+  1. the flag                     --db, --service, --broker, --by, --redact
+  2. the environment              SPILLWAY_DB, SPILLWAY_SERVICE, SPILLWAY_BROKER, SPILLWAY_BY, SPILLWAY_REDACT
+  3. the file of --config or SPILLWAY_CONFIG, else redrive.conf in the current folder, else
+     redrive/redrive.conf in the folder of the user's configurations (~/.config on Linux)
+
+The file has a value a line, under the names of the flags:
+
+  db      = postgres://ops@db.internal/shop
+  service = shop
+  broker  = kafka://kafka-1:9092,kafka-2:9092
+  redact  = jq 'del(.card)'
+
+Databases:
+
+  postgres://user:password@host:5432/name    ~/.pgpass and PGPASSWORD work too
+  mysql://user:password@host:3306/name       MariaDB too; ?tls=true
+  sqlite:///path/to/file.db
+
+Brokers:
+
+  kafka://host:9092,host:9092
+  amqp://user:password@host:5672/            amqps:// too
+  sql                                        tables of watermill-sql in --db
+
+A password on the command line can be read by every user of the machine. Prefer the environment or the file.`
+
+// settings are what flags, environment and file say in common.
+type settings struct {
+	db, service, broker, by, redact, file string
+}
+
+// names are the settings that a file may have.
+func (s *settings) names() map[string]*string {
+	return map[string]*string{"db": &s.db, "service": &s.service, "broker": &s.broker, "by": &s.by, "redact": &s.redact}
+}
+
+func (s *settings) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.db, "db", "", "URL of the database (SPILLWAY_DB)")
+	flags.StringVar(&s.service, "service", "", "owner of the letters (SPILLWAY_SERVICE)")
+	flags.StringVar(&s.broker, "broker", "", "URL of the broker, where one is needed (SPILLWAY_BROKER)")
+	flags.StringVar(&s.by, "by", "", "who you are, for the record (SPILLWAY_BY; default: user@host)")
+	flags.StringVar(&s.redact, "redact", "", "program through which payloads are shown (SPILLWAY_REDACT)")
+	flags.StringVar(&s.file, "config", "", "file with these values (SPILLWAY_CONFIG)")
+}
+
+// load fills what no flag gave.
+func (s *settings) load(cmd *cobra.Command, env func(string) string) error {
+	from, err := s.read(env)
+	if err != nil {
+		return err
+	}
+	for name, value := range s.names() {
+		if cmd.Flags().Changed(name) {
+			continue
+		}
+		if *value = env("SPILLWAY_" + strings.ToUpper(name)); *value == "" {
+			*value = from[name]
+		}
+	}
+	if s.by == "" {
+		s.by = person()
+	}
+	return nil
+}
+
+// person is who runs the process.
+func person() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// read returns the values of the file. Only a file that was asked for must be there.
+func (s *settings) read(env func(string) string) (map[string]string, error) {
+	if s.file == "" {
+		s.file = env("SPILLWAY_CONFIG")
+	}
+	candidates := []string{s.file}
+	if s.file == "" {
+		candidates = []string{"redrive.conf"}
+		if folder, err := os.UserConfigDir(); err == nil {
+			candidates = append(candidates, filepath.Join(folder, "redrive", "redrive.conf"))
+		}
+	}
+	for _, path := range candidates {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) && s.file == "" {
+			continue
+		}
+		if err != nil {
+			return nil, wrong("--config: %w", err)
+		}
+		return s.parse(path, string(text))
+	}
+	return nil, nil
+}
+
+func (s *settings) parse(path, text string) (map[string]string, error) {
+	values, known := map[string]string{}, s.names()
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, found := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		if !found || known[name] == nil {
+			return nil, wrong("%s, line %d: want name = value, with a name of db, service, broker, by, redact", path, number)
+		}
+		values[name] = strings.TrimSpace(value)
+	}
+	return values, lines.Err()
+}

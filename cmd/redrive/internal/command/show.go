@@ -1,0 +1,181 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+func (a *app) show() *cobra.Command {
+	var format string
+	var limit int
+	var noPayload bool
+	cmd := &cobra.Command{
+		Use:   "show SEQ|ID",
+		Short: "Show a letter: its story, its metadata and its payload",
+		Long: `show prints one letter, chosen by its SEQ, or by the id of its message. If several letters have the id, it is the one that
+arrived last, and a line names the others.
+
+The payload is shown as JSON, text or hex, cut at --limit bytes. --redact, or SPILLWAY_REDACT, or redact in the file of the
+configuration names a program that reads the payload and writes what may be seen. If the program fails, no payload is shown.`,
+		Example: `  redrive show 1042
+  redrive show 7f0c2b1e-5a44-4f6e-9f55-2f9d3c0b8a11
+  redrive show 1042 --format hex --limit 0
+  redrive show 1042 --no-payload
+  redrive show 1042 --redact "jq 'del(.card)'"`,
+		Args: arguments(1, 1, "a SEQ or the id of a message"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := a.store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			l, others, err := find(cmd.Context(), store, args[0])
+			if err != nil {
+				return err
+			}
+			if len(others) > 0 {
+				a.screen.Note("%d letters have this id; this is SEQ %d, the others are %s", len(others)+1, l.Seq, strings.Trim(fmt.Sprint(others), "[]"))
+			}
+			payload := []byte(l.Original.Payload)
+			if a.settings.redact != "" && !noPayload {
+				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
+					a.screen.Note("no payload is shown: %s", err)
+					noPayload = true
+				}
+			}
+			if a.json {
+				v := wholeViewOf(l)
+				if !noPayload {
+					v.carry(payload)
+				}
+				return a.screen.JSON(v)
+			}
+			shown := ""
+			if !noPayload {
+				if shown, err = screen.Payload(payload, screen.Format(format), limit); err != nil {
+					return coded{err, exitWrong}
+				}
+			}
+			a.letter(l, shown)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&format, "format", "auto", "auto, json, text or hex")
+	f.IntVar(&limit, "limit", 4096, "the largest number of bytes of the payload; 0 shows all")
+	f.BoolVar(&noPayload, "no-payload", false, "leave the payload out")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"auto", "json", "text", "hex"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// find returns the letter with the SEQ or else with the id. others are the SEQs of more letters with that id.
+func find(ctx context.Context, store *letters.Store, which string) (l letters.Letter, others []int64, err error) {
+	if seq, err := strconv.ParseInt(which, 10, 64); err == nil && seq > 0 {
+		page, err := store.List(ctx, letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: allStatuses, Limit: 1})
+		if err != nil {
+			return l, nil, err
+		}
+		if len(page) == 1 {
+			return page[0], nil, nil
+		}
+	}
+	found := false
+	for next, err := range each(ctx, store, letters.Filter{IDs: []string{which}, Statuses: allStatuses}) {
+		if err != nil {
+			return l, nil, err
+		}
+		if found {
+			others = append(others, l.Seq)
+		}
+		l, found = next, true
+	}
+	if !found {
+		return l, nil, none("no letter has the SEQ or the id %q: redrive list prints both", which)
+	}
+	return l, others, nil
+}
+
+// redacted is what the program of the settings writes when it reads the payload.
+func redacted(ctx context.Context, program string, payload []byte) ([]byte, error) {
+	run := exec.CommandContext(ctx, "sh", "-c", program)
+	var out bytes.Buffer
+	run.Stdin, run.Stdout = bytes.NewReader(payload), &out
+	if err := run.Run(); err != nil {
+		return nil, fmt.Errorf("--redact %q: %w", program, errors.Join(err))
+	}
+	return out.Bytes(), nil
+}
+
+// letter prints a letter for people: names before values, and nothing that is empty.
+func (a *app) letter(l letters.Letter, payload string) {
+	fields := [][2]string{
+		{"seq", strconv.FormatInt(l.Seq, 10)}, {"status", a.statusLine(l)}, {"id", l.Original.UUID}, {"topic", l.Origin.Topic},
+		{"partition", l.Origin.Partition}, {"offset", l.Origin.Offset}, {"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler},
+		{"group", l.Origin.ConsumerGroup}, {"dead letter topic", l.Topic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
+		{"type", l.Failure.Type}, {"description", l.Failure.Description}, {"attempts", count(l.Failure.Attempts)},
+		{"first failed", a.when(l.Failure.FirstFailedAt)}, {"last failed", a.when(l.Failure.LastFailedAt)}, {"node", l.Failure.Node},
+		{"stored", a.when(l.StoredAt)}, {"seen", count(l.Seen)}, {"redriven", redrives(l)},
+	}
+	for _, field := range fields {
+		if field[1] != "" {
+			a.screen.Field(field[0], field[1])
+		}
+	}
+	if len(l.Failure.History) > 0 {
+		a.screen.Head("attempts")
+		for _, attempt := range l.Failure.History {
+			a.screen.Line("  %s  %s  %s", a.when(attempt.At), attempt.Class, attempt.Error)
+		}
+	}
+	if len(l.Original.Metadata) > 0 {
+		a.screen.Head("metadata")
+		for _, key := range slices.Sorted(maps.Keys(l.Original.Metadata)) {
+			a.screen.Line("  %s = %s", key, l.Original.Metadata[key])
+		}
+	}
+	if l.Failure.Stack != "" {
+		a.screen.Head("stack")
+		a.screen.Lines(l.Failure.Stack)
+	}
+	if payload != "" {
+		a.screen.Head(fmt.Sprintf("payload, %d bytes", len(l.Original.Payload)))
+		a.screen.Lines(payload)
+	}
+}
+
+func (a *app) statusLine(l letters.Letter) string {
+	line := string(l.Status)
+	if !l.Marked.At.IsZero() {
+		line += ", by " + l.Marked.By + " at " + a.when(l.Marked.At)
+		if l.Marked.Why != "" {
+			line += ": " + l.Marked.Why
+		}
+	}
+	return line
+}
+
+func redrives(l letters.Letter) string {
+	if l.Redrive.Count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d times, the last by %s, id %s", l.Redrive.Count, l.Redrive.By, l.Redrive.ID)
+}
+
+func count(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}

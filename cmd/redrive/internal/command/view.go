@@ -1,0 +1,160 @@
+package command
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const jsonHelp = `With --json a command prints one object a line. Names are never changed or removed; new ones may come. Times are
+RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from counts. Characters that a terminal obeys are
+\u escapes, so a program reads the same text. Bytes that are no text have U+FFFD in their place: redrive export is lossless.
+
+  causes    cause count first_failed_at last_failed_at dead_letter_topic topic handler class reason type stack_hash
+            example description
+  list      seq status seen stored_at id dead_letter_topic topic handler class reason type description stack_hash attempts
+            first_failed_at last_failed_at redrives marked_at marked_by marked_why redrive_id payload_bytes
+  show      the same, and: metadata stack history partition offset key group node payload or payload_b64
+  doctor    check ok detail
+  export    see redrive export --help
+  discard   chosen discarded left
+  import    imported skipped
+  drain     id taken redriven quarantined refused parked failed`
+
+// causeView is a cause for programs.
+type causeView struct {
+	Cause           string `json:"cause"`
+	Count           int    `json:"count"`
+	FirstFailedAt   string `json:"first_failed_at,omitempty"`
+	LastFailedAt    string `json:"last_failed_at,omitempty"`
+	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
+	Topic           string `json:"topic,omitempty"`
+	Handler         string `json:"handler,omitempty"`
+	Class           string `json:"class"`
+	Reason          string `json:"reason,omitempty"`
+	Type            string `json:"type,omitempty"`
+	StackHash       string `json:"stack_hash,omitempty"`
+	Example         int64  `json:"example"`
+	Description     string `json:"description,omitempty"`
+}
+
+func viewOfCause(g letters.Group) causeView {
+	return causeView{
+		Cause: g.Cause, Count: g.Count, FirstFailedAt: stamp(g.FirstFailedAt), LastFailedAt: stamp(g.LastFailedAt),
+		DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason,
+		Type: g.Type, StackHash: g.StackHash, Example: g.Example, Description: g.Description,
+	}
+}
+
+// letterView is a letter for programs.
+type letterView struct {
+	Seq             int64  `json:"seq"`
+	Status          string `json:"status"`
+	Seen            int    `json:"seen"`
+	StoredAt        string `json:"stored_at,omitempty"`
+	ID              string `json:"id,omitempty"`
+	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
+	Topic           string `json:"topic,omitempty"`
+	Handler         string `json:"handler,omitempty"`
+	Class           string `json:"class"`
+	Reason          string `json:"reason,omitempty"`
+	Type            string `json:"type,omitempty"`
+	Description     string `json:"description,omitempty"`
+	StackHash       string `json:"stack_hash,omitempty"`
+	Attempts        int    `json:"attempts"`
+	FirstFailedAt   string `json:"first_failed_at,omitempty"`
+	LastFailedAt    string `json:"last_failed_at,omitempty"`
+	Redrives        int    `json:"redrives"`
+	MarkedAt        string `json:"marked_at,omitempty"`
+	MarkedBy        string `json:"marked_by,omitempty"`
+	MarkedWhy       string `json:"marked_why,omitempty"`
+	RedriveID       string `json:"redrive_id,omitempty"`
+	PayloadBytes    int    `json:"payload_bytes"`
+}
+
+func viewOf(l letters.Letter) letterView {
+	return letterView{
+		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: stamp(l.StoredAt), ID: l.Original.UUID, DeadLetterTopic: l.Topic,
+		Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason, Type: l.Failure.Type,
+		Description: l.Failure.Description, StackHash: l.Failure.StackHash, Attempts: l.Failure.Attempts,
+		FirstFailedAt: stamp(l.Failure.FirstFailedAt), LastFailedAt: stamp(l.Failure.LastFailedAt), Redrives: l.Redrive.Count,
+		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedWhy: l.Marked.Why, RedriveID: l.Marked.RedriveID,
+		PayloadBytes: len(l.Original.Payload),
+	}
+}
+
+// wholeView is a letter with its payload.
+type wholeView struct {
+	letterView
+	Partition  string            `json:"partition,omitempty"`
+	Offset     string            `json:"offset,omitempty"`
+	Key        string            `json:"key,omitempty"`
+	Group      string            `json:"group,omitempty"`
+	Node       string            `json:"node,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Stack      string            `json:"stack,omitempty"`
+	History    []attemptView     `json:"history,omitempty"`
+	Payload    *string           `json:"payload,omitempty"`
+	PayloadB64 []byte            `json:"payload_b64,omitempty"`
+}
+
+type attemptView struct {
+	At    string `json:"at,omitempty"`
+	Class string `json:"class"`
+	Error string `json:"error,omitempty"`
+}
+
+func wholeViewOf(l letters.Letter) wholeView {
+	v := wholeView{
+		letterView: viewOf(l), Partition: l.Origin.Partition, Offset: l.Origin.Offset, Key: string(l.Origin.Key),
+		Group: l.Origin.ConsumerGroup, Node: l.Failure.Node, Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
+	}
+	for _, attempt := range l.Failure.History {
+		v.History = append(v.History, attemptView{stamp(attempt.At), attempt.Class.String(), attempt.Error})
+	}
+	return v
+}
+
+// carry adds a payload.
+func (v *wholeView) carry(payload []byte) {
+	if utf8.Valid(payload) {
+		text := string(payload)
+		v.Payload = &text
+		return
+	}
+	v.PayloadB64 = payload
+}
+
+// stamp is a time for programs.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// when is a time for people on a terminal, and for programs in a pipe.
+func (a *app) when(t time.Time) string {
+	if t.IsZero() || !a.screen.Terminal() {
+		return stamp(t)
+	}
+	if a.screen.Narrow() {
+		return t.UTC().Format("01-02 15:04:05")
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// styleOf marks what a status says.
+func styleOf(s letters.Status) screen.Style {
+	switch s {
+	case letters.StatusWaiting:
+		return screen.Amber
+	case letters.StatusRedriven:
+		return screen.Green
+	case letters.StatusQuarantined:
+		return screen.Red
+	}
+	return screen.Dim
+}

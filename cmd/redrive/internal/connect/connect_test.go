@@ -1,0 +1,130 @@
+package connect
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A URL becomes what its driver takes.
+func TestURLs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a b%.db")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		"postgres://u:p@h:1/d":                "pgx postgres://u:p@h:1/d",
+		"mysql://u:p%40%2F@h/d":               "mysql u:p@/@tcp(h:3306)/d",
+		"mariadb://u@h:7/d?tls=true":          "mysql u@tcp(h:7)/d?tls=true",
+		"sqlite://" + pathOf(file):            "sqlite file:" + pathOf(file) + "?_pragma=busy_timeout(10000)&mode=rw",
+		"sqlite:" + pathOf(file) + "?mode=ro": "sqlite file:" + pathOf(file) + "?_pragma=busy_timeout(10000)&mode=rw&mode=ro",
+	} {
+		driver, dsn, err := dsnOf(address)
+		if got := driver + " " + dsn; err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", address, got, err, want)
+		}
+	}
+	for address, says := range map[string]string{
+		"": "SPILLWAY_DB", "nothing": "no URL", "redis://h": `scheme "redis"`, "mysql://h": "no database name", "mysql://u:p%zz@h/d": "%40",
+		"sqlite:///nowhere/x": "cannot be opened", "sqlite://" + t.TempDir(): "folder", "mysql://u:secret@h/d?timeout=x": "duration",
+	} {
+		_, _, err := dsnOf(address)
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", address, err, says)
+		}
+	}
+}
+
+func pathOf(file string) string { return strings.NewReplacer("%", "%25", " ", "%20").Replace(file) }
+
+// An error, and what is shown of an address, never has the password.
+func TestPasswordsAreNotShown(t *testing.T) {
+	for _, address := range []string{
+		"postgres://u:hunter%40two@127.0.0.1:1/d?connect_timeout=1", "mysql://u:hunter%40two@127.0.0.1:1/d", "mysql://u:hunter%40two@h/d?x=%zz", "postgres://u:hunter%40two@h:x/d",
+	} {
+		_, err := Database(t.Context(), address)
+		if err == nil || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %v", address, err)
+		}
+		if shown := Shown(address); strings.Contains(shown, "hunter") {
+			t.Errorf("shown as %s", shown)
+		}
+	}
+	for _, address := range []string{"kafka://u:hunter@127.0.0.1:1", "amqp://u:hunter@127.0.0.1:1/", "redis://u:hunter@h", "kafka://u:hunter@"} {
+		_, err := Open(t.Context(), address, nil, nil)
+		if err == nil || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if shown := Shown("kafka://u:hunter@a:1,b:2"); strings.Contains(shown, "hunter") || !strings.Contains(shown, "a:1,b:2") {
+		t.Errorf("shown as %s", shown)
+	}
+}
+
+// Looking makes no table, and no upgrade: a table of another release is an error that says what to do.
+func TestVersions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "shop.db")
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := Require(t.Context(), db, "letters"); err == nil || !strings.Contains(err.Error(), "not the database of a service") {
+		t.Errorf("an empty database: %v", err)
+	}
+	if _, err := letters.NewStore(t.Context(), db, letters.StoreConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Require(t.Context(), db, "letters"); err != nil {
+		t.Error(err)
+	}
+	for state, change := range map[string]string{
+		"newer":   `INSERT INTO spillway_schema VALUES ('letters', 99, 0)`,
+		"older":   `DELETE FROM spillway_schema WHERE component = 'letters' AND version > 1`,
+		"missing": `DELETE FROM spillway_schema WHERE component = 'letters'`,
+	} {
+		tx, err := db.Begin()
+		if err == nil {
+			_, err = tx.Exec(change)
+		}
+		if err == nil {
+			err = tx.Commit()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions, err := Versions(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range versions {
+			if v.Component == "letters" && v.State() != state {
+				t.Errorf("%+v is %s, want %s", v, v.State(), state)
+			}
+		}
+		if err := Require(t.Context(), db, "letters"); err == nil {
+			t.Errorf("%s is accepted", state)
+		}
+		if _, err := db.Exec(`DELETE FROM spillway_schema WHERE component = 'letters'; INSERT INTO spillway_schema VALUES ('letters', 1, 0), ('letters', 2, 0)`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Every component that this release makes is known, on each kind of database.
+func TestNewest(t *testing.T) {
+	for _, kind := range []string{"postgres", "mysql", "sqlite"} {
+		newest, err := newestOf(kind)
+		if err != nil || newest["letters"] < 2 || newest["keys"] < 2 || len(newest) < 4 {
+			t.Errorf("%s: %v, %v", kind, newest, err)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package connect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// Version is the version of a component's tables.
+type Version struct {
+	Component string
+	// Known is the newest version that this command knows, and Found the one that the database has, or 0 for none.
+	Known, Found int
+}
+
+// State says in a word how the versions stand.
+func (v Version) State() string {
+	switch {
+	case v.Found == 0:
+		return "missing"
+	case v.Found < v.Known:
+		return "older"
+	case v.Found > v.Known:
+		return "newer"
+	}
+	return "ok"
+}
+
+var recorded = regexp.MustCompile(`(?s)INSERT (?:IGNORE )?INTO spillway_schema.*?'(\w+)', (\d+),`)
+
+// Versions returns the versions of all components, by their names.
+func Versions(ctx context.Context, db *sql.DB) ([]Version, error) {
+	known, err := database.Detect(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	newest, err := newestOf(string(known.Kind()))
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int{}
+	err = known.Query(ctx, func() { clear(found) }, func(rows *sql.Rows) error {
+		var component []byte
+		var version int
+		err := rows.Scan(&component, &version)
+		found[string(component)] = version
+		return err
+	}, `SELECT component, MAX(version) FROM spillway_schema GROUP BY component`)
+	if err != nil {
+		return nil, fmt.Errorf("the table spillway_schema cannot be read: either this is not the database of a service with Spillway, "+
+			"or the role may not read it: %w", err)
+	}
+	var all []Version
+	for component, version := range newest {
+		all = append(all, Version{component, version, found[component]})
+	}
+	slices.SortFunc(all, func(a, b Version) int {
+		if a.Component < b.Component {
+			return -1
+		}
+		return 1
+	})
+	return all, nil
+}
+
+// newestOf reads the versions that the SQL of this release makes.
+func newestOf(kind string) (map[string]int, error) {
+	newest := map[string]int{}
+	files, err := fs.Glob(spillway.Schema(), kind+"/*.sql")
+	if err == nil && len(files) == 0 {
+		err = errors.New("no files of SQL for " + kind)
+	}
+	for _, file := range files {
+		text, err := fs.ReadFile(spillway.Schema(), file)
+		if err != nil {
+			return nil, err
+		}
+		for _, match := range recorded.FindAllSubmatch(text, -1) {
+			version, _ := strconv.Atoi(string(match[2]))
+			newest[string(match[1])] = max(newest[string(match[1])], version)
+		}
+	}
+	return newest, err
+}
+
+// Require returns an error unless the tables of a component are there at the version that this command knows.
+func Require(ctx context.Context, db *sql.DB, component string) error {
+	versions, err := Versions(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, v := range versions {
+		if v.Component != component {
+			continue
+		}
+		switch v.State() {
+		case "missing":
+			return fmt.Errorf("the tables of %s are not in this database: its service makes them when it starts; is --db the service's database?", component)
+		case "older":
+			return fmt.Errorf("the tables of %s have version %d, and this command needs version %d: upgrade the service first, "+
+				"or use the command of its release; redrive upgrades no table, because services of the earlier release would not start again", component, v.Found, v.Known)
+		case "newer":
+			return fmt.Errorf("the tables of %s have version %d, and this command knows version %d: use the command of the service's release", component, v.Found, v.Known)
+		}
+	}
+	return nil
+}
+
+// Services returns the services that have dead letters, at most 50 of them.
+func Services(ctx context.Context, db *sql.DB) ([]string, error) {
+	known, err := database.Detect(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	condition := ""
+	var args []any
+	for len(all) < 50 { // each step reads one entry of the index: the table may have millions of rows
+		var next []byte
+		err := known.Query(ctx, func() { next = nil }, func(rows *sql.Rows) error { return rows.Scan(&next) },
+			known.Statement(`SELECT service FROM spillway_dead_letters`+condition+` ORDER BY service LIMIT 1`), args...)
+		if err != nil {
+			return nil, fmt.Errorf("the table spillway_dead_letters cannot be read: %w", err)
+		}
+		if next == nil {
+			break
+		}
+		all = append(all, string(next))
+		condition, args = ` WHERE service > ?`, []any{known.Bytes(string(next))}
+	}
+	return all, nil
+}

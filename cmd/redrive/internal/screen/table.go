@@ -1,0 +1,144 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Column is a column of a Table.
+type Column struct {
+	Name  string
+	Right bool // numbers
+	// Min is the width below which the column is not cut. 0 means that it is never cut.
+	Min int
+	// Drop says which columns are left out first on a narrow terminal: the highest ones. 0 means never.
+	Drop  int
+	Style Style
+}
+
+// Table is rows under columns.
+type Table struct {
+	Columns []Column
+	rows    [][]Span
+}
+
+// Span is a text in a style.
+type Span struct {
+	Text  string
+	Style Style
+}
+
+// Row adds a row. A cell is a string, a Span, or a value that fmt prints.
+func (t *Table) Row(cells ...any) {
+	row := make([]Span, len(t.Columns))
+	for i, cell := range cells {
+		span, ok := cell.(Span)
+		if !ok {
+			span = Span{fmt.Sprint(cell), t.Columns[i].Style}
+		}
+		span.Text = Text(span.Text)
+		row[i] = span
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Len is the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Table prints a table.
+func (s *Screen) Table(t *Table) {
+	if !s.Terminal() {
+		for _, row := range t.rows {
+			cells := make([]string, len(row))
+			for i, cell := range row {
+				cells[i] = s.styled(cell.Style, cell.Text)
+			}
+			fmt.Fprintln(s.Out, strings.Join(cells, "\t"))
+		}
+		return
+	}
+	widths := t.fit(s.columns())
+	header := make([]Span, len(t.Columns))
+	for i, column := range t.Columns {
+		header[i] = Span{column.Name, Bold}
+	}
+	for _, row := range append([][]Span{header}, t.rows...) {
+		s.row(t, row, widths)
+	}
+}
+
+func (s *Screen) row(t *Table, row []Span, widths []int) {
+	var line strings.Builder
+	var gap string
+	last := 0
+	for i, w := range widths {
+		if w > 0 {
+			last = i
+		}
+	}
+	for i, cell := range row {
+		if widths[i] == 0 {
+			continue
+		}
+		text := cut(cell.Text, widths[i])
+		padded := pad(text, widths[i], t.Columns[i].Right)
+		if i == last && !t.Columns[i].Right {
+			padded = text
+		}
+		line.WriteString(gap + s.styled(cell.Style, padded))
+		gap = "  "
+	}
+	fmt.Fprintln(s.Out, strings.TrimRight(line.String(), " "))
+}
+
+// fit returns the width of each column so that all fit into so many columns of the terminal. 0 leaves a column out.
+func (t *Table) fit(most int) []int {
+	widths := make([]int, len(t.Columns))
+	for i, column := range t.Columns {
+		widths[i] = columnsOf(column.Name)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], columnsOf(row[i].Text))
+		}
+	}
+	for over(widths) > most {
+		if i := t.widest(widths); i >= 0 {
+			widths[i]--
+		} else if i := t.least(widths); i >= 0 {
+			widths[i] = 0
+		} else {
+			break
+		}
+	}
+	return widths
+}
+
+func over(widths []int) (sum int) {
+	for _, w := range widths {
+		if w > 0 {
+			sum += w + 2
+		}
+	}
+	return sum - 2
+}
+
+// widest is the widest column that can still be cut.
+func (t *Table) widest(widths []int) int {
+	best := -1
+	for i, w := range widths {
+		if t.Columns[i].Min > 0 && w > max(t.Columns[i].Min, columnsOf(t.Columns[i].Name)) && (best < 0 || w > widths[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// least is the least important column that is still there.
+func (t *Table) least(widths []int) int {
+	best := -1
+	for i, w := range widths {
+		if w > 0 && t.Columns[i].Drop > 0 && (best < 0 || t.Columns[i].Drop > t.Columns[best].Drop) {
+			best = i
+		}
+	}
+	return best
+}
