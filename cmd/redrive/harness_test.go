@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +20,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/creack/pty"
+	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
-	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -57,21 +59,39 @@ type shop struct {
 	t     *testing.T
 	db    *sql.DB
 	store *letters.Store
-	file  string
+	url   string
 	env   []string
 }
 
+// urlOf is the address of a database as the command takes it.
+func urlOf(t *testing.T, d databases.Database, address string) string {
+	t.Helper()
+	switch d.Name {
+	case databases.SQLite.Name:
+		file, _, _ := strings.Cut(strings.TrimPrefix(address, "file:"), "?")
+		return "sqlite://" + file
+	case databases.MariaDB.Name:
+		config, err := mysql.ParseDSN(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + config.DBName}).String()
+	}
+	return address
+}
+
+// newShop is a shop on SQLite.
 func newShop(t *testing.T, messages ...*message.Message) *shop {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "shop.db")
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	s := &shop{t: t, db: db, store: storeOn(t, db), file: file}
+	return shopOn(t, databases.SQLite, databases.SQLite.Create(t), messages...)
+}
+
+func shopOn(t *testing.T, d databases.Database, address string, messages ...*message.Message) *shop {
+	t.Helper()
+	db := d.Open(t, address)
+	s := &shop{t: t, db: db, store: storeOn(t, db), url: urlOf(t, d, address)}
 	s.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SPILLWAY_DB=sqlite://" + file, "SPILLWAY_SERVICE=shop", "SPILLWAY_BY=ann", "TERM=xterm",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SPILLWAY_DB=" + s.url, "SPILLWAY_SERVICE=shop", "SPILLWAY_BY=ann", "TERM=xterm",
 	}
 	if len(messages) > 0 {
 		if err := s.store.Publish("orders.dlq", messages...); err != nil {

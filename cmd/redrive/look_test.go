@@ -167,7 +167,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("exit %d: %s", asked.code, asked.out)
 	}
 	given, err := s.store.List(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}})
-	if err != nil || len(given) != 3 || given[0].Marked.By != "ann" || given[0].Marked.Why != "test tenant" {
+	if err != nil || len(given) != 3 || given[0].Marked.By != "ann" || given[0].Marked.Reason != "test tenant" {
 		t.Errorf("%+v, %v", given, err)
 	}
 }

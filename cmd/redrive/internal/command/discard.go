@@ -52,7 +52,7 @@ program works on at the moment.`,
 				}
 			}
 			report := discardReport{Chosen: n}
-			err = discardAll(ctx, store, f, letters.Marked{By: a.settings.by, Why: reason}, &report)
+			err = discardAll(ctx, store, f, letters.Act{By: a.settings.by, Reason: reason}, &report)
 			report.Left = max(0, n-report.Discarded)
 			if a.json {
 				err = errors.Join(err, a.screen.JSON(report))
@@ -90,23 +90,18 @@ func (a *app) freeze(ctx context.Context, store *letters.Store, chosen *choice) 
 }
 
 // discardAll marks letters by the hundred. When ctx ends, those in hand are given back.
-func discardAll(ctx context.Context, store *letters.Store, f letters.Filter, m letters.Marked, report *discardReport) error {
+func discardAll(ctx context.Context, store *letters.Store, f letters.Filter, act letters.Act, report *discardReport) error {
 	for {
 		taken, err := store.Take(ctx, f, time.Minute, 100)
 		if err != nil || len(taken) == 0 {
 			return err
 		}
-		for i, t := range taken {
-			err := store.Mark(ctx, t, letters.StatusDiscarded, m)
-			if errors.Is(err, letters.ErrLeaseLost) {
-				continue
-			}
-			if err != nil {
-				release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-				defer cancel()
-				return errors.Join(err, store.Release(release, taken[i:]...))
-			}
-			report.Discarded++
+		marked, err := store.MarkEach(ctx, letters.StatusDiscarded, act, taken...)
+		report.Discarded += len(marked)
+		if err != nil {
+			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			return errors.Join(err, store.Release(release, taken...))
 		}
 		f.After = taken[len(taken)-1].Seq
 	}

@@ -34,18 +34,16 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 	f.StringVar(&c.since, "since", "", "failed at or after this time: 2h, 3d, 2026-03-01, 2026-03-01T12:00:00Z")
 	f.StringVar(&c.until, "until", "", "failed before this time")
 	if statuses {
-		f.StringSliceVar(&c.statuses, "status", nil, "waiting, redriven, quarantined, refused, discarded, or all (default waiting)")
+		f.StringSliceVar(&c.statuses, "status", nil, strings.Join(statusNames(), ", ")+" (default waiting)")
 	}
 	f.StringSliceVar(&c.deadLetterTopics, "dead-letter-topic", nil, "topic that the letter was placed in")
 	f.StringVar(&c.stack, "stack", "", "hash of the stack")
 	f.StringSliceVar(&c.redriveIDs, "redrive-id", nil, "redrive that brought the letter back before")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"permanent", "invalid", "transient", "unknown"}, cobra.ShellCompDirectiveNoFileComp))
 	if statuses {
-		_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"all", "waiting", "redriven", "quarantined", "refused", "discarded"}, cobra.ShellCompDirectiveNoFileComp))
+		_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
 	}
 }
-
-var allStatuses = []letters.Status{letters.StatusWaiting, letters.StatusRedriven, letters.StatusQuarantined, letters.StatusRefused, letters.StatusDiscarded}
 
 // filter is the Filter of the flags. It asks the store for causes of which only a beginning was given.
 func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filter, error) {
@@ -62,7 +60,7 @@ func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filt
 	}
 	for _, name := range c.statuses {
 		if name == "all" {
-			f.Statuses = allStatuses
+			f.Statuses = letters.Statuses()
 			break
 		}
 		f.Statuses = append(f.Statuses, letters.Status(name))
@@ -92,7 +90,7 @@ func wholeCauses(ctx context.Context, store *letters.Store, begins []string) ([]
 	if len(begins) == 0 {
 		return nil, nil
 	}
-	groups, err := store.Groups(ctx, letters.Filter{Statuses: allStatuses, Limit: letters.MaxLimit})
+	groups, err := store.Groups(ctx, letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
@@ -145,4 +143,13 @@ func (c *choice) ofTopic() (letters.Filter, error) {
 	f, err := only.filter(context.Background(), nil)
 	f.Causes = causes
 	return f, err
+}
+
+// statusNames are the values of --status.
+func statusNames() []string {
+	names := []string{"all"}
+	for _, status := range letters.Statuses() {
+		names = append(names, string(status))
+	}
+	return names
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
+// lettersTables are the components of the store of dead letters.
+const lettersTables = "letter*"
+
 // database opens the database of the settings, once.
 func (a *app) database(ctx context.Context) (*sql.DB, error) {
 	db, err := connect.Database(ctx, a.settings.db)
@@ -33,7 +36,7 @@ func (a *app) store(ctx context.Context) (*letters.Store, error) {
 }
 
 func (a *app) storeOn(ctx context.Context, db *sql.DB) (*letters.Store, error) {
-	if err := connect.Require(ctx, db, "letters"); err != nil {
+	if err := connect.Require(ctx, db, lettersTables); err != nil {
 		return nil, err
 	}
 	if err := a.knownService(ctx, db); err != nil {
@@ -74,7 +77,7 @@ func quoted(s string) string { return `"` + s + `"` }
 func (a *app) emptyStore(ctx context.Context) (*letters.Store, error) {
 	db, err := a.database(ctx)
 	if err == nil {
-		err = connect.Require(ctx, db, "letters")
+		err = connect.Require(ctx, db, lettersTables)
 	}
 	if err != nil {
 		return nil, err

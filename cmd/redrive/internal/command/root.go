@@ -2,11 +2,13 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 )
 
@@ -41,6 +43,9 @@ func Main(ctx context.Context, p Process) int {
 	for _, closing := range a.closers {
 		_ = closing()
 	}
+	if connect.MayNot(err) {
+		err = fmt.Errorf("this role may not change anything: use one that may INSERT, UPDATE and DELETE: %w", err)
+	}
 	if err != nil {
 		a.fail(ctx, err)
 	}
@@ -72,6 +77,7 @@ From the alert to the closed incident:
   redrive causes                            what failed, how often, since when
   redrive show 1042                         one letter: its story and its payload
   redrive discard --cause 9f3a --reason …   give up what is of no use
+  redrive audit --since 1h                  who did what, and why
 
 --db and --service say which letters. Both can stand in the environment (SPILLWAY_DB, SPILLWAY_SERVICE) or in a file:
 see redrive help config.`,
@@ -111,7 +117,7 @@ see redrive help config.`,
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never")
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"}, &cobra.Group{ID: "more", Title: "More:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"look": {a.causes(), a.list(), a.show(), a.doctor()},
+		"look": {a.causes(), a.list(), a.show(), a.audit(), a.doctor()},
 		"act":  {a.discard(), a.export(), a.imports(), a.drain()},
 	} {
 		for _, c := range commands {

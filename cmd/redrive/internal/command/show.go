@@ -54,8 +54,12 @@ configuration names a program that reads the payload and writes what may be seen
 					noPayload = true
 				}
 			}
+			events, err := store.History(cmd.Context(), l.Seq)
+			if err != nil {
+				return err
+			}
 			if a.json {
-				v := wholeViewOf(l)
+				v := wholeViewOf(l, events)
 				if !noPayload {
 					v.carry(payload)
 				}
@@ -67,7 +71,7 @@ configuration names a program that reads the payload and writes what may be seen
 					return coded{err, exitWrong}
 				}
 			}
-			a.letter(l, shown)
+			a.letter(l, events, shown)
 			return nil
 		},
 	}
@@ -83,7 +87,7 @@ configuration names a program that reads the payload and writes what may be seen
 // find returns the letter with the SEQ or else with the id. others are the SEQs of more letters with that id.
 func find(ctx context.Context, store *letters.Store, which string) (l letters.Letter, others []int64, err error) {
 	if seq, err := strconv.ParseInt(which, 10, 64); err == nil && seq > 0 {
-		page, err := store.List(ctx, letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: allStatuses, Limit: 1})
+		page, err := store.List(ctx, letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: letters.Statuses(), Limit: 1})
 		if err != nil {
 			return l, nil, err
 		}
@@ -92,7 +96,7 @@ func find(ctx context.Context, store *letters.Store, which string) (l letters.Le
 		}
 	}
 	found := false
-	for next, err := range each(ctx, store, letters.Filter{IDs: []string{which}, Statuses: allStatuses}) {
+	for next, err := range each(ctx, store, letters.Filter{IDs: []string{which}, Statuses: letters.Statuses()}) {
 		if err != nil {
 			return l, nil, err
 		}
@@ -119,7 +123,7 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 }
 
 // letter prints a letter for people: names before values, and nothing that is empty.
-func (a *app) letter(l letters.Letter, payload string) {
+func (a *app) letter(l letters.Letter, events []letters.Event, payload string) {
 	fields := [][2]string{
 		{"seq", strconv.FormatInt(l.Seq, 10)}, {"status", a.statusLine(l)}, {"id", l.Original.UUID}, {"topic", l.Origin.Topic},
 		{"partition", l.Origin.Partition}, {"offset", l.Origin.Offset}, {"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler},
@@ -137,6 +141,12 @@ func (a *app) letter(l letters.Letter, payload string) {
 		a.screen.Head("attempts")
 		for _, attempt := range l.Failure.History {
 			a.screen.Line("  %s  %s  %s", a.when(attempt.At), attempt.Class, attempt.Error)
+		}
+	}
+	if len(events) > 0 {
+		a.screen.Head("life")
+		for _, e := range events {
+			a.screen.Line("  %s", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason), " "))
 		}
 	}
 	if len(l.Original.Metadata) > 0 {
@@ -159,8 +169,8 @@ func (a *app) statusLine(l letters.Letter) string {
 	line := string(l.Status)
 	if !l.Marked.At.IsZero() {
 		line += ", by " + l.Marked.By + " at " + a.when(l.Marked.At)
-		if l.Marked.Why != "" {
-			line += ": " + l.Marked.Why
+		if l.Marked.Reason != "" {
+			line += ": " + l.Marked.Reason
 		}
 	}
 	return line

@@ -15,8 +15,9 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   causes    cause count first_failed_at last_failed_at dead_letter_topic topic handler class reason type stack_hash
             example description
   list      seq status seen stored_at id dead_letter_topic topic handler class reason type description stack_hash attempts
-            first_failed_at last_failed_at redrives marked_at marked_by marked_why redrive_id payload_bytes
-  show      the same, and: metadata stack history partition offset key group node payload or payload_b64
+            first_failed_at last_failed_at redrives marked_at marked_by marked_reason redrive_id payload_bytes
+  show      the same, and: metadata stack history life partition offset key group node payload or payload_b64
+  audit     number at kind seq id by reason redrive_id detail
   doctor    check ok detail
   export    see redrive export --help
   discard   chosen discarded left
@@ -69,7 +70,7 @@ type letterView struct {
 	Redrives        int    `json:"redrives"`
 	MarkedAt        string `json:"marked_at,omitempty"`
 	MarkedBy        string `json:"marked_by,omitempty"`
-	MarkedWhy       string `json:"marked_why,omitempty"`
+	MarkedReason    string `json:"marked_reason,omitempty"`
 	RedriveID       string `json:"redrive_id,omitempty"`
 	PayloadBytes    int    `json:"payload_bytes"`
 }
@@ -80,7 +81,7 @@ func viewOf(l letters.Letter) letterView {
 		Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason, Type: l.Failure.Type,
 		Description: l.Failure.Description, StackHash: l.Failure.StackHash, Attempts: l.Failure.Attempts,
 		FirstFailedAt: stamp(l.Failure.FirstFailedAt), LastFailedAt: stamp(l.Failure.LastFailedAt), Redrives: l.Redrive.Count,
-		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedWhy: l.Marked.Why, RedriveID: l.Marked.RedriveID,
+		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
 		PayloadBytes: len(l.Original.Payload),
 	}
 }
@@ -96,6 +97,7 @@ type wholeView struct {
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	Stack      string            `json:"stack,omitempty"`
 	History    []attemptView     `json:"history,omitempty"`
+	Life       []eventView       `json:"life,omitempty"`
 	Payload    *string           `json:"payload,omitempty"`
 	PayloadB64 []byte            `json:"payload_b64,omitempty"`
 }
@@ -106,7 +108,7 @@ type attemptView struct {
 	Error string `json:"error,omitempty"`
 }
 
-func wholeViewOf(l letters.Letter) wholeView {
+func wholeViewOf(l letters.Letter, events []letters.Event) wholeView {
 	v := wholeView{
 		letterView: viewOf(l), Partition: l.Origin.Partition, Offset: l.Origin.Offset, Key: string(l.Origin.Key),
 		Group: l.Origin.ConsumerGroup, Node: l.Failure.Node, Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
@@ -114,7 +116,27 @@ func wholeViewOf(l letters.Letter) wholeView {
 	for _, attempt := range l.Failure.History {
 		v.History = append(v.History, attemptView{stamp(attempt.At), attempt.Class.String(), attempt.Error})
 	}
+	for _, e := range events {
+		v.Life = append(v.Life, viewOfEvent(e))
+	}
 	return v
+}
+
+// eventView is an entry of the record for programs.
+type eventView struct {
+	Number    int64  `json:"number,omitempty"`
+	At        string `json:"at"`
+	Kind      string `json:"kind"`
+	Seq       int64  `json:"seq"`
+	ID        string `json:"id,omitempty"`
+	By        string `json:"by,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	RedriveID string `json:"redrive_id,omitempty"`
+	Detail    string `json:"detail,omitempty"`
+}
+
+func viewOfEvent(e letters.Event) eventView {
+	return eventView{e.Number, stamp(e.At), string(e.Kind), e.Seq, e.MessageID, e.By, e.Reason, e.RedriveID, e.Detail}
 }
 
 // carry adds a payload.

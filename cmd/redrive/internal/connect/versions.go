@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/database"
@@ -91,24 +92,25 @@ func newestOf(kind string) (map[string]int, error) {
 	return newest, err
 }
 
-// Require returns an error unless the tables of a component are there at the version that this command knows.
+// Require returns an error unless the tables of components are there at the versions that this command knows. A component
+// that ends with a star stands for all that begin so.
 func Require(ctx context.Context, db *sql.DB, component string) error {
 	versions, err := Versions(ctx, db)
 	if err != nil {
 		return err
 	}
 	for _, v := range versions {
-		if v.Component != component {
+		if begin, several := strings.CutSuffix(component, "*"); v.Component != component && !(several && strings.HasPrefix(v.Component, begin)) {
 			continue
 		}
 		switch v.State() {
 		case "missing":
-			return fmt.Errorf("the tables of %s are not in this database: its service makes them when it starts; is --db the service's database?", component)
+			return fmt.Errorf("the tables of %s are not in this database: its service makes them when it starts; is --db the service's database?", v.Component)
 		case "older":
 			return fmt.Errorf("the tables of %s have version %d, and this command needs version %d: upgrade the service first, "+
-				"or use the command of its release; redrive upgrades no table, because services of the earlier release would not start again", component, v.Found, v.Known)
+				"or use the command of its release; redrive upgrades no table, because services of the earlier release would not start again", v.Component, v.Found, v.Known)
 		case "newer":
-			return fmt.Errorf("the tables of %s have version %d, and this command knows version %d: use the command of the service's release", component, v.Found, v.Known)
+			return fmt.Errorf("the tables of %s have version %d, and this command knows version %d: use the command of the service's release", v.Component, v.Found, v.Known)
 		}
 	}
 	return nil

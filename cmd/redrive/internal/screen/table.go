@@ -42,6 +42,13 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
+// Trim leaves out the cells that have no column.
+func (t *Table) Trim() {
+	for i := range t.rows {
+		t.rows[i] = t.rows[i][:len(t.Columns)]
+	}
+}
+
 // Len is the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
