@@ -16,8 +16,8 @@ import (
 // Most is the number of messages that a Memory holds.
 const Most = 1000
 
-// Message identifies a message of a handler.
-type Message struct{ handler, id string }
+// Message identifies a message of a handler, or of a place.
+type Message struct{ from, id string }
 
 // Of identifies c's message by what it was on entry, which a handler cannot change. A message without an id is identified by its
 // payload.
@@ -30,6 +30,9 @@ func Of(c *chain.Call) Message {
 	_, _ = sum.Write(c.Msg.Payload)
 	return Message{handler, strconv.FormatUint(sum.Sum64(), 16)}
 }
+
+// Named identifies a message by its id and where it came from.
+func Named(from, id string) Message { return Message{from, id} }
 
 // Memory remembers a T for each message. It is not safe for concurrent use.
 type Memory[T any] struct {

@@ -150,7 +150,7 @@ func (l *connectionLog) isOver(fields watermill.LogFields) bool {
 		return l.ended
 	}
 	for s := range l.live {
-		if s.queue == queue && s.ctx.Err() == nil {
+		if s.queue == queue && s.ctx.Err() == nil && !s.changing.Load() {
 			return false
 		}
 	}

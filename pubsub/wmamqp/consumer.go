@@ -10,11 +10,21 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/intake"
 )
 
 // consumer passes the messages of one of watermill-amqp's subscriptions on, one after the other.
 type consumer struct {
 	*subscription
+	of    *Subscriber
+	topic string
+
+	prefetch  int          // 1 while something that the handler needs is away
+	valve     intake.Valve // of a consumer that fetches more
+	returnAll bool         // the latest message is to go back with all that were fetched
+	acks      int          // in a row
+
 	inner    *amqp.Subscriber
 	receiver *receiver
 	messages <-chan *message.Message
@@ -47,6 +57,27 @@ func (r *receiver) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	return r.Marshaler.Unmarshal(d)
 }
 
+// begin begins to consume.
+func (c *consumer) begin() error {
+	config := c.of.config
+	c.receiver = &receiver{Marshaler: config.AMQP.Marshaler}
+	var err error
+	if c.inner, _, err = c.of.inner(c.receiver, c.queue, c.prefetch, config.Logger); err != nil {
+		return err
+	}
+	// When our context ends, inner goes on until the message in flight is settled.
+	var innerCtx context.Context
+	innerCtx, c.release = context.WithCancel(context.WithoutCancel(c.ctx))
+	err = declaring(c.topic, func() error {
+		c.messages, err = c.inner.Subscribe(innerCtx, c.topic)
+		return err
+	})
+	if err != nil {
+		c.release()
+	}
+	return err
+}
+
 // run passes messages on until the subscription ends.
 func (c *consumer) run() {
 	for c.ctx.Err() == nil {
@@ -57,6 +88,7 @@ func (c *consumer) run() {
 				return
 			}
 			c.pass(msg, c.receiver.delivery)
+			c.adapt()
 		}
 	}
 }
@@ -88,10 +120,15 @@ func (c *consumer) end() {
 // with the channel.
 func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 	lost := c.watch(d)
-	ctx, cancel := context.WithCancel(withDelivery(c.ctx, c.queue, &d))
+	ctx, cancel := context.WithCancel(withDelivery(c.ctx, c.queue, c.of.given.times(c.queue, in.UUID, &d), &d))
 	defer cancel()
+	var began time.Time
+	if c.prefetch > 1 {
+		ctx, began = intake.With(ctx, &c.valve), time.Now()
+	}
 	msg := message.NewMessageWithContext(ctx, in.UUID, in.Payload)
 	msg.Metadata = in.Metadata
+	shuts := c.valve.Shuts()
 
 	select {
 	case c.out <- msg:
@@ -105,8 +142,15 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 	select {
 	case <-msg.Acked():
 		c.nacks = 0
+		c.acks++
+		c.of.given.forget(c.queue, in.UUID, &d)
 		c.settle(in, true)
 	case <-msg.Nacked():
+		c.of.given.add(c.queue, in.UUID)
+		c.acks = 0
+		if c.returnAll = c.wentBack(shuts, began); c.returnAll {
+			return
+		}
 		if c.pause(lost); c.ctx.Err() != nil {
 			c.keep()
 			return
@@ -114,7 +158,11 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 		c.settle(in, false)
 	case <-lost:
 		cancel()
-		c.settle(in, c.grace(msg))
+		acked := c.grace(msg)
+		if !acked {
+			c.of.given.add(c.queue, in.UUID)
+		}
+		c.settle(in, acked)
 	case <-c.ctx.Done():
 		c.takesNoMore()
 		if c.grace(msg) {

@@ -2,17 +2,17 @@ package wmamqp
 
 import "github.com/ThreeDotsLabs/watermill/message"
 
-// DeliveryCount returns how often a quorum queue delivered the message before and got it back. Use it as Delivered of
-// crashlimit.Config. On a classic queue, which does not count, it is 0. It returns false for a message that does not come from
-// Subscriber.
+// DeliveryCount returns how often a quorum queue delivered the message before and got it back, without the times that this process
+// gave it back itself (Delivery.GivenBack). Use it as Delivered of crashlimit.Config. On a classic queue, which does not count, it
+// is 0. It returns false for a message that does not come from Subscriber.
 //
-// RabbitMQ counts every delivery that came back, also after a nack or a lost connection, and not only those that ended the
-// process. So set Max, 20 by default for this count, higher than the nacks that a message can have. Set the queue's own
+// RabbitMQ counts every delivery that came back, and not only those that ended the process. What other processes gave back counts,
+// and so do deployments. So set Max, 20 by default for this count, higher than those that a message can have. Set the queue's own
 // x-delivery-limit higher than Max, or to -1: otherwise RabbitMQ may drop the message before its letter is published.
 func DeliveryCount(msg *message.Message) (int, bool) {
 	d, ok := DeliveryFromContext(msg.Context())
 	if !d.Redelivered { // on a first delivery the header can only be the producer's
 		return 0, ok
 	}
-	return d.Count, ok
+	return max(d.Count-d.GivenBack, 0), ok
 }

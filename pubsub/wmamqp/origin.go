@@ -20,16 +20,19 @@ type Delivery struct {
 	Redelivered bool
 	// Count is how often a quorum queue delivered the message before and got it back. On a classic queue it is 0.
 	Count int
+	// GivenBack is how many deliveries in Count this process is known to have given back itself, by a nack or on a connection that
+	// was lost. This Subscriber remembers at most 1000 messages, each for an hour after it was last given back.
+	GivenBack int
 	// Timestamp is the producer's, or zero.
 	Timestamp time.Time
 }
 
 type deliveryKey struct{}
 
-func withDelivery(ctx context.Context, queue string, d *amqp091.Delivery) context.Context {
+func withDelivery(ctx context.Context, queue string, givenBack int, d *amqp091.Delivery) context.Context {
 	return context.WithValue(ctx, deliveryKey{}, Delivery{
 		Queue: queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
-		Count: countOf(d.Headers[deliveryCount]), Timestamp: d.Timestamp,
+		Count: countOf(d.Headers[deliveryCount]), GivenBack: givenBack, Timestamp: d.Timestamp,
 	})
 }
 

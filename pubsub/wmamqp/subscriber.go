@@ -14,10 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// maxHold is how long a message is held during an outage of what the kit needs. RabbitMQ counts what is given back, and takes
-// away what is held for 30 minutes (consumer_timeout).
-const maxHold = 15 * time.Minute
-
 // SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
 	// AMQP is what watermill-amqp's subscriber takes. A DefaultMarshaler is replaced by Marshaler; any other becomes its
@@ -38,6 +34,10 @@ type SubscriberConfig struct {
 	NackBackoff time.Duration
 	// MaxNackBackoff is the longest such wait. Default: 5 s.
 	MaxNackBackoff time.Duration
+	// MaxHold is how long a message is held while something that its handler needs is away. Then it is given back, uncounted by
+	// Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes by default, by more
+	// than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
+	MaxHold time.Duration
 	// Logger receives the events of the connection. Default: none.
 	Logger watermill.LoggerAdapter
 }
@@ -54,6 +54,9 @@ func (c *SubscriberConfig) setDefaults() {
 	}
 	if c.MaxNackBackoff == 0 {
 		c.MaxNackBackoff = max(5*time.Second, c.NackBackoff)
+	}
+	if c.MaxHold == 0 {
+		c.MaxHold = 15 * time.Minute
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 1
@@ -90,6 +93,9 @@ func (c *SubscriberConfig) validate() error {
 	if c.SettleGrace < 0 || c.NackBackoff < 0 || c.MaxNackBackoff < c.NackBackoff {
 		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackBackoff (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.SettleGrace, c.NackBackoff, c.MaxNackBackoff)
 	}
+	if c.MaxHold < 0 {
+		return fmt.Errorf("wmamqp: SubscriberConfig.MaxHold is %s: it must not be negative; leave it out for 15 minutes", c.MaxHold)
+	}
 	return nil
 }
 
@@ -98,6 +104,7 @@ func (c *SubscriberConfig) validate() error {
 type Subscriber struct {
 	config SubscriberConfig
 	conn   *connection
+	given  givenBack
 
 	mu     sync.Mutex
 	closed bool
@@ -140,7 +147,7 @@ func newSubscriber(shared *amqp.ConnectionWrapper, config SubscriberConfig) (*Su
 	if err != nil {
 		return nil, err
 	}
-	return &Subscriber{config: config, conn: conn, stops: make(map[*subscription]context.CancelFunc)}, nil
+	return &Subscriber{config: config, conn: conn, given: newGivenBack(), stops: make(map[*subscription]context.CancelFunc)}, nil
 }
 
 // ErrClosed is returned by a Subscriber or Publisher after Close.
@@ -155,7 +162,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		return nil, err
 	}
 	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic), out: make(chan *message.Message)}
-	sub.ctx, sub.stop = context.WithCancel(outage.WithMaxHold(ctx, maxHold))
+	sub.ctx, sub.stop = context.WithCancel(outage.WithMaxHold(ctx, s.config.MaxHold))
 	if err := s.enter(sub, topic, most); err != nil {
 		sub.stop()
 		return nil, err
@@ -214,7 +221,7 @@ func (s *Subscriber) leave(sub *subscription) {
 // SubscribeInitialize declares the queue of topic.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	queue := s.config.AMQP.Queue.GenerateName(topic)
-	inner, _, err := s.inner(&receiver{Marshaler: s.config.AMQP.Marshaler}, queue, s.config.Logger)
+	inner, _, err := s.inner(&receiver{Marshaler: s.config.AMQP.Marshaler}, queue, s.config.AMQP.Consume.Qos.PrefetchCount, s.config.Logger)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type subscription struct {
 	out       chan *message.Message
 	consumers []*consumer
 	taking    sync.WaitGroup // consumers that the broker may give another message
+	changing  atomic.Bool    // its only consumer ends, to begin again
 
 	ctx  context.Context // ends with that of Subscribe, and with Close
 	stop context.CancelFunc
@@ -55,20 +56,8 @@ func (s *Subscriber) open(sub *subscription, topic string) error {
 
 // consume begins to consume the queue on one more channel.
 func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error) {
-	c := &consumer{subscription: sub, receiver: &receiver{Marshaler: s.config.AMQP.Marshaler}}
-	var err error
-	if c.inner, _, err = s.inner(c.receiver, sub.queue, s.config.Logger); err != nil {
-		return nil, err
-	}
-	// When our context ends, inner goes on until the message in flight is settled.
-	var innerCtx context.Context
-	innerCtx, c.release = context.WithCancel(context.WithoutCancel(sub.ctx))
-	err = declaring(topic, func() error {
-		c.messages, err = c.inner.Subscribe(innerCtx, topic)
-		return err
-	})
-	if err != nil {
-		c.release()
+	c := &consumer{subscription: sub, of: s, topic: topic, prefetch: s.config.AMQP.Consume.Qos.PrefetchCount}
+	if err := c.begin(); err != nil {
 		return nil, err
 	}
 	sub.taking.Add(1)
@@ -110,8 +99,9 @@ func (s *subscription) noneTakes() {
 }
 
 // inner returns a subscriber of watermill-amqp to the queue on our connection, and what adapts its declarations.
-func (s *Subscriber) inner(r *receiver, queue string, logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
+func (s *Subscriber) inner(r *receiver, queue string, prefetch int, logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
 	config := s.config.AMQP
+	config.Consume.Qos.PrefetchCount = prefetch
 	config.Marshaler = r
 	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
 	var topology *adapting

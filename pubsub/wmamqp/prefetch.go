@@ -1,0 +1,52 @@
+package wmamqp
+
+import (
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// beginAgain is the wait before another attempt to consume, when the broker refused one.
+const beginAgain = time.Second
+
+// adapt fetches no more than one message while the handler's downstream is away. What was fetched before goes back to the broker, for
+// other instances: it would wait here until the broker closes the channel. When as many messages in a row were acked as are fetched
+// by default, as many are fetched again.
+func (c *consumer) adapt() {
+	whole := c.config.AMQP.Consume.Qos.PrefetchCount
+	switch {
+	case c.ctx.Err() != nil:
+	case c.returnAll || c.valve.IsShut():
+		c.change(1)
+	case c.prefetch < whole && c.acks >= whole:
+		c.change(whole)
+	}
+}
+
+// wentBack reports whether a message came back because something that its handler needs is away: a part shut the valve, or held the
+// message for long.
+func (c *consumer) wentBack(shuts uint64, began time.Time) bool {
+	return c.prefetch > 1 && (c.valve.Shuts() != shuts || time.Since(began) > c.config.MaxHold/2)
+}
+
+// change gives back all that was fetched, and consumes with another prefetch when the valve is open.
+func (c *consumer) change(prefetch int) {
+	c.prefetch, c.acks, c.nacks, c.returnAll = prefetch, 0, 0, false
+	c.changing.Store(true)
+	c.end()
+	c.changing.Store(false)
+	c.channel, c.lost = nil, nil
+	for c.valve.Wait(c.ctx) {
+		err := c.begin()
+		if err == nil {
+			return
+		}
+		c.config.Logger.Error("Consuming could not begin again after an outage of what the handler needs; it is tried again", err,
+			watermill.LogFields{"queue": c.queue, "wait": beginAgain})
+		if !wait.For(c.ctx, beginAgain) {
+			return
+		}
+	}
+}

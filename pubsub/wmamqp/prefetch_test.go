@@ -1,0 +1,153 @@
+package wmamqp_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+func prefetch(n int) func(*wmamqp.SubscriberConfig) {
+	return func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.Qos.PrefetchCount = n }
+}
+
+// unfetched waits until n messages of a queue are at no consumer.
+func (b *broker) unfetched(queue string, n int) {
+	b.Helper()
+	var got int
+	eventually(b, "the messages of "+queue+" that no consumer has", func() bool {
+		b.must(func(c *amqp091.Channel) error {
+			q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
+			got = q.Messages
+			return err
+		})
+		return got == n
+	})
+}
+
+// While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once. Then it fetches one at a
+// time, which has no valve and is held, until as many are acked in a row.
+func TestShutValveGivesBackPrefetched(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.queue(kind)
+			ids := b.numbered(topic, 12)
+			messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Hour, time.Hour }), topic)
+			msg := b.next(messages)
+			b.unfetched(topic, 8)
+			reopen := make(chan struct{})
+			valve := intake.Of(msg.Context())
+			valve.Shut(reopen)
+			msg.Nack()
+			b.unfetched(topic, 12)
+			b.none(messages)
+			b.unfetched(topic, 12)
+			close(reopen)
+			for i, id := range ids {
+				msg := b.next(messages)
+				if msg.UUID != id {
+					t.Fatalf("%s came, want %s", msg.UUID, id)
+				}
+				switch {
+				case i < 4 && intake.Of(msg.Context()) != nil:
+					t.Errorf("message %d has a valve, but is the only one fetched", i)
+				case i < 4:
+					b.unfetched(topic, 11-i)
+				case intake.Of(msg.Context()) == nil:
+					t.Errorf("message %d has no valve", i)
+				default:
+					b.unfetched(topic, max(8-i, 0))
+				}
+				d, _ := wmamqp.DeliveryFromContext(msg.Context())
+				if want := b2i(kind == "quorum") * (b2i(i < 4) + b2i(i == 4)); d.Count != want {
+					t.Errorf("message %d: the queue counts %d deliveries, want %d", i, d.Count, want)
+				}
+				if n, _ := wmamqp.DeliveryCount(msg); i == 0 && n != 0 {
+					t.Errorf("%d deliveries are counted of a message that was given back", n)
+				}
+				acks(t, msg)
+			}
+			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+		})
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A message that a part held for long goes back with all that were fetched: their time at the broker runs too.
+func TestHeldMessageGivesBackPrefetched(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.queue()
+	ids := b.numbered(topic, 4)
+	messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) {
+		c.MaxHold, c.NackBackoff, c.MaxNackBackoff = 100*time.Millisecond, time.Hour, time.Hour
+	}), topic)
+	msg := b.next(messages)
+	time.Sleep(100 * time.Millisecond)
+	msg.Nack()
+	for i, id := range ids {
+		msg := b.next(messages)
+		if msg.UUID != id {
+			t.Fatalf("%s came, want %s", msg.UUID, id)
+		}
+		b.unfetched(topic, 3-i)
+		acks(t, msg)
+	}
+}
+
+// What the process gives back itself is not counted for the crash limit, although a quorum queue counts it.
+func TestGivenBackIsNotCounted(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.queue("quorum")
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Millisecond, time.Millisecond }), topic)
+	for i := range 30 {
+		msg := b.next(messages)
+		d, _ := wmamqp.DeliveryFromContext(msg.Context())
+		if n, ok := wmamqp.DeliveryCount(msg); n != 0 || !ok || d.Count != i || d.GivenBack != i {
+			t.Errorf("delivery %d: %+v counts as %d, %t", i, d, n, ok)
+		}
+		msg.Nack()
+	}
+	acks(t, b.next(messages))
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	again := b.next(messages)
+	if d, _ := wmamqp.DeliveryFromContext(again.Context()); d.Count != 0 || d.GivenBack != 0 {
+		t.Errorf("a new message with the same id: %+v", d)
+	}
+	acks(t, again)
+}
+
+// Close ends a subscription that waits at its valve.
+func TestCloseAtShutValve(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.queue()
+	b.numbered(topic, 3)
+	sub := b.subscriber(prefetch(3))
+	messages := b.subscribe(sub, topic)
+	msg := b.next(messages)
+	intake.Of(msg.Context()).Shut(make(chan struct{}))
+	msg.Nack()
+	b.unfetched(topic, 3)
+	soon(t, "Close", func() { b.closed("the subscriber", sub.Close()) })
+	if _, open := <-messages; open {
+		t.Error("a message came after Close")
+	}
+	if n := b.ready(topic); n != 3 {
+		t.Errorf("%d messages are left of 3", n)
+	}
+}
