@@ -16,6 +16,7 @@ func TestHappyPathAllocatesNothing(t *testing.T) {
 	msg := benchMessage(t.Context())
 	for name, h := range map[string]message.HandlerFunc{
 		"retry":   newRetry(t, middleware.RetryConfig{}).Middleware(succeed),
+		"budget":  newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{}}).Middleware(succeed),
 		"recover": middleware.Recover{}.Middleware(succeed),
 		"guard":   newGuard(t, middleware.GuardConfig{Required: []string{"tenant"}, MaxHops: 9, ExpiresKey: "expires"}).Middleware(succeed),
 	} {

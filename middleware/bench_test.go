@@ -26,6 +26,7 @@ func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 func BenchmarkRetry(b *testing.B) {
 	transient, permanent := classify.Transient(errBoom), classify.Permanent(errBoom)
 	b.Run("success", func(b *testing.B) { benchmark(b, middleware.RetryConfig{}, succeed) })
+	b.Run("success with a budget", func(b *testing.B) { benchmark(b, middleware.RetryConfig{Budget: &middleware.Budget{}}, succeed) })
 	b.Run("given up at once", func(b *testing.B) {
 		benchmark(b, middleware.RetryConfig{}, func(*message.Message) ([]*message.Message, error) { return nil, permanent })
 	})

@@ -1,7 +1,7 @@
 // Package middleware holds the parts between a Watermill router and a handler that keep failures bounded:
 //
 //   - Recover makes errors of panics.
-//   - Retry calls a handler again at once, if another attempt can succeed.
+//   - Retry calls a handler again at once, if another attempt can succeed. A Budget bounds how often, as a share of all messages.
 //   - Guard keeps messages away from a handler that are expired, go in circles, or lack metadata.
 //   - Outputs dead-letters a message whose outputs cannot be published.
 //
@@ -32,6 +32,19 @@
 //   - The guard is outside of both, because a message that waited may have expired.
 //   - The queue is outside of these, because it dead-letters what they give up.
 //   - Outputs is outermost: it ties the messages that finally leave.
+//
+// # The retry budget
+//
+// If everything fails, five attempts per message are five times the load, on a service that already fails. RetryConfig.Budget bounds
+// further attempts to a share of the handled messages (20 %) and a floor (10 a second), over the last 10 seconds. The floor is there
+// without traffic too. If the budget is spent:
+//
+//   - A message that has a next stage goes there, instead of being tried again in place.
+//   - Another message waits until the budget has an attempt, or is given back uncounted after RetryConfig.NotNowHold.
+//   - A message that comes out of a stage waits before its attempt. It needs an attempt of the budget, which is returned if it succeeds.
+//   - No message is dead-lettered for it. After RetryConfig.NotNowFor a message goes on without the budget, so each message ends.
+//
+// Live messages, messages out of stages and redriven messages have separate budgets, so that none of these can starve the others.
 //
 // # What is promised
 //

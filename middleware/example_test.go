@@ -45,6 +45,29 @@ func ExampleRetry() {
 	// in the end: <nil>
 }
 
+// Handlers that call the same service share one budget: their further attempts together stay under a tenth of their messages, and
+// five a second.
+func ExampleNewBudget() {
+	budget, err := middleware.NewBudget(middleware.Budget{Share: 0.1, PerSecond: 5})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = middleware.NewRetry(middleware.RetryConfig{
+		Attempts: 4,
+		Budget:   budget,
+		OnBudgetSpent: func(_ context.Context, s middleware.BudgetSpent) {
+			fmt.Printf("%s: goes to its next stage: %t\n", s.Traffic, s.ToStage)
+		},
+	})
+	fmt.Println(err)
+
+	_, err = middleware.NewBudget(middleware.Budget{TTL: time.Hour})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// middleware: Budget.TTL is 1h0m0s: it must be from 1s to 1m0s
+}
+
 // A bug in the handler becomes an error that says it is of no use to try again.
 func ExampleRecover() {
 	handle := middleware.Recover{}.Middleware(func(msg *message.Message) ([]*message.Message, error) {

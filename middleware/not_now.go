@@ -38,6 +38,7 @@ func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict cla
 		if !wait.For(ctx, pause) {
 			return nil, c.PutBack(err)
 		}
+		c.Held += pause
 		c.Restore()
 		if out, err = next(c); err == nil {
 			r.postponed.forget(c)
@@ -56,18 +57,20 @@ func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict cla
 	}
 }
 
-// postponed remembers since when handlers return classify.NotNow for their messages.
+// postponed remembers since when messages are put off, uncounted.
 type postponed struct {
 	mu sync.Mutex
 	of recent.Memory[postponement]
 }
+
+func newPostponed() postponed { return postponed{of: recent.For[postponement](postponedFor)} }
 
 type postponement struct {
 	first time.Time
 	pause time.Duration // the last one
 }
 
-// tooLong notes that a handler returned classify.NotNow, and reports whether it has done so for most or longer.
+// tooLong notes that c's message is put off, and reports whether it has been so for most or longer.
 func (p *postponed) tooLong(c *chain.Call, most time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

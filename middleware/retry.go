@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -12,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -24,6 +24,9 @@ type Retry struct {
 	policies  [classify.ClassAborted + 1]Policy
 	toStage   [classify.ClassAborted + 1]bool // if there is one: the configuration does not say how often to try here
 	postponed postponed
+
+	purses       purses    // of a Budget
+	unaffordable postponed // since when messages wait for it
 }
 
 // NewRetry returns a Retry, or an error that names the field of config that is wrong.
@@ -33,7 +36,10 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Retry{config: config, postponed: postponed{of: recent.For[postponement](postponedFor)}}
+	r := &Retry{config: config, postponed: newPostponed(), unaffordable: newPostponed()}
+	if config.Budget != nil {
+		r.purses = purses{budget: *config.Budget, of: make(map[string]*purse)}
+	}
 	for i := range r.policies {
 		class := classify.Class(i)
 		r.policies[i] = config.policy(class)
@@ -50,10 +56,24 @@ func (r *Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 func init() { chain.Register((*Retry).step) }
 
 func (r *Retry) step(next chain.Handler) chain.Handler {
+	var mine atomic.Pointer[purse] // of the handler that this is the step of
 	return func(c *chain.Call) ([]*message.Message, error) {
 		var entered time.Time // read only if a bound needs it: the clock is a good part of the happy path
 		if r.config.MaxElapsed > 0 {
 			entered = time.Now()
+		}
+		var (
+			purse  *purse
+			budget *bucket
+		)
+		if r.config.Budget != nil {
+			if purse = mine.Load(); purse == nil {
+				purse = r.purses.get(c)
+				mine.Store(purse)
+			}
+			if budget = purse.enter(c); budget == &purse.stage {
+				return r.fromStage(c, next, budget, entered)
+			}
 		}
 		c.Attempts++
 		out, err := next(c)
@@ -63,12 +83,34 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 			}
 			return out, nil
 		}
-		return r.retry(c, next, err, entered)
+		if budget != nil {
+			budget = purse.failed(c, budget)
+		}
+		return r.retry(c, next, err, budget, entered)
 	}
 }
 
+// fromStage calls the handler for a message that comes out of a stage, once the budget has an attempt for it.
+func (r *Retry) fromStage(c *chain.Call, next chain.Handler, budget *bucket, entered time.Time) ([]*message.Message, error) {
+	charged, err := r.admit(c, budget)
+	if err != nil {
+		return nil, err
+	}
+	c.Attempts++
+	out, err := next(c)
+	if err == nil {
+		charged.refund()
+		r.onAttempt(c, Attempt{Number: c.Attempts})
+		return out, nil
+	}
+	if v := r.config.Classifier.Classify(err); v.NotNow || !v.Class.Retryable() || c.Nacked() || c.Aborted() {
+		charged.refund()
+	}
+	return r.retry(c, next, err, budget, entered)
+}
+
 // retry goes on after the first failure.
-func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time.Time) ([]*message.Message, error) {
+func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *bucket, entered time.Time) ([]*message.Message, error) {
 	var (
 		failure classify.Failure
 		started [classify.ClassAborted + 1]backoff.BackOff // each class goes on with its own
@@ -102,10 +144,19 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, entered time
 		if !ok {
 			return nil, &failure
 		}
+		if budget != nil {
+			var toStage bool
+			if pause, toStage, err = r.spend(c, budget, &failure, pause); err != nil {
+				return nil, err
+			}
+			if toStage {
+				return nil, &failure
+			}
+		}
 		r.onRetry(c, attempt, pause)
 		if !wait.For(ctx, pause) {
 			if c.Aborted() {
-				return nil, c.Abort(err)
+				return nil, c.Abort(failure.Err)
 			}
 			return nil, &failure
 		}

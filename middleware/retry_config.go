@@ -35,6 +35,10 @@ type RetryConfig struct {
 	// 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack. Default: 20 s, or 15 minutes for
 	// messages of wmamqp's Subscriber, whose broker counts what is given back.
 	NotNowHold time.Duration
+	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next stage instead of
+	// being tried again in place. Without a next stage it waits, and is given back after NotNowHold. Messages out of stages wait before
+	// their attempt. None is dead-lettered because of the budget: after NotNowFor a message goes on without it. Default: none.
+	Budget *Budget
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
 	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a spillway.Channel
@@ -48,6 +52,9 @@ type RetryConfig struct {
 	OnAttempt func(context.Context, Attempt)
 	// OnRetry is called before the wait for the next attempt. A panic in it is logged.
 	OnRetry func(context.Context, Attempt, time.Duration)
+	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage or waits. A
+	// panic in it is logged.
+	OnBudgetSpent func(context.Context, BudgetSpent)
 }
 
 // Policy says how errors of one class are retried.
@@ -92,6 +99,11 @@ func (c *RetryConfig) validate() error {
 	}
 	if c.NotNowFor < 0 || c.NotNowHold < 0 {
 		return fmt.Errorf("middleware: RetryConfig.NotNowFor (%s) and NotNowHold (%s) must not be negative", c.NotNowFor, c.NotNowHold)
+	}
+	if c.Budget != nil {
+		if err := c.Budget.validate("RetryConfig.Budget"); err != nil {
+			return err
+		}
 	}
 	for class, policy := range c.PerClass {
 		if class >= classify.ClassAborted {

@@ -25,6 +25,9 @@
 //   - A letter that failed again after MaxRedrives redrives is quarantined: it comes back no more.
 //   - A letter is marked or acked only after its publisher confirmed it.
 //
+// Rate bounds how fast letters come back. What fails again is tried again by the handler, and a middleware.Budget bounds that:
+// redriven messages have a budget of their own there, so that a large redrive leaves the retries of live messages alone.
+//
 // # From a store
 //
 // Drain takes the letters that wait when it starts, and publishes and marks them one by one. Letters of topics that are not

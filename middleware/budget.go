@@ -1,0 +1,145 @@
+package middleware
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Budget bounds how many further attempts Retry makes, as a share of the messages that it handles. So retries do not multiply the
+// load on a service that already fails. It is the algorithm of Finagle's RetryBudget. The zero value is useful, and gives each handler
+// a budget of its own. NewBudget returns one that several handlers share.
+//
+// Live messages, messages out of retry stages and redriven messages have separate budgets of the same size.
+type Budget struct {
+	// Share is how many further attempts are made per handled message, over the last TTL. A negative value means none. Default: 0.2.
+	Share float64
+	// PerSecond is how many further attempts are made in any case, without any traffic too. Those of a whole TTL can be made at once. A
+	// negative value means none. Default: 10.
+	PerSecond float64
+	// TTL is how long a handled message counts. It must be from 1 second to 1 minute. Default: 10 seconds.
+	TTL time.Duration
+
+	shared *purse
+}
+
+// NewBudget returns a Budget that all handlers share that have it, in one Channel or several. Give it to RetryConfig.Budget. The error
+// names the field of config that is wrong.
+func NewBudget(config Budget) (*Budget, error) {
+	if err := config.validate("Budget"); err != nil {
+		return nil, err
+	}
+	config.shared = newPurse(config)
+	return &config, nil
+}
+
+func (b Budget) withDefaults() Budget {
+	if b.Share == 0 {
+		b.Share = 0.2
+	}
+	if b.PerSecond == 0 {
+		b.PerSecond = 10
+	}
+	if b.TTL == 0 {
+		b.TTL = 10 * time.Second
+	}
+	b.Share, b.PerSecond = max(b.Share, 0), max(b.PerSecond, 0)
+	return b
+}
+
+const (
+	minTTL, maxTTL = time.Second, time.Minute
+	// maxPerSecond catches what was meant as no bound.
+	maxPerSecond = 1e6
+)
+
+func (b Budget) validate(field string) error {
+	switch b = b.withDefaults(); {
+	case math.IsNaN(b.Share) || b.Share > 1000:
+		return fmt.Errorf("middleware: %s.Share is %v: it is a share of the handled messages, such as 0.2; for retries without a budget set none", field, b.Share)
+	case math.IsNaN(b.PerSecond) || b.PerSecond > maxPerSecond:
+		return fmt.Errorf("middleware: %s.PerSecond is %v: it must be at most %v; for retries without a budget set none", field, b.PerSecond, float64(maxPerSecond))
+	case b.TTL < minTTL || b.TTL > maxTTL:
+		return fmt.Errorf("middleware: %s.TTL is %s: it must be from %s to %s", field, b.TTL, minTTL, maxTTL)
+	case b.Share == 0 && b.PerSecond == 0:
+		return fmt.Errorf("middleware: %s.Share and PerSecond are both negative: no retry would be made; to make none, set RetryConfig.Attempts to 1", field)
+	}
+	return nil
+}
+
+// Traffic says where a message comes from.
+type Traffic string
+
+// The kinds of traffic that have separate budgets.
+const (
+	// TrafficLive is a message of the handler's own topic.
+	TrafficLive Traffic = "live"
+	// TrafficStage is a message that waited in a retry stage.
+	TrafficStage Traffic = "stage"
+	// TrafficRedriven is a dead letter that was redriven.
+	TrafficRedriven Traffic = "redriven"
+)
+
+// purse has a bucket for each kind of traffic.
+type purse struct{ live, stage, redriven bucket }
+
+func newPurse(of Budget) *purse {
+	of = of.withDefaults()
+	p := &purse{}
+	p.live.init(of, TrafficLive)
+	p.stage.init(of, TrafficStage)
+	p.redriven.init(of, TrafficRedriven)
+	return p
+}
+
+// enter counts the message of c, and returns its bucket. A message that was redriven to a live topic counts as live until it fails:
+// metadata is not read on the happy path.
+func (p *purse) enter(c *chain.Call) *bucket {
+	b := &p.live
+	if c.Reentry != nil {
+		b = &p.redriven
+		if c.Reentry.Stage > 0 {
+			b = &p.stage
+		}
+	}
+	b.deposit()
+	return b
+}
+
+// failed returns the bucket for further attempts of the message of c, which entered b.
+func (p *purse) failed(c *chain.Call, b *bucket) *bucket {
+	if b == &p.live && c.Arrived(poison.KeyRedriveCount) != "" {
+		b = &p.redriven
+		b.deposit()
+	}
+	return b
+}
+
+// purses are those of one Retry, by handler.
+type purses struct {
+	budget Budget
+	mu     sync.Mutex
+	of     map[string]*purse
+}
+
+// get returns the purse for the handler of c.
+func (p *purses) get(c *chain.Call) *purse {
+	if p.budget.shared != nil {
+		return p.budget.shared
+	}
+	name := message.HandlerNameFromCtx(c.Ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.of[name]
+	if one == nil {
+		one = newPurse(p.budget)
+		p.of[name] = one
+	}
+	return one
+}

@@ -1,0 +1,228 @@
+package middleware_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// till is a handler with a budget. A message that is not tried again goes to a stage.
+type till struct {
+	h     message.HandlerFunc
+	fails bool
+	calls int
+}
+
+func newTill(t testing.TB, budget *middleware.Budget) *till {
+	b := &till{}
+	r := newRetry(t, middleware.RetryConfig{Attempts: 2, Backoff: every(1), Budget: budget})
+	b.h = chain.Enter(staged, chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) {
+		if b.calls++; b.calls == 1 && b.fails {
+			return nil, errBoom
+		}
+		return nil, nil
+	})
+	return b
+}
+
+// staged stands for stages that take each message.
+func staged(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, error) {
+		c.Later = func(*chain.Call, classify.Verdict) bool { return true }
+		return next(c)
+	}
+}
+
+// handle handles a message that succeeds.
+func (b *till) handle(msg *message.Message) {
+	b.calls, b.fails = 0, false
+	_, _ = b.h(msg)
+}
+
+// retries reports whether a message that fails is tried again.
+func (b *till) retries(msg *message.Message) bool {
+	b.calls, b.fails = 0, true
+	_, _ = b.h(msg)
+	return b.calls > 1
+}
+
+// of returns how many of n messages that fail are tried again.
+func (b *till) of(n int, msg *message.Message) (granted int) {
+	for range n {
+		if b.retries(msg) {
+			granted++
+		}
+	}
+	return granted
+}
+
+// Feature R11: each TTL has as many further attempts as PerSecond says, without any traffic before too, and the share of what was
+// handled in addition.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTill(t, &middleware.Budget{Share: 0.25, PerSecond: 3, TTL: 10 * time.Second})
+		for i := range 3 {
+			time.Sleep(time.Hour)
+			if n := b.of(100, newMessage("1")); n != 30+25 { // what failed was handled too
+				t.Errorf("hour %d: %d of 100", i, n)
+			}
+			for range 300 {
+				b.handle(newMessage("1"))
+			}
+			if n := b.of(100, newMessage("1")); n != 75+25 {
+				t.Errorf("hour %d, after 300 were handled: %d of 100", i, n)
+			}
+			time.Sleep(10 * time.Second)
+			if n := b.of(1, newMessage("1")); n != 1 {
+				t.Errorf("hour %d: nothing after a TTL", i)
+			}
+		}
+	})
+}
+
+// Feature R11: the floor is there if a burst of traffic is forgotten before the retries that it was worth.
+func TestBudgetFloorAfterBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTill(t, &middleware.Budget{Share: 0.2, PerSecond: 1, TTL: 10 * time.Second})
+		for range 6400 {
+			b.handle(newMessage("1"))
+		}
+		time.Sleep(5 * time.Second)
+		if n := b.of(1270, newMessage("1")); n != 1270 {
+			t.Errorf("%d of the burst's", n)
+		}
+		time.Sleep(6 * time.Second) // the burst is forgotten, and its retries are not
+		if n := b.of(12, newMessage("1")); n != 10 {
+			t.Errorf("%d of the floor's", n)
+		}
+	})
+}
+
+// Feature R11: whatever happens, a message is tried again if the floor or the share has room, and only then.
+func TestBudgetModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			share, perSecond := rapid.Float64Range(0.01, 2).Draw(rt, "share"), rapid.IntRange(1, 20).Draw(rt, "per second")
+			b := newTill(t, &middleware.Budget{Share: share, PerSecond: float64(perSecond), TTL: 10 * time.Second})
+			handled, granted := map[int]int{}, map[int]int{} // by second
+			var began time.Time
+			now := func() int {
+				if began.IsZero() {
+					began = time.Now()
+				}
+				return int(time.Since(began) / time.Second)
+			}
+			in := func(of map[int]int, slots int) (n int) {
+				for i := range slots {
+					n += of[now()-i]
+				}
+				return n
+			}
+			const unseen = 63 // messages that were handled, and not counted yet or as of later
+			rt.Repeat(map[string]func(*rapid.T){
+				"wait": func(rt *rapid.T) {
+					time.Sleep(time.Duration(rapid.IntRange(1, 15000).Draw(rt, "ms")) * time.Millisecond)
+				},
+				"handle": func(rt *rapid.T) {
+					for range rapid.IntRange(1, 500).Draw(rt, "n") {
+						handled[now()]++
+						b.handle(newMessage("1"))
+					}
+				},
+				"fail": func(rt *rapid.T) {
+					for range rapid.IntRange(1, 300).Draw(rt, "n") {
+						at := now()
+						handled[at]++
+						before, most := in(granted, 10), share*float64(in(handled, 20)+unseen)
+						least := share * float64(in(handled, 10)-unseen)
+						floor := 10 * perSecond
+						switch got := b.retries(newMessage("1")); {
+						case got && float64(before+1) > float64(floor)+most:
+							rt.Fatalf("%d retries are granted in a TTL: %d and %.1f are due", before+1, floor, most)
+						case !got && (before < floor || float64(before) < float64(floor)+least-1):
+							rt.Fatalf("a retry is refused after %d in a TTL: %d and %.1f are due", before, floor, least)
+						case got:
+							granted[at]++
+						}
+					}
+				},
+			})
+		})
+	})
+}
+
+// Feature R11: live messages, messages of stages and redriven messages do not spend each other's budget, nor do handlers.
+func TestBudgetsAreSeparate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared, err := middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, row := range map[string]struct {
+			budget  *middleware.Budget
+			another int // of the other handler's
+		}{"each": {&middleware.Budget{Share: -1, PerSecond: 1}, 10}, "shared": {shared, 0}} {
+			r := middleware.RetryConfig{Attempts: 2, Backoff: every(1), Budget: row.budget}
+			retry := newRetry(t, r)
+			on := func(handler string, stage int, redriven bool) int {
+				msg := newMessage("1")
+				if redriven {
+					msg.Metadata.Set(poison.KeyRedriveCount, "1")
+				}
+				ctx := chain.Within(t.Context(), handler, "orders")
+				if stage >= 0 {
+					ctx = chain.WithReentry(ctx, &chain.Reentry{Handler: handler, As: handler, Stage: stage})
+				}
+				msg.SetContext(ctx)
+				b := &till{}
+				b.h = chain.Enter(staged, chain.StepOf(retry))(func(*message.Message) ([]*message.Message, error) {
+					if b.calls++; b.calls == 1 && b.fails {
+						return nil, errBoom
+					}
+					return nil, nil
+				})
+				if stage > 0 { // these withdraw the first attempt too
+					return 2 * b.of(5, msg)
+				}
+				return b.of(12, msg)
+			}
+			if live, stage, redriven, again := on("billing", -1, false), on("billing", 1, true), on("billing", 0, false), on("billing", -1, true); live != 10 || stage != 10 || redriven != 10 || again != 0 {
+				t.Errorf("%s: live %d, of a stage %d, redriven into a stage %d, redriven %d", name, live, stage, redriven, again)
+			}
+			if n := on("shipping", -1, false); n != row.another {
+				t.Errorf("%s: another handler has %d", name, n)
+			}
+		}
+	})
+}
+
+// Feature R11: what cannot be a budget is an error that names the field.
+func TestBudgetConfig(t *testing.T) {
+	for field, budget := range map[string]middleware.Budget{
+		"Share is NaN":    {Share: math.NaN()},
+		"Share is 2000":   {Share: 2000},
+		"PerSecond is 2e": {PerSecond: 2e6},
+		"TTL is 1ms":      {TTL: time.Millisecond},
+		"TTL is 1h0m0s":   {TTL: time.Hour},
+		"both negative":   {Share: -1, PerSecond: -1},
+	} {
+		_, err := middleware.NewBudget(budget)
+		_, inRetry := middleware.NewRetry(middleware.RetryConfig{Budget: &budget})
+		if err == nil || inRetry == nil || !strings.Contains(err.Error(), field) || !strings.Contains(inRetry.Error(), "RetryConfig.Budget") {
+			t.Errorf("%s: %v, %v", field, err, inRetry)
+		}
+	}
+	if _, err := middleware.NewRetry(middleware.RetryConfig{Budget: &middleware.Budget{}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,139 @@
+package middleware
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// BudgetSpent is a message for which the budget has no further attempt now.
+type BudgetSpent struct {
+	// Traffic says whose budget is spent.
+	Traffic Traffic
+	// Attempts counts the failed attempts since the message was delivered. It is 0 for a message that comes out of a stage: it waits
+	// before its attempt.
+	Attempts int
+	// Verdict is on the latest failure.
+	Verdict classify.Verdict
+	// ToStage means that the message goes to its next stage. Otherwise it waits for the budget.
+	ToStage bool
+}
+
+// maxTransactionHold is how long a message waits in a transaction of its subscriber. Then it is given back, and the subscriber waits
+// without a transaction.
+const maxTransactionHold = time.Second
+
+// errBudgetSpent gives back a message out of a stage that waited in vain.
+var errBudgetSpent = errors.New("the retry budget is spent; the message comes again")
+
+// spend withdraws a further attempt for the message from b, or waits until it can. It returns what is left of pause then. It reports
+// toStage if the message goes to its next stage, and returns an error if the message is given back.
+func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure, pause time.Duration) (rest time.Duration, toStage bool, err error) {
+	began := time.Now()
+	if _, ok := b.withdraw(began); ok {
+		return pause, false, nil
+	}
+	toStage = c.Later != nil && c.Later(c, f.Verdict)
+	r.spent(c, b, BudgetSpent{Traffic: b.traffic, Attempts: f.Attempts, Verdict: f.Verdict, ToStage: toStage})
+	if toStage {
+		return 0, true, nil
+	}
+	w, err := r.await(c, b, f.Err)
+	rest = max(pause-time.Since(began), 0)
+	if err == nil && outlasts(c.WaitContext(), rest) {
+		w.refund()
+		err = c.PutBack(f.Err)
+	}
+	return rest, false, err
+}
+
+// admit withdraws the attempt of a message that comes out of a stage, or waits until it can. A message that succeeds is refunded. So a
+// stage does not go on at full speed with messages that fail again.
+func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
+	if w, ok := b.withdraw(time.Now()); ok {
+		return w, nil
+	}
+	r.spent(c, b, BudgetSpent{Traffic: b.traffic})
+	return r.await(c, b, errBudgetSpent)
+}
+
+// await waits for a withdrawal from b. A message that was held for NotNowHold is given back with err, uncounted. After NotNowFor it
+// goes on without a withdrawal, because each message must end.
+func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ error) {
+	ctx, began := c.WaitContext(), time.Now()
+	defer func() { c.Held += time.Since(began) }()
+	hold := outage.MaxHold(ctx, r.config.NotNowHold) - c.Held
+	if chain.TransactionOf(ctx) != nil {
+		hold = min(hold, maxTransactionHold)
+	}
+	until := began.Add(hold)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-reserve).Before(until) {
+		until = deadline.Add(-reserve)
+	}
+	for {
+		now := time.Now()
+		w, ok := b.withdraw(now)
+		if ok || r.unaffordable.tooLong(c, r.config.NotNowFor) {
+			r.unaffordable.forget(c)
+			return w, nil
+		}
+		rest := until.Sub(now)
+		if rest <= 0 {
+			if c.Acked() { // it cannot come again
+				return withdrawal{}, nil
+			}
+			return withdrawal{}, c.PutBack(err)
+		}
+		next := b.next(now)
+		next += rand.N(next/4 + 1) // not all at one instant
+		if !wait.For(ctx, min(next, rest)) {
+			if c.Aborted() {
+				return withdrawal{}, c.Abort(err)
+			}
+			return withdrawal{}, c.PutBack(err)
+		}
+	}
+}
+
+// spent calls the hook and logs, once a minute at most.
+func (r *Retry) spent(c *chain.Call, b *bucket, event BudgetSpent) {
+	if n, say := b.say(time.Now()); say && !logging.IsSilent(r.config.Logger) {
+		r.config.Logger.Info("The retry budget is spent; messages go to their next stage, or wait", watermill.LogFields{
+			"handler": message.HandlerNameFromCtx(c.Ctx), "traffic": string(b.traffic), "messages": n,
+		})
+	}
+	if r.config.OnBudgetSpent != nil {
+		safecall.Hook(r.config.Logger, "middleware.OnBudgetSpent", func() { r.config.OnBudgetSpent(c.Ctx, event) })
+	}
+}
+
+// sayEvery is the least time between two log lines of one bucket.
+const sayEvery = time.Minute
+
+// repeats counts what a log line stands for.
+type repeats struct {
+	last  time.Time
+	since int
+}
+
+// say counts an event. It reports true if a log line is due, and how many events the line stands for.
+func (b *bucket) say(now time.Time) (n int, due bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.said.since++
+	if !b.said.last.IsZero() && now.Sub(b.said.last) < sayEvery {
+		return 0, false
+	}
+	n, b.said = b.said.since, repeats{last: now}
+	return n, true
+}
