@@ -27,7 +27,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ demo-sql: ## the same on tables, everything about a message in one transaction: 
 demo-stages: ## a downstream that is down for 20 s: staged retry on Kafka and PostgreSQL, as a chart; -blocking shows it without
 	@$(SERVICES) up kafka postgres
 	@$(GO) run ./examples/stages
+
+demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the guard
+	@$(GO) run ./examples/outage $(FLAGS)
 
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
 test: ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers
@@ -156,9 +159,10 @@ bench-stages: ## what is left of the live throughput while messages fail and wai
 	@$(SERVICES) up kafka postgres mariadb >&2
 	@$(GO) run ./internal/bench/stages
 
-bench: ## Go benchmarks, then the figures as JSON lines
+bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outage
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...
 	@$(GO) run ./internal/bench
+	@$(GO) run ./examples/outage -figure
 
 chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flow on each broker, and account for every id; SEED repeats
 	$(GO) run ./internal/chaos -messages $(MESSAGES) -seed $(SEED)

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/examples/internal/chart"
+)
+
+func TestMain(m *testing.M) {
+	// Sarama's metrics have one goroutine for the whole process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// short is a plan of a second or two.
+func short(t *testing.T, args ...string) *Plan {
+	t.Helper()
+	plan, err := parse(append([]string{"-before", "200ms", "-down", "300ms", "-after", "300ms", "-rate", "50"}, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// until keeps the downstream away until something is there to be seen, however slow the machine.
+func until(t *testing.T, seen func(*story) bool) func(*story) {
+	return func(s *story) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !seen(s); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("it was not to be seen in a minute")
+				return
+			}
+		}
+	}
+}
+
+// Without the guard an outage dead-letters healthy webhooks, which the result says.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	plan := short(t, "-without")
+	plan.downUntil = until(t, func(s *story) bool { return s.service.meter.letters.Load() > int64(len(plan.poisoned)) })
+	result, err := run(t.Context(), plan)
+	if err != nil || result.DeadLetteredByIt == 0 || result.Good() || result.Lost != 0 || result.DuplicateEffects != 0 {
+		t.Errorf("%s, %v", result.JSON(), err)
+	}
+}
+
+// What makes no sense is refused before anything is opened, by the name of its flag.
+func TestReady(t *testing.T) {
+	for _, args := range []string{
+		"-on nats", "-how sulk", "-rate 0", "-rate 10001", "-down 1ms", "-before -1s", "-after 2h", "-in-flight 0", "-in-flight 1001",
+		"-poison 1", "-poison NaN", "-poison -1", "-limit 0s", "-rate 10000 -down 1h", "-input /nowhere",
+	} {
+		plan := short(t, strings.Fields(args)...)
+		_, err := run(context.Background(), plan)
+		if flag, _, _ := strings.Cut(args, " "); err == nil || !strings.Contains(err.Error(), flag) && flag != "-input" {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if _, err := parse([]string{"more"}); err == nil {
+		t.Error("an argument is taken for nothing")
+	}
+}
+
+// The seed decides.
+func TestDraw(t *testing.T) {
+	draw := func(seed string) string {
+		plan := short(t, "-seed", seed)
+		if err := plan.ready(); err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for _, msg := range plan.deliveries {
+			b.WriteString(msg.UUID + " ")
+		}
+		return b.String()
+	}
+	if one, same, other := draw("1"), draw("1"), draw("2"); one != same || one == other {
+		t.Error("the seed does not decide")
+	}
+}
+
+// The chart fits a terminal of 80 columns, whatever the numbers.
+func TestPicture(t *testing.T) {
+	w := &watch{Picture: chart.Picture{Out: os.Stderr}, start: time.Now(), story: &story{plan: &Plan{Rate: 100}, down: &downstream{}}}
+	w.last = sample{at: w.start.Add(99 * time.Hour), handled: 1e6, calls: 1e6, dead: 1e5, backlog: 1e5, held: 1000, state: "probing", perSecond: 1e5, callsOfOne: 1e5}
+	w.rates, w.calls, w.dead = slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100)
+	w.guard = slices.Repeat([]string{"closed", "open", "probing", "ramping"}, 100)
+	for _, line := range w.picture() {
+		if n := len([]rune(line)); n > 79 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if got := strip([]string{"closed", "open", "probing", "ramping", "closed"}); got != "·opr·" {
+		t.Error(got)
+	}
+}
+
+// The rate is back at the end of the first half second in which enough was handled.
+func TestBackAfter(t *testing.T) {
+	start := time.Now()
+	at := func(milliseconds ...int) (times []time.Time) {
+		for _, n := range milliseconds {
+			times = append(times, start.Add(time.Duration(n)*time.Millisecond))
+		}
+		return times
+	}
+	for _, c := range []struct {
+		handled []time.Time
+		want    time.Duration
+		ok      bool
+	}{
+		{nil, 0, false},
+		{at(-3, -2, -1), 0, false},
+		{at(0, 400, 800, 1200), 0, false},
+		{at(1400, 0, 600, 1000, 1200), 1400 * time.Millisecond, true},
+	} {
+		if got, ok := backAfter(c.handled, start, 6); got != c.want || ok != c.ok {
+			t.Errorf("%v, %v: want %v, %v", got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// The lines are JSON of numbers alone, and the last one ends with what decides.
+func TestLines(t *testing.T) {
+	seconds := 1.5
+	r := Result{Lost: 1, SecondsToFullRate: &seconds}
+	if !strings.HasSuffix(r.JSON(), `"lost":1}`) || !strings.Contains(r.JSON(), `"dead_lettered_by_outage":0,`) {
+		t.Error(r.JSON())
+	}
+	if err := json.Unmarshal([]byte(r.JSON()), &map[string]float64{}); err != nil {
+		t.Error(err)
+	}
+	if want := `{"figure":"outage","messages_during":0,"calls_during":0,"dead_lettered":0,"seconds_to_full_rate_after":1.5}`; r.figure() != want {
+		t.Error(r.figure())
+	}
+	if r.Good() || (Result{DuplicateEffects: 1}).Good() || (Result{DeadLetteredByIt: 1}).Good() || !(Result{DeadLettered: 1}).Good() {
+		t.Error("a promise that was not kept is good, or one that was kept is not")
+	}
+}
+
+// Promise P3, feature R12, end to end: with the guard an outage dead-letters nothing, loses nothing, and the downstream is hardly called.
+func TestGuarded(t *testing.T) {
+	for _, how := range []string{refuse, busy} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			plan := short(t, "-how", how)
+			plan.downUntil = until(t, func(s *story) bool { return s.service.meter.probes.Load() >= 2 })
+			result, err := run(t.Context(), plan)
+			if err != nil || !result.Good() || result.DeadLettered != len(plan.poisoned) {
+				t.Errorf("%s, %v", result.JSON(), err)
+			}
+			if most := plan.InFlight + plan.InFlight + result.Probes; result.CallsDuring > most {
+				t.Errorf("%d calls, which is more than %d: %s", result.CallsDuring, most, result.JSON())
+			}
+		})
+	}
+}
