@@ -9,6 +9,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func BenchmarkHappyPathSpillway(b *testing.B)  { happySpillway(b) }
+func BenchmarkHappyPathGuarded(b *testing.B)   { happyGuarded(b) }
 func BenchmarkHappyPathWatermill(b *testing.B) { happyWatermill(b) }
 func BenchmarkPlaceLetter(b *testing.B)        { placeLetter(b) }
 func BenchmarkEncodeLetter(b *testing.B)       { encodeLetter(b) }

@@ -23,14 +23,15 @@ func main() {
 }
 
 func happyPath(to io.Writer) error {
-	var ours, theirs int64
-	medians, err := harness.Alternate(rounds, side(happySpillway, &ours), side(happyWatermill, &theirs))
+	var ours, guarded, theirs int64
+	medians, err := harness.Alternate(rounds, side(happySpillway, &ours), side(happyGuarded, &guarded), side(happyWatermill, &theirs))
 	if err != nil {
 		return err
 	}
 	return harness.Print(to, "happy_path", harness.Figure{
-		"spillway_ns": harness.Hundredths(medians[0]), "watermill_ns": harness.Hundredths(medians[1]), "ratio": harness.Hundredths(medians[1] / medians[0]),
-		"spillway_allocs": ours, "watermill_allocs": theirs,
+		"spillway_ns": harness.Hundredths(medians[0]), "guarded_ns": harness.Hundredths(medians[1]), "watermill_ns": harness.Hundredths(medians[2]),
+		"ratio": harness.Hundredths(medians[2] / medians[0]), "guarded_ratio": harness.Hundredths(medians[2] / medians[1]),
+		"spillway_allocs": ours, "guarded_allocs": guarded, "watermill_allocs": theirs,
 	})
 }
 

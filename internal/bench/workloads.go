@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -39,8 +40,16 @@ func newMessage() (*message.Message, context.CancelFunc) {
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 
-func happySpillway(b *testing.B) {
-	channel, err := spillway.New(b.Context(), spillway.Config{Publisher: &nowhere{}})
+func happySpillway(b *testing.B) { happy(b, spillway.Config{}) }
+
+// happyGuarded has the outage guard, which is closed.
+func happyGuarded(b *testing.B) {
+	happy(b, spillway.Config{Outage: &outageguard.Config{}})
+}
+
+func happy(b *testing.B, config spillway.Config) {
+	config.Publisher = &nowhere{}
+	channel, err := spillway.New(b.Context(), config)
 	if err != nil {
 		b.Fatal(err)
 	}
