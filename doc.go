@@ -2,6 +2,7 @@
 // keep failing messages from blocking a topic or being lost:
 //
 //   - A transient error is retried with jitter: at once, or later while the topic goes on.
+//   - While a service that the handlers call is away, messages wait, uncounted, if Config.Outage is set.
 //   - A permanent error, an invalid message or a panic is dead-lettered with its whole story.
 //   - With a database, each message takes effect once.
 //   - Dead letters come back through the same router when the cause is gone.
@@ -10,7 +11,7 @@
 //
 // New makes a Channel of one Config. The Channel composes the parts in the only right order, outermost first:
 //
-//	topic ▶ outputs ▶ poison.Queue ▶ crash limit ▶ guard ▶ stages ▶ Retry ▶ idempotent receiver ▶ Recover ▶ handler ▶ output topic
+//	topic ▶ outputs ▶ poison.Queue ▶ crash limit ▶ guard ▶ stages ▶ Retry ▶ outage guard ▶ receiver ▶ Recover ▶ handler ▶ output topic
 //	                      │                           │ transient, later
 //	                      │                           ▼
 //	                      │               topic.handler.retry.5s ▶ .1m ▶ .10m ▶ the same handler
@@ -19,7 +20,8 @@
 //
 // Channel.Attach protects every handler of a router. Channel.Middleware protects one handler. Channel.Stages adds handlers
 // whose failed messages wait in stages while the messages behind them go on. Each part also works alone: see the packages
-// poison, middleware, middleware/stages, middleware/crashlimit, idempotency and redrive. Package classify judges errors.
+// poison, middleware, middleware/stages, middleware/outageguard, middleware/crashlimit, idempotency and redrive. Package classify
+// judges errors.
 //
 // # What is promised
 //
@@ -33,7 +35,8 @@
 // The original survives byte for byte, whatever the handler did to the message in memory. Shutdown is no failure: a message
 // whose context was cancelled is given back, uncounted. Nothing stands still: while any sink accepts letters, every message
 // ends and the messages behind it go on. With a database, what a handler writes in the receiver's transaction takes effect
-// once per message. What the handler produces is published at least once, always with the same ids.
+// once per message. What the handler produces is published at least once, always with the same ids. With Config.Outage, an outage
+// of what a handler calls dead-letters no message that fails because of it: see package outageguard for the exceptions.
 //
 // # What is not promised
 //

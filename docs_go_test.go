@@ -17,7 +17,7 @@ import (
 
 // packagesOfDocs are the packages that Go in Markdown may use, by the names that it uses for them.
 var packagesOfDocs = map[string]string{
-	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "fs": "io/fs", "log": "log", "os": "os", "testing": "testing", "time": "time",
+	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "fs": "io/fs", "log": "log", "json": "encoding/json", "http": "net/http", "os": "os", "testing": "testing", "time": "time",
 	"watermill":   "github.com/ThreeDotsLabs/watermill",
 	"cqrs":        "github.com/ThreeDotsLabs/watermill/components/cqrs",
 	"forwarder":   "github.com/ThreeDotsLabs/watermill/components/forwarder",
@@ -32,6 +32,7 @@ var packagesOfDocs = map[string]string{
 	"delay":       module + "/delay",
 	"idempotency": module + "/idempotency",
 	"middleware":  module + "/middleware",
+	"outageguard": module + "/middleware/outageguard",
 	"stages":      module + "/middleware/stages",
 	"pgxstore":    module + "/idempotency/pgxstore",
 	"poison":      module + "/poison",

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -36,8 +37,9 @@ func Example() {
 
 	// begin quick start
 	dlc, err := spillway.New(ctx, spillway.Config{
-		Service: "shop", // the owner of the dead letters and keys in DB
-		DB:      db,     // PostgreSQL, MySQL, MariaDB, or a SQLite file
+		Service: "shop",                // the owner of the dead letters and keys in DB
+		DB:      db,                    // PostgreSQL, MySQL, MariaDB, or a SQLite file
+		Outage:  &outageguard.Config{}, // messages wait while what their handler calls is away
 	})
 	if err != nil {
 		log.Fatal(err)
