@@ -93,15 +93,7 @@ var floors = map[string]int{
 	"examples/stages":              6,
 	"examples/webhooks":            6,
 	"internal/chaos":               6,
-	"conformance/internal/report":  6,
-	"examples/amqp":                6,
-	"examples/kafka":               6,
 	"examples/outage":              6,
-	"examples/quickstart":          6,
-	"examples/sql":                 6,
-	"examples/stages":              6,
-	"examples/webhooks":            6,
-	"internal/chaos":               6,
 }
 
 // mayKnow are the packages outside of the standard library that the library itself may import. Database drivers and
