@@ -58,7 +58,9 @@ var floors = map[string]int{
 	// the store of dead letters
 	"redrive/letters": 2,
 	// dead letters on their way back
-	"redrive": 3,
+	"redrive":                   3,
+	"redrive/campaigns":         3,
+	"redrive/internal/jsonedit": 0,
 	// the front door
 	"": 4,
 	// measures and examples' parts

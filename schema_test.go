@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -29,6 +30,7 @@ type stores struct {
 	letters *letters.Store
 	delay   *delay.Store
 	crashes *crashlimit.Store
+	redrive *campaigns.Campaigns
 }
 
 func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
@@ -43,7 +45,10 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if s.delay, err = delay.NewStore(ctx, db, delay.StoreConfig{Service: "shop"}); err != nil {
 		return s, err
 	}
-	s.crashes, err = crashlimit.NewStore(ctx, db, crashlimit.StoreConfig{Service: "shop"})
+	if s.crashes, err = crashlimit.NewStore(ctx, db, crashlimit.StoreConfig{Service: "shop"}); err != nil {
+		return s, err
+	}
+	s.redrive, err = campaigns.New(ctx, s.letters, campaigns.Config{})
 	return s, err
 }
 
@@ -98,7 +103,7 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 }
 
 // newest is what spillway_schema records of the newest versions of all tables.
-var newest = []string{"deliveries 1", "delayed 1", "keys 1", "keys 2", "letter_events 1", "letters 1", "letters 2", "processes 1"}
+var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", "deliveries 1", "delayed 1", "keys 1", "keys 2", "letter_events 1", "letters 1", "letters 2", "processes 1"}
 
 func wantNewest(t testing.TB, db *sql.DB) {
 	t.Helper()

@@ -1,0 +1,204 @@
+package campaigns
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// move is a change of a campaign's state.
+type move struct {
+	from []State
+	to   State
+	what What
+	act  Act
+	// details are for the event.
+	details string
+	// set sets more columns, and args are its values. It must end with a comma.
+	set  string
+	args []any
+	// only is one more condition.
+	only string
+}
+
+// step moves a campaign within a transaction, if the state that it has allows it, and records the event. It reports whether
+// the campaign moved.
+func (c *Campaigns) step(ctx context.Context, tx *sql.Tx, id string, m move) (moved bool, err error) {
+	args := slices.Concat(m.args, []any{c.db.Text(string(m.to)), c.db.Text(id), c.service()}, c.states(m.from))
+	n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, `+m.set+` state = ?`+ // last: MySQL assigns in order
+		` WHERE id = ? AND service = ? AND state IN (`+marks(len(m.from))+`)`+m.only, args...)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	return true, c.record(ctx, tx, id, m.what, m.act, m.details)
+}
+
+// act is one call of a person: step, or an error that says why not.
+func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string, work func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error)) (Campaign, error) {
+	if err := c.usable(ctx); err != nil {
+		return Campaign{}, err
+	}
+	if err := act.validate(); err != nil {
+		return Campaign{}, err
+	}
+	now, err := c.Get(ctx, id)
+	if err != nil {
+		return now, err
+	}
+	moved := false
+	err = c.write(ctx, func(tx *sql.Tx) (err error) {
+		moved, err = work(ctx, tx, now)
+		return err
+	})
+	if err != nil {
+		return now, fmt.Errorf("campaigns: %s %q: %w", verb, now.ID, err)
+	}
+	now, err = c.Get(ctx, id)
+	if err == nil && !moved {
+		err = fmt.Errorf("%w: %s %q, which is %s", ErrState, verb, now.ID, now.State)
+	}
+	return now, err
+}
+
+// Pause stops a campaign that runs, waits for its canary, or is scheduled. Workers finish the letters that they have in hand.
+// The error is ErrState for any other campaign.
+func (c *Campaigns) Pause(ctx context.Context, id string, act Act) (Campaign, error) {
+	return c.act(ctx, id, act, "pause", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+		return c.pause(ctx, tx, id, act, "")
+	})
+}
+
+// pause pauses for good, or until a number of microseconds from now, if set says so.
+func (c *Campaigns) pause(ctx context.Context, tx *sql.Tx, id string, act Act, set string, args ...any) (bool, error) {
+	if set == "" {
+		set = `resume_at = 0,`
+	}
+	return c.step(ctx, tx, id, move{from: before(Paused), to: Paused, what: PausedIt, act: act,
+		set: `resume_to = state, why = ?, ` + set, args: append([]any{c.db.Text(act.Reason)}, args...)})
+}
+
+// Resume lets a paused campaign go on. If the campaign had stopped itself, because too many letters failed again or the canary
+// did, Resume says that it may go on: only what comes back from now on counts. The error is ErrState if it is not paused.
+func (c *Campaigns) Resume(ctx context.Context, id string, act Act) (Campaign, error) {
+	return c.act(ctx, id, act, "resume", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+		return c.resume(ctx, tx, id, act, `heard_before = succeeded + failed_again, failed_before = failed_again, redriven_before = redriven,`, ``)
+	})
+}
+
+func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, set, only string) (moved bool, err error) {
+	for _, to := range []State{Running, Canary, Scheduled} {
+		moved, err = c.step(ctx, tx, id, move{from: []State{Paused}, to: to, what: Resumed, act: act,
+			set: `why = '', resume_at = 0, next_due = now_us(), canary_at = now_us(),` + set, only: ` AND resume_to = '` + string(to) + `'` + only})
+		if moved || err != nil {
+			break
+		}
+	}
+	return moved, err
+}
+
+// Cancel gives a campaign up. The letters that it has not redriven wait as before, and other campaigns can take them. Workers
+// finish the letters that they have in hand. The error is ErrState if the campaign has ended.
+func (c *Campaigns) Cancel(ctx context.Context, id string, act Act) (Campaign, error) {
+	now, err := c.act(ctx, id, act, "cancel", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+		return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: CancelledIt, act: act,
+			set: `why = ?, resume_at = 0, ended_at = now_us(),`, args: []any{c.db.Text(act.Reason)}})
+	})
+	if err == nil {
+		err = c.sweep(ctx)
+	}
+	return now, err
+}
+
+// SetRate changes the rate of a campaign that has not ended, from the next letters on. 0 means no limit.
+func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Act) (Campaign, error) {
+	if err := checkRate(rate); err != nil {
+		return Campaign{}, err
+	}
+	return c.act(ctx, id, act, "set the rate of", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+		open := slices.DeleteFunc(slices.Clone(States), State.Ended)
+		n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us() WHERE id = ? AND service = ? AND state IN (`+
+			marks(len(open))+`)`, append([]any{milli(rate), c.db.Text(id), c.service()}, c.states(open)...)...)
+		if err != nil || n == 0 {
+			return false, err
+		}
+		return true, c.record(ctx, tx, id, RateSet, act, strconv.FormatFloat(rate, 'g', -1, 64))
+	})
+}
+
+// milli is a rate in letters per 1,000 seconds.
+func milli(rate float64) int64 { return int64(math.Round(rate * 1000)) }
+
+// Approve lets a campaign begin that waits for approval. act.By must be another than the one who started it. Names are not
+// verified: whether the caller is who it says is for the caller's program to know.
+func (c *Campaigns) Approve(ctx context.Context, id string, act Act) (Campaign, error) {
+	return c.act(ctx, id, act, "approve", func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error) {
+		if strings.EqualFold(strings.TrimSpace(now.Request.By), strings.TrimSpace(act.By)) {
+			return false, fmt.Errorf("%w: Act.By is %q, who started it: a second person must approve", ErrState, act.By)
+		}
+		to := Running
+		if !now.Request.NotBefore.IsZero() {
+			to = Scheduled
+		}
+		return c.step(ctx, tx, id, move{from: []State{Approval}, to: to, what: Approved, act: act,
+			set: `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(),`, args: []any{c.db.Text(act.By)}})
+	})
+}
+
+// startedAt is when a campaign that goes to a state has started.
+func startedAt(to State) string {
+	if to == Running {
+		return `CASE WHEN started_at = 0 THEN now_us() ELSE started_at END`
+	}
+	return `started_at`
+}
+
+// sweepAtOnce is how many letters one transaction frees.
+const sweepAtOnce = 500
+
+// sweep frees the letters of cancelled campaigns, in small transactions. What is not freed when it ends early is freed by the
+// next one: of a worker, a Cancel or a Start.
+func (c *Campaigns) sweep(ctx context.Context) error {
+	var ids []string
+	err := c.query(ctx, func() { ids = nil }, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT id FROM spillway_campaigns WHERE service = ? AND state = 'cancelled' AND swept = 0`, c.service())
+	for _, id := range ids {
+		for more := true; more && err == nil; {
+			err = c.write(ctx, func(tx *sql.Tx) (err error) { more, err = c.sweepSome(ctx, tx, id); return err })
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("campaigns: free the letters of cancelled campaigns: %w", err)
+	}
+	return nil
+}
+
+// sweepSome frees letters that no worker has in hand. If one has, the campaign is not swept yet.
+func (c *Campaigns) sweepSome(ctx context.Context, tx *sql.Tx, id string) (more bool, err error) {
+	var seqs []any
+	err = c.within(ctx, tx, func(rows *sql.Rows) error {
+		var seq int64
+		err := rows.Scan(&seq)
+		seqs = append(seqs, seq)
+		return err
+	}, `SELECT seq FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND claim IS NOT NULL
+AND (token = '' OR leased_until <= now_us()) ORDER BY first_failed_at, seq LIMIT ?`, c.db.Text(id), sweepAtOnce)
+	if err != nil {
+		return false, err
+	}
+	if len(seqs) > 0 {
+		_, err = c.exec(ctx, tx, `UPDATE spillway_campaign_letters SET claim = NULL WHERE campaign = ? AND seq IN (`+marks(len(seqs))+`)`,
+			append([]any{c.db.Text(id)}, seqs...)...)
+		return true, err
+	}
+	_, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET swept = 1 WHERE id = ? AND NOT EXISTS
+(SELECT 1 FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND claim IS NOT NULL)`, c.db.Text(id), c.db.Text(id))
+	return false, err
+}

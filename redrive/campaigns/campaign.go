@@ -1,0 +1,196 @@
+package campaigns
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Campaign is a campaign as it stood when it was read.
+type Campaign struct {
+	// ID is the x-redrive-id of every letter that the campaign redrives.
+	ID    string `json:"id"`
+	State State  `json:"state"`
+	// Why says why the campaign is paused or cancelled.
+	Why string `json:"why,omitempty"`
+	// Request is what Start was called with, and the defaults.
+	Request Request `json:"request"`
+	// Rate is the rate now. SetRate changes it. 0 means no limit.
+	Rate float64 `json:"rate"`
+	// ApprovedBy names the second person, if one approved.
+	ApprovedBy string `json:"approved_by,omitempty"`
+
+	CreatedAt time.Time `json:"created_at"`
+	// StartedAt is when the campaign first ran. It is zero before.
+	StartedAt time.Time `json:"started_at,omitzero"`
+	// EndedAt is when the campaign finished or was cancelled. It is zero before.
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	// ResumeAt is when a paused campaign resumes by itself. It is zero if it waits for Resume.
+	ResumeAt time.Time `json:"resume_at,omitzero"`
+
+	Counts
+	// LeftOut are the letters that the selection did not take, by reason.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is 0 if that
+	// is not known.
+	Remaining time.Duration `json:"remaining,omitempty"`
+}
+
+// Counts are how many letters of a campaign have come to what. Selected is the sum of Pending, Redriven, Quarantined, Refused,
+// Failed and Gone.
+type Counts struct {
+	// Selected counts the letters of the campaign. They are written down when it starts. What arrives later is not among them.
+	Selected int `json:"selected"`
+	// Pending counts the letters that the campaign is not through with. They stay as they are when it is cancelled.
+	Pending int `json:"pending"`
+	// Redriven counts the letters that were published.
+	Redriven int `json:"redriven"`
+	// Quarantined counts the letters that had been redriven Config.MaxRedrives times already.
+	Quarantined int `json:"quarantined"`
+	// Refused counts the letters whose topic is not allowed, or that the edit does not fit. They wait as before.
+	Refused int `json:"refused"`
+	// Failed counts the letters that the publisher refused for what they are, or again and again. They wait as before.
+	Failed int `json:"failed"`
+	// Gone counts the letters that something else redrove, discarded or purged in the meantime.
+	Gone int `json:"gone"`
+
+	// Succeeded counts the redriven letters that are known to have succeeded.
+	Succeeded int `json:"succeeded"`
+	// FailedAgain counts the redriven letters that came back as dead letters.
+	FailedAgain int `json:"failed_again"`
+	// NotHeard counts the redriven letters that nothing is known of. Where successes are not recorded, these have most likely
+	// succeeded.
+	NotHeard int `json:"not_heard"`
+}
+
+const campaignColumns = `id, state, request, created_at, why, approved_by, left_out, started_at, ended_at, resume_at, rate,
+	selected, redriven, quarantined, refused, failed, gone, succeeded, failed_again, now_us()`
+
+func scanCampaign(rows *sql.Rows) (c Campaign, err error) {
+	var state, request, leftOut string
+	var created, started, ended, resume, rate, now int64
+	n := &c.Counts
+	err = rows.Scan(&c.ID, &state, &request, &created, &c.Why, &c.ApprovedBy, &leftOut, &started, &ended, &resume, &rate,
+		&n.Selected, &n.Redriven, &n.Quarantined, &n.Refused, &n.Failed, &n.Gone, &n.Succeeded, &n.FailedAgain, &now)
+	if err != nil {
+		return c, err
+	}
+	c.State, c.Rate = State(state), float64(rate)/1000
+	c.CreatedAt, c.StartedAt, c.EndedAt, c.ResumeAt = fromMicro(created), fromMicro(started), fromMicro(ended), fromMicro(resume)
+	n.Pending = n.Selected - n.Redriven - n.Quarantined - n.Refused - n.Failed - n.Gone
+	n.NotHeard = max(0, n.Redriven-n.Succeeded-n.FailedAgain)
+	c.Remaining = c.remaining(time.Duration(now-started) * time.Microsecond)
+	if leftOut != "" {
+		if err := json.Unmarshal([]byte(leftOut), &c.LeftOut); err != nil {
+			return c, fmt.Errorf("campaigns: read campaign %q: %w", c.ID, err)
+		}
+	}
+	c.Request, err = decoded(request)
+	return c, err
+}
+
+func (c *Campaign) remaining(running time.Duration) time.Duration {
+	done := c.Selected - c.Pending
+	switch {
+	case c.State.Ended() || c.Pending == 0:
+		return 0
+	case c.Rate > 0:
+		return time.Duration(float64(c.Pending) / c.Rate * float64(time.Second))
+	case c.StartedAt.IsZero() || done == 0:
+		return 0
+	}
+	return time.Duration(float64(running) / float64(done) * float64(c.Pending))
+}
+
+func fromMicro(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// Get returns a campaign of the service. The error is ErrNotFound if there is none of this id.
+func (c *Campaigns) Get(ctx context.Context, id string) (Campaign, error) {
+	if err := c.usable(ctx); err != nil {
+		return Campaign{}, err
+	}
+	found, err := c.list(ctx, ` WHERE id = ? AND service = ?`, c.db.Text(checkedID(id)), c.service())
+	if err != nil {
+		return Campaign{}, fmt.Errorf("campaigns: get %q: %w", checkedID(id), err)
+	}
+	if len(found) == 0 {
+		return Campaign{}, fmt.Errorf("%w: %q", ErrNotFound, checkedID(id))
+	}
+	return found[0], nil
+}
+
+// List says which campaigns List returns.
+type List struct {
+	// States are the states to list. Default: all.
+	States []State
+	// Before lists only campaigns that were created before. It pages: give the CreatedAt of the last one. Default: no bound.
+	Before time.Time
+	// Limit is the largest number of campaigns. Default: 100. At most 1,000.
+	Limit int
+}
+
+// List returns the campaigns of the service, the newest first.
+func (c *Campaigns) List(ctx context.Context, l List) ([]Campaign, error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	if l.Limit == 0 {
+		l.Limit = 100
+	}
+	if l.Limit < 0 || l.Limit > 1000 {
+		return nil, fmt.Errorf("campaigns: List.Limit is %d: it must be 1 to 1,000; page with Before", l.Limit)
+	}
+	where, args := ` WHERE service = ?`, []any{c.service()}
+	if len(l.States) > 0 {
+		where += ` AND state IN (` + marks(len(l.States)) + `)`
+		args = append(args, c.states(l.States)...)
+	}
+	if !l.Before.IsZero() {
+		where += ` AND created_at < ?`
+		args = append(args, l.Before.UnixMicro())
+	}
+	found, err := c.list(ctx, where+` ORDER BY created_at DESC, id LIMIT ?`, append(args, l.Limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("campaigns: list: %w", err)
+	}
+	return found, nil
+}
+
+func (c *Campaigns) list(ctx context.Context, where string, args ...any) (found []Campaign, err error) {
+	err = c.query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
+		one, err := scanCampaign(rows)
+		found = append(found, one)
+		return err
+	}, `SELECT `+campaignColumns+` FROM spillway_campaigns`+where, args...)
+	return found, err
+}
+
+// marks are n placeholders.
+func marks(n int) string { return "?" + strings.Repeat(",?", n-1) }
+
+func (c *Campaigns) states(states []State) []any {
+	args := make([]any, len(states))
+	for i, s := range states {
+		args[i] = c.db.Text(string(s))
+	}
+	return args
+}
+
+// checkedID bounds an id before it goes into a statement or an error. No id of ours is longer, or has other characters.
+func checkedID(id string) string {
+	id = strings.Map(func(r rune) rune {
+		if r < '!' || r > '~' {
+			return '?'
+		}
+		return r
+	}, id)
+	return id[:min(len(id), 64)]
+}

@@ -1,0 +1,141 @@
+package campaigns_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V7: a campaign redrives the letters that waited when it started, each once, in the order of their first failure, and
+// leaves alone what arrived later or is not allowed. All of it is on record.
+func TestCampaign(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		later := func(l *poison.Letter) { l.Failure.FirstFailedAt = fixture.FailedAt.Add(time.Hour) }
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("late", "{}", later), fixture.Letter("early", "{}"),
+			fixture.Letter("other", "{}", fixture.From("payments")), fixture.Letter("often", "{}", fixture.RedrivenTimes(3)))
+		c := start(t, all, request)
+		if c.State != campaigns.Running || c.Selected != 3 || len(c.LeftOut) != 1 || c.LeftOut[0] != (campaigns.LeftOut{Why: campaigns.NotAllowed, Topic: "payments", Letters: 1}) {
+			t.Fatalf("%+v", c)
+		}
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("new", "{}"))
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		c = reach(t, all, c.ID, campaigns.Finished)
+		if c.Redriven != 2 || c.Quarantined != 1 || c.Pending != 0 || c.NotHeard != 2 || c.StartedAt.IsZero() || c.EndedAt.IsZero() {
+			t.Errorf("%+v", c)
+		}
+		sent := out.All()
+		if len(sent) != 2 || sent[0].Msg.UUID != "early" || sent[1].Msg.UUID != "late" || sent[0].Topic != "orders" {
+			t.Fatalf("%+v", sent)
+		}
+		if m := sent[0].Msg.Metadata; m.Get(poison.KeyRedriveID) != c.ID || m.Get(poison.KeyRedrivenBy) != "ann" || m.Get("tenant") != "blue" {
+			t.Error(m)
+		}
+		fixture.WantCount(t, store, fixture.Status(letters.StatusRedriven), 2)
+		fixture.WantCount(t, store, fixture.Status(letters.StatusQuarantined), 1)
+		fixture.WantCount(t, store, letters.Filter{}, 2) // new, other
+
+		events, err := all.History(t.Context(), c.ID, 0)
+		if err != nil || len(events) != 3 || events[0].What != campaigns.Started || events[0].Act != act || events[2].What != campaigns.FinishedIt {
+			t.Errorf("%+v %v", events, err)
+		}
+		audit, err := store.Audit(t.Context(), letters.EventFilter{RedriveIDs: []string{c.ID}})
+		kinds := map[letters.EventKind]int{}
+		for _, e := range audit {
+			kinds[e.Kind]++
+		}
+		if err != nil || kinds[letters.EventSelected] != 3 || kinds[letters.EventRedriven] != 2 || kinds[letters.EventQuarantined] != 1 {
+			t.Errorf("%v %v", kinds, err)
+		}
+		listed, err := all.List(t.Context(), campaigns.List{States: []campaigns.State{campaigns.Finished}})
+		if err != nil || len(listed) != 1 || listed[0].ID != c.ID || listed[0].Request.Reason != act.Reason {
+			t.Errorf("%+v %v", listed, err)
+		}
+	})
+}
+
+// Feature V7: a dry run says what a campaign would do, and does none of it.
+func TestPlan(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, campaigns.Config{Allow: []string{"orders"}, ApproveOver: 3})
+		fixture.Publish(t, store, "orders.dlq", fixture.OfTwo(5)...)
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("forged", "{}", fixture.From("admin")), fixture.Letter("none", "{}", fixture.From("")),
+			fixture.Letter("often", "{}", fixture.RedrivenTimes(9)))
+		plan, err := all.Plan(t.Context(), campaigns.Request{Rate: 2, Edit: &campaigns.Edit{Merge: []byte(`{"n":1}`)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Letters != 6 || plan.Quarantine != 1 || plan.Takes != 3*time.Second || !plan.NeedsApproval ||
+			len(plan.Causes) != 3 || plan.Causes[0].Letters != 3 || plan.Causes[0].Handler != "a" || len(plan.Ages) != 1 ||
+			len(plan.Targets) != 1 || plan.Targets[0] != (campaigns.PlanTarget{Topic: "orders", Letters: 6}) || len(plan.Sample) != 6 {
+			t.Errorf("%+v", plan)
+		}
+		if d := plan.Sample[0].Edited; d == nil || string(d.Before) != "{}" || string(d.After) != `{"n":1}` {
+			t.Errorf("%+v", plan.Sample[0])
+		}
+		if len(plan.LeftOut) != 2 || plan.LeftOut[0].Letters+plan.LeftOut[1].Letters != 2 {
+			t.Errorf("%+v", plan.LeftOut)
+		}
+		fixture.WantCount(t, store, letters.Filter{}, 8)
+		if listed, err := all.List(t.Context(), campaigns.List{}); err != nil || len(listed) > 0 {
+			t.Errorf("%+v %v", listed, err)
+		}
+	})
+}
+
+// Feature V7: one campaign per letter at a time: of two that are started at once on the same letters, each letter has one. When
+// the campaign that has them is cancelled, another can take them.
+func TestOneCampaignPerLetter(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(120)...)
+		type answer struct {
+			c   campaigns.Campaign
+			err error
+		}
+		answers := make(chan answer)
+		for range 2 {
+			go func() { c, err := all.Start(t.Context(), request); answers <- answer{c, err} }()
+		}
+		selected := 0
+		var ids []string
+		for range 2 {
+			a := <-answers
+			if a.err != nil && !errors.Is(a.err, campaigns.ErrNoLetters) {
+				t.Fatal(a.err)
+			}
+			if a.err == nil {
+				ids = append(ids, a.c.ID)
+			}
+			selected += a.c.Selected
+		}
+		if selected != 120 {
+			t.Errorf("%d letters were selected", selected)
+		}
+		if plan, err := all.Plan(t.Context(), request); err != nil || plan.Letters != 0 {
+			t.Errorf("%+v %v", plan, err)
+		}
+		for _, id := range ids {
+			if c, err := all.Cancel(t.Context(), id, act); err != nil || c.State != campaigns.Cancelled {
+				t.Fatal(c, err)
+			}
+		}
+		c := start(t, all, request)
+		if c.Selected != 120 {
+			t.Errorf("%+v", c)
+		}
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		reach(t, all, c.ID, campaigns.Finished)
+		wantIDs(t, out, 120)
+	})
+}

@@ -1,0 +1,140 @@
+package campaigns
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+const (
+	// maxLateness is how late a letter may be and still be made up for by those after it. A longer gap gives nothing away.
+	maxLateness = 500 * time.Millisecond
+	// horizon is how far ahead workers take letters: a new rate holds from then on at the latest.
+	horizon = 500 * time.Millisecond
+	// ahead is for how long one batch lasts at a campaign's rate.
+	ahead = 250 * time.Millisecond
+	// maxInHand bounds the bytes of the letters that a worker has in hand of one campaign. One letter may be larger.
+	maxInHand = 32 << 20
+)
+
+// claim is letters that a worker has in hand, under one token.
+type claim struct {
+	token   string
+	rows    []row
+	until   time.Time     // of the lease, by this process's clock and a little early
+	first   time.Time     // when the first letter is due, if there is a rate
+	every   time.Duration // from one letter to the next
+	stopped bool          // the campaign does not run
+	pause   time.Duration // before the next claim, if there are no rows
+}
+
+// row is a letter of a campaign that is claimed.
+type row struct {
+	seq   int64
+	tries int
+}
+
+// claim takes the next letters of a campaign, of all workers one at a time, and gives them their turns: the database has when the
+// next letter is due, so that the rate is that of the campaign. A campaign without letters that could be taken, now or later,
+// is finished.
+func (w *Worker) claim(ctx context.Context, c Campaign) (k claim, err error) {
+	begun := time.Now()
+	err = w.write(ctx, func(tx *sql.Tx) error {
+		k = claim{token: watermill.NewUUID(), until: begun.Add(w.config.Lease), pause: w.config.Poll}
+		n, err := w.exec(ctx, tx, `UPDATE spillway_campaigns SET claims = claims + 1 WHERE id = ? AND service = ? AND state = 'running'`, w.db.Text(c.ID), w.service())
+		if err != nil || n == 0 {
+			k.stopped = err == nil
+			return err
+		}
+		return w.claimNext(ctx, tx, c.ID, &k)
+	})
+	return k, err
+}
+
+// claimNext is claim while the campaign's row is locked.
+func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, k *claim) error {
+	var rate, due, now, canary, redriven int64
+	err := w.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&rate, &due, &now, &canary, &redriven) },
+		`SELECT rate, next_due, now_us(), canary, redriven FROM spillway_campaigns WHERE id = ?`, w.db.Text(id))
+	if err != nil {
+		return err
+	}
+	read := time.Now()
+	most := w.config.Batch
+	if rate > 0 {
+		if lead := time.Duration(due-now) * time.Microsecond; lead > horizon {
+			k.pause = min(lead-horizon/2, w.config.Poll)
+			return nil
+		}
+		most = min(most, max(1, int(float64(rate)/1000*ahead.Seconds())))
+	}
+	if canary > 0 {
+		var inHand int
+		err := w.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&inHand) },
+			`SELECT COUNT(*) FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND token <> '' AND leased_until > now_us()`, w.db.Text(id))
+		if err != nil {
+			return err
+		}
+		most = min(most, int(canary-redriven)-inHand)
+	}
+	if most < 1 {
+		return nil
+	}
+	if k.rows, err = w.next(ctx, tx, id, most); err != nil {
+		return err
+	}
+	if len(k.rows) == 0 {
+		return w.finish(ctx, tx, id, k)
+	}
+	args := []any{w.db.Text(k.token), w.config.Lease.Microseconds() + 1000, w.db.Text(id)} // SQLite's clock stands still for a millisecond
+	for _, r := range k.rows {
+		args = append(args, r.seq)
+	}
+	_, err = w.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE campaign = ? AND seq IN (`+marks(len(k.rows))+`)`, args...)
+	if err != nil || rate == 0 {
+		return err
+	}
+	due = max(due, now-maxLateness.Microseconds())
+	k.first, k.every = read.Add(time.Duration(due-now)*time.Microsecond), time.Duration(1e12/float64(rate))
+	_, err = w.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ? WHERE id = ?`, due+int64(len(k.rows))*1e9/rate, w.db.Text(id))
+	return err
+}
+
+// next are the letters that failed first of those that are free, as many as may be in memory.
+func (w *Worker) next(ctx context.Context, tx *sql.Tx, id string, most int) (found []row, err error) {
+	bytes := 0
+	err = w.within(ctx, tx, func(rows *sql.Rows) error {
+		var r row
+		var size int
+		err := rows.Scan(&r.seq, &r.tries, &size)
+		if bytes += size; err == nil && (bytes <= maxInHand || len(found) == 0) {
+			found = append(found, r)
+		}
+		return err
+	}, `SELECT seq, tries, size FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND leased_until <= now_us()
+ORDER BY first_failed_at, seq LIMIT ?`, w.db.Text(id), most)
+	return found, err
+}
+
+// finish ends a campaign that has no pending letter. If others have letters in hand, or letters rest after a refusal, it waits.
+func (w *Worker) finish(ctx context.Context, tx *sql.Tx, id string, k *claim) error {
+	pending := false
+	err := w.within(ctx, tx, func(rows *sql.Rows) error { pending = true; return nil },
+		`SELECT seq FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' LIMIT 1`, w.db.Text(id))
+	if err != nil || pending {
+		return err
+	}
+	k.stopped, err = w.step(ctx, tx, id, move{from: []State{Running}, to: Finished, what: FinishedIt,
+		act: Act{By: ByItself, Reason: "the campaign is through with all letters"}, set: `ended_at = now_us(),`})
+	return err
+}
+
+// due is when the letter at a place of the claim is due.
+func (k *claim) due(i int) time.Time {
+	if k.every == 0 {
+		return time.Time{}
+	}
+	return k.first.Add(time.Duration(i) * k.every)
+}

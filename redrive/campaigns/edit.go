@@ -1,0 +1,183 @@
+package campaigns
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/jsonedit"
+)
+
+const (
+	maxPatch = 256 << 10 // bytes
+	maxKeys  = 100       // of metadata
+	maxKey   = 1 << 10   // bytes of a key
+	maxValue = 8 << 10   // bytes of a value
+)
+
+// Edit changes messages on their way back. The letters in the store stay as they are. What is set is done in the order of the
+// fields. Merge and Patch work on the bytes of a JSON payload: what they do not touch stays as it is, numbers of any length
+// too. They refuse a letter whose payload is no JSON in UTF-8. A refused letter waits as before.
+type Edit struct {
+	// Merge is a JSON merge patch (RFC 7396), such as {"currency":"EUR"}.
+	Merge json.RawMessage `json:"merge,omitempty"`
+	// Patch is a JSON patch (RFC 6902). An operation that fails, such as a test, refuses the letter.
+	Patch json.RawMessage `json:"patch,omitempty"`
+	// Set sets metadata. Spillway's own keys are refused.
+	Set map[string]string `json:"set,omitempty"`
+	// Unset removes metadata. Spillway's own keys are refused.
+	Unset []string `json:"unset,omitempty"`
+	// Func is the name of a function in Config.Edits.
+	Func string `json:"func,omitempty"`
+}
+
+// Validate returns an error that says what no message can be edited by.
+func (e *Edit) Validate() error {
+	switch {
+	case len(e.Merge) == 0 && len(e.Patch) == 0 && len(e.Set) == 0 && len(e.Unset) == 0 && e.Func == "":
+		return errors.New("the edit changes nothing: set a field, or leave the edit out")
+	case len(e.Merge)+len(e.Patch) > maxPatch:
+		return fmt.Errorf("merge and patch have %d bytes, at most %d are possible", len(e.Merge)+len(e.Patch), maxPatch)
+	case len(e.Set)+len(e.Unset) > maxKeys:
+		return fmt.Errorf("set and unset have %d keys, at most %d are possible", len(e.Set)+len(e.Unset), maxKeys)
+	}
+	if len(e.Merge) > 0 {
+		if _, err := jsonedit.Merge([]byte(`{}`), e.Merge); err != nil {
+			return fmt.Errorf("merge: %w", err)
+		}
+	}
+	if len(e.Patch) > 0 {
+		if _, err := jsonedit.Parse(e.Patch); err != nil {
+			return fmt.Errorf("patch: %w", err)
+		}
+	}
+	for _, key := range slices.Concat(slices.Sorted(maps.Keys(e.Set)), e.Unset) {
+		if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
+			return fmt.Errorf("the metadata key %q must be text of 1 to %d bytes", boundedtext.Text(key, 100), maxKey)
+		}
+		if reserved(key) {
+			return fmt.Errorf("the metadata key %q is Spillway's own: leave it out; a redrive sets it", boundedtext.Text(key, 100))
+		}
+		if value := e.Set[key]; len(value) > maxValue || !utf8.ValidString(value) {
+			return fmt.Errorf("the metadata value of %q must be text of at most %d bytes", boundedtext.Text(key, 100), maxValue)
+		}
+	}
+	return nil
+}
+
+// reserved reports whether a metadata key is not the producer's.
+func reserved(key string) bool {
+	return len(poison.ProducerMetadata(message.Metadata{key: "x"})) == 0
+}
+
+// String is the edit as JSON, for the record.
+func (e *Edit) String() string {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// apply changes msg, whose payload and metadata are its own.
+func (e *Edit) apply(msg *message.Message, funcs map[string]func(*message.Message) error) (err error) {
+	payload := []byte(msg.Payload)
+	if len(e.Merge) > 0 {
+		if payload, err = jsonedit.Merge(payload, e.Merge); err != nil {
+			return fmt.Errorf("merge: %w", err)
+		}
+	}
+	if len(e.Patch) > 0 {
+		patch, err := jsonedit.Parse(e.Patch)
+		if err == nil {
+			payload, err = patch.Apply(payload)
+		}
+		if err != nil {
+			return fmt.Errorf("patch: %w", err)
+		}
+	}
+	msg.Payload = payload
+	maps.Copy(msg.Metadata, e.Set)
+	for _, key := range e.Unset {
+		delete(msg.Metadata, key)
+	}
+	if e.Func == "" {
+		return nil
+	}
+	f := funcs[e.Func]
+	if f == nil {
+		return fmt.Errorf("no function %q: set Config.Edits", boundedtext.Text(e.Func, 100))
+	}
+	if err := safecall.Call("campaigns.Edits", func() error { return f(msg) }); err != nil {
+		return err
+	}
+	for key := range msg.Metadata {
+		if reserved(key) {
+			return fmt.Errorf("the function %q sets the metadata key %q, which is Spillway's own", boundedtext.Text(e.Func, 100), boundedtext.Text(key, 100))
+		}
+	}
+	return nil
+}
+
+// Diff is what an edit does to one message.
+type Diff struct {
+	// Refused says why the edit does not fit. Then nothing else is set.
+	Refused string `json:"refused,omitempty"`
+	// Before and After are the payloads, if they differ. They hold 64 KiB each at most: Cut reports whether there is more.
+	Before []byte `json:"before,omitempty"`
+	After  []byte `json:"after,omitempty"`
+	Cut    bool   `json:"cut,omitempty"`
+	// Metadata are the keys that change, in their order.
+	Metadata []KeyDiff `json:"metadata,omitempty"`
+}
+
+// KeyDiff is a metadata key that an edit changes. A nil value says that the key is not there.
+type KeyDiff struct {
+	Key    string  `json:"key"`
+	Before *string `json:"before"`
+	After  *string `json:"after"`
+}
+
+const maxDiff = 64 << 10
+
+// diff is what the edit does to a message, which stays as it is.
+func (e *Edit) diff(msg *message.Message, funcs map[string]func(*message.Message) error) (d Diff) {
+	after, err := e.edited(msg, funcs)
+	if err != nil {
+		d.Refused = boundedtext.Error(err, maxText)
+		return d
+	}
+	if string(msg.Payload) != string(after.Payload) {
+		d.Cut = len(msg.Payload) > maxDiff || len(after.Payload) > maxDiff
+		d.Before, d.After = msg.Payload[:min(len(msg.Payload), maxDiff)], after.Payload[:min(len(after.Payload), maxDiff)]
+	}
+	keys := maps.Clone(map[string]string(msg.Metadata))
+	if keys == nil {
+		keys = map[string]string{}
+	}
+	maps.Copy(keys, after.Metadata)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		was, had := msg.Metadata[key]
+		is, has := after.Metadata[key]
+		if had == has && was == is {
+			continue
+		}
+		k := KeyDiff{Key: key}
+		if had {
+			k.Before = &was
+		}
+		if has {
+			k.After = &is
+		}
+		d.Metadata = append(d.Metadata, k)
+	}
+	return d
+}

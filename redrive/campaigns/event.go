@@ -1,0 +1,72 @@
+package campaigns
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// What is something that was done with a campaign.
+type What string
+
+// What is on record of a campaign.
+const (
+	Started     What = "started"
+	Approved    What = "approved"
+	Ran         What = "ran"
+	Held        What = "held for approval"
+	PausedIt    What = "paused"
+	Resumed     What = "resumed"
+	CancelledIt What = "cancelled"
+	RateSet     What = "rate set"
+	CanaryDone  What = "canary published"
+	FinishedIt  What = "finished"
+)
+
+// Event is one thing that was done with a campaign.
+type Event struct {
+	// Seq orders events.
+	Seq int64 `json:"seq"`
+	// At is by the database's clock.
+	At   time.Time `json:"at"`
+	What What      `json:"what"`
+	Act
+	// Details has numbers, such as the rate that was set.
+	Details string `json:"details,omitempty"`
+}
+
+// ByItself is Act.By of what a worker did.
+const ByItself = "spillway"
+
+// record adds an event within the transaction of what it records.
+func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what What, act Act, details string) error {
+	_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaign_events (campaign, occurred_at, what, actor, reason, details) VALUES (?, now_us(), ?, ?, ?, ?)`,
+		c.db.Text(id), c.db.Text(string(what)), c.db.Text(act.By), c.db.Text(act.Reason), c.db.Text(details))
+	return err
+}
+
+// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events stay on record
+// after the campaign has ended.
+func (c *Campaigns) History(ctx context.Context, id string, after int64) (events []Event, err error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := c.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	err = c.query(ctx, func() { events = nil }, func(rows *sql.Rows) error {
+		var e Event
+		var at int64
+		var what string
+		err := rows.Scan(&e.Seq, &at, &what, &e.By, &e.Reason, &e.Details)
+		e.At, e.What = fromMicro(at), What(what)
+		events = append(events, e)
+		return err
+	}, `SELECT seq, occurred_at, what, actor, reason, details FROM spillway_campaign_events WHERE campaign = ? AND seq > ? ORDER BY seq LIMIT 1000`,
+		c.db.Text(checkedID(id)), after)
+	if err != nil {
+		return nil, fmt.Errorf("campaigns: history of %q: %w", checkedID(id), err)
+	}
+	return events, nil
+}

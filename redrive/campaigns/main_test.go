@@ -1,0 +1,90 @@
+package campaigns_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	act     = campaigns.Act{By: "ann", Reason: "the customer exists now"}
+	request = campaigns.Request{Act: act}
+	config  = campaigns.Config{Allow: []string{"orders"}}
+	quick   = campaigns.WorkerConfig{Poll: 5 * time.Millisecond, Lease: 2 * time.Second}
+)
+
+func open(t testing.TB, store *letters.Store, c campaigns.Config) *campaigns.Campaigns {
+	t.Helper()
+	all, err := campaigns.New(t.Context(), store, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// run runs a worker until the returned function is called, or the test ends.
+func run(t testing.TB, all *campaigns.Campaigns, live message.Publisher, c campaigns.WorkerConfig) (stop func()) {
+	t.Helper()
+	w, err := campaigns.NewWorker(all, live, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := testkit.Receive(t, "the worker ends", done); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func start(t testing.TB, all *campaigns.Campaigns, r campaigns.Request) campaigns.Campaign {
+	t.Helper()
+	c, err := all.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// reach waits until a campaign is in a state.
+func reach(t testing.TB, all *campaigns.Campaigns, id string, state campaigns.State) campaigns.Campaign {
+	t.Helper()
+	var c campaigns.Campaign
+	testkit.Eventually(t, "the campaign is "+string(state), func() bool {
+		var err error
+		if c, err = all.Get(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return c.State == state
+	}, func() string { return string(c.State) + " " + c.Why })
+	return c
+}
+
+func wantIDs(t testing.TB, out *fixture.Outbox, n int) {
+	t.Helper()
+	ids := out.IDs()
+	for id, times := range ids {
+		if times != 1 {
+			t.Errorf("%s was published %d times", id, times)
+		}
+	}
+	if len(ids) != n {
+		t.Errorf("%d letters were published, want %d", len(ids), n)
+	}
+}

@@ -1,0 +1,251 @@
+package campaigns
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// selectLease is how long a selection may stand still before a worker goes on with it.
+const selectLease = 30 * time.Second
+
+// Start begins a campaign and returns it. It writes the selection down, in small transactions: the letters that wait now and
+// that no other campaign has. Workers publish nothing before that is done. Campaign.LeftOut says which letters were left out.
+// A selection without a letter is ErrNoLetters, and the campaign is cancelled.
+//
+// If ctx ends or the database fails meanwhile, Start returns the error and the campaign as far as it is known. A worker goes on
+// with its selection after 30 seconds; Cancel prevents that.
+func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
+	if err := c.usable(ctx); err != nil {
+		return Campaign{}, err
+	}
+	r.setDefaults()
+	if err := c.check(&r); err != nil {
+		return Campaign{}, err
+	}
+	if err := r.Act.validate(); err != nil {
+		return Campaign{}, err
+	}
+	request, err := r.encoded()
+	if err != nil {
+		return Campaign{}, err
+	}
+	if err := c.sweep(ctx); err != nil {
+		return Campaign{}, err
+	}
+	last, err := c.store.LastSeq(ctx)
+	if err != nil {
+		return Campaign{}, fmt.Errorf("campaigns: start: %w", err)
+	}
+	id := watermill.NewUUID()
+	err = c.write(ctx, func(tx *sql.Tx) error {
+		_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, not_before, rate, canary, max_seq, heard_after, leased_until)
+VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id), c.service(), c.db.Text(request), micro(r.NotBefore),
+			milli(r.Rate), r.Canary, last, last, selectLease.Microseconds())
+		if err != nil {
+			return err
+		}
+		return c.record(ctx, tx, id, Started, r.Act, "")
+	})
+	if err != nil {
+		return Campaign{}, fmt.Errorf("campaigns: start: %w", err)
+	}
+	selecting := c.selectLetters(ctx, id, &r, 0, last)
+	now, err := c.Get(context.WithoutCancel(ctx), id)
+	if selecting != nil {
+		return now, fmt.Errorf("campaigns: start %q: %w", id, errors.Join(selecting, err))
+	}
+	if err == nil && now.Selected == 0 {
+		err = fmt.Errorf("%w: %s", ErrNoLetters, noLetters(now.LeftOut))
+	}
+	return now, err
+}
+
+// check is validate, and what this program's configuration says.
+func (c *Campaigns) check(r *Request) error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	if r.To != "" && len(c.config.Allow) > 0 && !slices.Contains(c.config.Allow, r.To) {
+		return fmt.Errorf("campaigns: Request.To is %q, which is not in Config.Allow: add it there, or choose another topic", logged(r.To))
+	}
+	return nil
+}
+
+func noLetters(out []LeftOut) string {
+	if len(out) == 0 {
+		return "the selection is empty"
+	}
+	text, _ := json.Marshal(out)
+	return "all of the selection is left out: " + boundedtext.Text(string(text), 1000)
+}
+
+func micro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// errOther says that another process goes on with the selection, or that the campaign was cancelled.
+var errOther = errors.New("another process selects, or the campaign was cancelled")
+
+// selectLetters writes down the letters behind after. Several processes may do so at once: all but one of them find that the
+// campaign is further than they know.
+func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, after, last int64) error {
+	now, err := c.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	selected, out := now.Selected, leftOut(now.LeftOut)
+	err = c.pages(ctx, r, after, last, func(found []letters.Letter, end int64) (bool, error) {
+		var rows []letters.Letter
+		for _, l := range found {
+			if topic, why := c.target(r, l.Letter); why != "" {
+				out.add(why, topic, "", 1)
+			} else {
+				rows = append(rows, l)
+			}
+		}
+		if r.Max > 0 && len(rows) > r.Max-selected {
+			rows = rows[:r.Max-selected]
+		}
+		var taken int
+		taken, out, err = c.take(ctx, id, r.Act, rows, out, after, end)
+		selected, after = selected+taken, end
+		return r.Max == 0 || selected < r.Max, err
+	})
+	if err == nil {
+		err = c.selected(ctx, id, r, selected)
+	}
+	if errors.Is(err, errOther) {
+		return nil
+	}
+	return err
+}
+
+// take writes letters down that no other campaign has, and counts the others.
+func (c *Campaigns) take(ctx context.Context, id string, act Act, rows []letters.Letter, before leftOut, after, end int64) (taken int, out leftOut, err error) {
+	err = c.write(ctx, func(tx *sql.Tx) error {
+		taken, out = 0, slices.Clone(before)
+		// It comes first, so that it locks: two that select the same campaign come one after the other.
+		n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, select_after = ?, leased_until = now_us() + ?
+WHERE id = ? AND state = 'selecting' AND select_after = ?`, end, selectLease.Microseconds(), c.db.Text(id), after)
+		if err == nil && n == 0 {
+			err = errOther
+		}
+		for chunk := range slices.Chunk(rows, 50) {
+			if err == nil {
+				n, err = c.insert(ctx, tx, id, act, chunk)
+				taken += n
+			}
+			if err == nil && n < len(chunk) {
+				err = c.countTaken(ctx, tx, id, chunk, &out)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(out.sorted())
+		if err == nil {
+			_, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET selected = selected + ?, left_out = ? WHERE id = ?`, taken, c.db.Text(string(text)), c.db.Text(id))
+		}
+		return err
+	})
+	return taken, out, err
+}
+
+// insert enters letters and returns how many no campaign had. The unique index on claim decides, not a look before.
+func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, rows []letters.Letter) (int, error) {
+	statement, conflict := `INSERT INTO`, ` ON CONFLICT DO NOTHING`
+	if c.db.Kind() == database.MySQL {
+		statement, conflict = `INSERT IGNORE INTO`, ``
+	}
+	args := make([]any, 0, 7*len(rows))
+	for i, l := range rows {
+		statement += map[bool]string{true: ` spillway_campaign_letters (campaign, seq, claim, first_failed_at, size, message, handler) VALUES`, false: `,`}[i == 0] +
+			` (?, ?, ?, ?, ?, ?, ?)`
+		first := l.Failure.FirstFailedAt
+		if first.IsZero() {
+			first = l.StoredAt
+		}
+		args = append(args, c.db.Text(id), l.Seq, l.Seq, first.UnixMicro(), size(&l), c.db.Text(hash(database.Column(l.Original.UUID))), c.db.Text(hash(l.Origin.Handler)))
+	}
+	n, err := c.exec(ctx, tx, statement+conflict, args...)
+	if err != nil || n == 0 {
+		return n, err
+	}
+	taken, err := c.seqs(ctx, tx, id, rows)
+	if err == nil {
+		_, err = c.store.Record(ctx, tx, letters.EventSelected, letters.Act{By: act.By, Reason: act.Reason, RedriveID: id}, taken...)
+	}
+	return n, err
+}
+
+// seqs returns those of the letters that the campaign has.
+func (c *Campaigns) seqs(ctx context.Context, tx *sql.Tx, id string, of []letters.Letter) (seqs []int64, err error) {
+	args := make([]any, len(of), len(of)+1)
+	for i, l := range of {
+		args[i] = l.Seq
+	}
+	err = c.within(ctx, tx, func(rows *sql.Rows) error {
+		var seq int64
+		err := rows.Scan(&seq)
+		seqs = append(seqs, seq)
+		return err
+	}, `SELECT seq FROM spillway_campaign_letters WHERE seq IN (`+marks(len(of))+`) AND campaign = ?`, append(args, c.db.Text(id))...)
+	return seqs, err
+}
+
+// countTaken counts the letters that other campaigns have.
+func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, rows []letters.Letter, out *leftOut) error {
+	args := make([]any, len(rows), len(rows)+1)
+	for i, l := range rows {
+		args[i] = l.Seq
+	}
+	return c.within(ctx, tx, func(rows *sql.Rows) error {
+		var other string
+		var n int
+		err := rows.Scan(&other, &n)
+		out.add(InCampaign, "", other, n)
+		return err
+	}, `SELECT campaign, COUNT(*) FROM spillway_campaign_letters WHERE claim IN (`+marks(len(rows))+`) AND campaign <> ? GROUP BY campaign`,
+		append(args, c.db.Text(id))...)
+}
+
+// selected ends the selection.
+func (c *Campaigns) selected(ctx context.Context, id string, r *Request, n int) error {
+	to, why, what, act := Running, "", Ran, Act{By: ByItself, Reason: "the selection is complete"}
+	switch {
+	case n == 0:
+		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", CancelledIt, "the selection has no letter to redrive"
+	case r.Approval || c.config.ApproveOver > 0 && n > c.config.ApproveOver:
+		to = Approval
+	case !r.NotBefore.IsZero():
+		to = Scheduled
+	}
+	ended := map[bool]string{true: `now_us()`, false: `ended_at`}[to == Cancelled]
+	return c.write(ctx, func(tx *sql.Tx) error {
+		if to == Approval || to == Scheduled { // neither is worth an event: it is in the request
+			_, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, state = ? WHERE id = ? AND state = 'selecting'`,
+				c.db.Text(string(to)), c.db.Text(id))
+			return err
+		}
+		_, err := c.step(ctx, tx, id, move{from: []State{Selecting}, to: to, what: what, act: act, details: fmt.Sprintf("%d letters", n),
+			set: `why = ?, started_at = ` + startedAt(to) + `, ended_at = ` + ended + `, next_due = now_us(),`, args: []any{c.db.Text(why)}})
+		return err
+	})
+}
+
+// logged bounds a value that came with a message before it goes into a log line, an error or a report.
+func logged(value string) string { return boundedtext.Text(value, 200) }

@@ -1,0 +1,29 @@
+package campaigns
+
+import "github.com/watermill-spillway/spillway/internal/database/schema"
+
+// tables are the campaigns, their letters, and what was done with them.
+var tables = []schema.Table{
+	{
+		Component: "campaigns", Name: "spillway_campaigns", Key: []string{"id"},
+		Versions: []schema.Version{{File: "0020_campaigns.sql", Columns: []string{
+			"id", "service", "state", "version", "request", "created_at", "resume_to", "why", "approved_by", "left_out",
+			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "canary", "canary_at",
+			"leased_until", "select_after", "max_seq", "heard_after", "selected", "redriven", "quarantined", "refused", "failed", "gone",
+			"succeeded", "failed_again", "heard_before", "failed_before", "redriven_before", "swept",
+		}}},
+	},
+	{
+		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},
+		Versions: []schema.Version{{File: "0021_campaign_letters.sql", Columns: []string{
+			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries", "message", "handler",
+			"done_at", "verdict", "why",
+		}}},
+	},
+	{
+		Component: "campaign_events", Name: "spillway_campaign_events", Key: []string{"seq"},
+		Versions: []schema.Version{{File: "0022_campaign_events.sql", Columns: []string{
+			"seq", "campaign", "occurred_at", "what", "actor", "reason", "details",
+		}}},
+	},
+}

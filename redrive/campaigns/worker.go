@@ -1,0 +1,242 @@
+package campaigns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// WorkerConfig configures a Worker.
+type WorkerConfig struct {
+	// Poll is how often a worker looks for campaigns to work on. Default: 1 s. At least 1 ms.
+	Poll time.Duration
+	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews it. After
+	// a crash other workers wait for that long. Default: 30 s. At least 100 ms.
+	Lease time.Duration
+	// Batch is the largest number of letters that a worker has in hand. Default: 100. At most 1,000.
+	Batch int
+	// PublishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes it.
+	// Default: 3.
+	PublishAttempts int
+}
+
+func (c *WorkerConfig) setDefaults() {
+	if c.Poll == 0 {
+		c.Poll = time.Second
+	}
+	if c.Lease == 0 {
+		c.Lease = 30 * time.Second
+	}
+	if c.Batch == 0 {
+		c.Batch = 100
+	}
+	if c.PublishAttempts == 0 {
+		c.PublishAttempts = 3
+	}
+}
+
+func (c *WorkerConfig) validate() error {
+	switch {
+	case c.Poll < time.Millisecond:
+		return fmt.Errorf("campaigns: WorkerConfig.Poll is %s: each is a statement; it must be 1ms or more", c.Poll)
+	case c.Lease < 100*time.Millisecond:
+		return fmt.Errorf("campaigns: WorkerConfig.Lease is %s: it must outlast a statement, and be 100ms or more", c.Lease)
+	case c.Batch < 1 || c.Batch > letters.MaxLimit:
+		return fmt.Errorf("campaigns: WorkerConfig.Batch is %d: it must be 1 to %d", c.Batch, letters.MaxLimit)
+	case c.PublishAttempts < 1:
+		return fmt.Errorf("campaigns: WorkerConfig.PublishAttempts is %d: it must be 1 or more", c.PublishAttempts)
+	}
+	return nil
+}
+
+// Worker redrives the letters of campaigns. Any number of workers, in any number of processes, share the campaigns of a
+// service. It is safe for concurrent use.
+type Worker struct {
+	*Campaigns
+	publisher message.Publisher
+	config    WorkerConfig
+	life      *lifecycle.Lifecycle
+
+	// Those of the plugin's run, under the lock of life.
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+}
+
+// NewWorker returns a Worker that publishes through publisher, which must confirm what it takes and must not be the publisher
+// of a handler: a router closes those. Nothing is published before Run, or before the router of Plugin runs. The Worker does
+// not close the publisher.
+func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (*Worker, error) {
+	switch {
+	case c == nil:
+		return nil, errors.New("campaigns: the Campaigns are nil: check the error of New")
+	case safecall.IsNil(publisher):
+		return nil, errors.New("campaigns: the publisher is nil: give the one of the live topics")
+	case len(c.config.Allow) == 0:
+		return nil, errors.New("campaigns: Config.Allow is empty: name the topics that letters may go to; a letter's own metadata cannot be trusted")
+	}
+	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
+		return nil, errors.New("campaigns: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
+	}
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker{Campaigns: c, publisher: publisher, config: config}
+	w.life = lifecycle.New(w.start, func() { w.stop(); w.stopped.Wait() })
+	return w, nil
+}
+
+// Plugin runs the worker for as long as handlers of the router run. It refuses a publisher that is also a handler's.
+func (w *Worker) Plugin(router *message.Router) error {
+	switch {
+	case w == nil:
+		return errNoWorker
+	case router == nil:
+		return errors.New("campaigns: the router of Worker.Plugin is nil: give Worker.Plugin to Router.AddPlugin")
+	}
+	router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) {
+		if decorated.ClosedTogether(pub, w.publisher) {
+			return nil, fmt.Errorf("campaigns: the publisher (%T) is also that of a handler, which the router closes when the handler stops: "+
+				"give the worker a publisher of its own", w.publisher)
+		}
+		return pub, nil
+	})
+	return w.life.Plugin(router)
+}
+
+var errNoWorker = errors.New("campaigns: the *Worker is nil: check the error of NewWorker")
+
+func (w *Worker) start() error {
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	w.stopped.Go(func() { _ = w.Run(ctx) })
+	return nil
+}
+
+// Run works on campaigns until ctx ends, and returns nil then: when the calls of the publisher that were under way have
+// returned, and the letters that were not begun have been given back. Publish has no context, so give the publisher's client a
+// time-out. An error of the database or the publisher does not end Run.
+func (w *Worker) Run(ctx context.Context) error {
+	switch {
+	case w == nil:
+		return errNoWorker
+	case ctx == nil:
+		return errNoContext
+	}
+	r := &rounds{Worker: w, running: make(map[string]bool), complained: make(map[string]bool)}
+	defer r.workers.Wait()
+	for ctx.Err() == nil {
+		err := r.round(ctx)
+		r.report(ctx, err)
+		wait.For(ctx, w.config.Poll)
+	}
+	return nil
+}
+
+// rounds is one Run.
+type rounds struct {
+	*Worker
+	workers sync.WaitGroup
+
+	mu         sync.Mutex
+	running    map[string]bool // campaigns that a goroutine works on
+	complained map[string]bool // of campaigns that this worker cannot work on
+	heard      map[string]cursor
+	away       bool // the database
+}
+
+// maxCampaigns is how many campaigns one worker works on at the same time.
+const maxCampaigns = 8
+
+// round looks what there is to do. All that needs no publisher is done here.
+func (r *rounds) round(ctx context.Context) error {
+	err := r.sweep(ctx)
+	todo, listed := r.todo(ctx)
+	err = errors.Join(err, listed)
+	for _, c := range todo {
+		if ctx.Err() != nil {
+			return nil
+		}
+		err = errors.Join(err, r.look(ctx, c))
+	}
+	return err
+}
+
+// look does the next thing of a campaign.
+func (r *rounds) look(ctx context.Context, c Campaign) error {
+	if !c.State.Ended() && !r.able(c) {
+		return nil
+	}
+	switch c.State {
+	case Selecting:
+		return r.goOn(ctx, c)
+	case Scheduled, Paused:
+		return r.wake(ctx, c)
+	case Canary, Finished, Cancelled:
+		return r.listen(ctx, c)
+	}
+	if err := r.listen(ctx, c); err != nil {
+		return err
+	}
+	if held, err := r.holdForApproval(ctx, c); held || err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[c.ID] || len(r.running) >= maxCampaigns {
+		return nil
+	}
+	r.running[c.ID] = true
+	r.workers.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			delete(r.running, c.ID)
+			r.mu.Unlock()
+		}()
+		r.run(ctx, c)
+	})
+	return nil
+}
+
+// able reports whether this worker can work on a campaign. Others may have what it lacks: another version of the service, for
+// example.
+func (r *rounds) able(c Campaign) bool {
+	lacks := ""
+	switch e := c.Request.Edit; {
+	case e != nil && e.Func != "" && r.Campaigns.config.Edits[e.Func] == nil:
+		lacks = fmt.Sprintf("Config.Edits has no function %q", e.Func)
+	case c.Request.FirstStage && r.Campaigns.config.ReentryTopic == nil:
+		lacks = "Config.ReentryTopic is not set"
+	case c.Request.To != "" && !slices.Contains(r.Campaigns.config.Allow, c.Request.To):
+		lacks = fmt.Sprintf("Config.Allow does not have %q", logged(c.Request.To))
+	}
+	if lacks != "" && !r.complained[c.ID] {
+		r.complained[c.ID] = true
+		r.Campaigns.config.Logger.Error("A campaign is left to other workers", errors.New("campaigns: "+lacks), map[string]any{"campaign": c.ID})
+	}
+	return lacks == ""
+}
+
+// report logs when the database begins and ends to fail.
+func (r *rounds) report(ctx context.Context, err error) {
+	switch log := r.Campaigns.config.Logger; {
+	case ctx.Err() != nil:
+	case err != nil && !r.away:
+		r.away = true
+		log.Error("Campaigns stand still; the worker tries again", err, nil)
+	case err == nil && r.away:
+		r.away = false
+		log.Info("Campaigns go on", nil)
+	}
+}
