@@ -58,7 +58,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 		BadTopic:    "amq.not-for-you",
 		Origins:     []string{poison.KeyOriginalRoutingKey, poison.KeyOriginalGroup},
 		BrokersOwn:  []string{"x-delivery-count", wmamqp.KeyHeaders}, // of quorum queues, and its type
-		Pins:        map[string]string{"D9": "no SQL source"},
+		Pins:        map[string]string{"D9": "no SQL source", "R12b": elsewhere},
 		Hostile:     b.hostile(),
 		Competing:   true,
 

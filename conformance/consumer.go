@@ -13,7 +13,9 @@ import (
 	"github.com/watermill-spillway/spillway"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -21,7 +23,8 @@ import (
 type consumer struct {
 	*bench
 	setting
-	going chan struct{} // closed when nothing halts any more
+	going  chan struct{} // closed when nothing halts any more
+	client *downstream.Client
 }
 
 // tell writes an event for the parent.
@@ -49,6 +52,10 @@ func (c *consumer) halt(ctx context.Context, step, id string) {
 func (c *consumer) run() (stop func()) {
 	router := c.router()
 	router.AddMiddleware(c.outermost)
+	if c.Downstream != "" {
+		c.client = downstream.NewClient(c.Downstream, 10*time.Second)
+		c.Cleanup(c.client.Close)
+	}
 	ch := c.channel(c.configure)
 	ch.Attach(router)
 	outputs := announcing{c.target.Publisher(c.T), c.published}
@@ -89,6 +96,9 @@ func (c *consumer) configure(config *spillway.Config) {
 	}
 	if len(c.Stages) > 0 {
 		c.stage(config)
+	}
+	if c.Guarded {
+		config.Outage = &outageguard.Config{OnChange: func(change outageguard.Change) { c.tell("guard", change.To) }}
 	}
 	if c.Wait > 0 {
 		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}
@@ -163,6 +173,11 @@ func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 		case <-msg.Context().Done():
 			c.tell("gone", id)
 			return nil, msg.Context().Err()
+		}
+	}
+	if c.client != nil {
+		if err := c.client.Call(msg.Context(), id); err != nil {
+			return nil, err
 		}
 	}
 	if err := c.apply(msg); err != nil {

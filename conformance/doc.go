@@ -36,8 +36,8 @@
 // # Requirements
 //
 // The suite needs a subscriber with consumer groups, or one that delivers to every new subscriber what was published before.
-// With the second kind V3 cannot be tested. A pub/sub that lives in one process has no faults: pin F1 to F10 and D10. Effects
-// are in SQLite, unless the Target has a Database. Every feature has topics of its own, so a Target need not clean up between
+// With the second kind V3 cannot be tested. A pub/sub that lives in one process has no faults: pin F1 to F10, D10, R12b and
+// R12c. Effects are in SQLite, unless the Target has a Database. Every feature has topics of its own, so a Target need not clean up between
 // features.
 //
 // # Features
@@ -57,6 +57,12 @@
 //	R8   any delay over a table
 //	R9   same handler and outputs in every stage
 //	R10  the message survives its stages
+//	R12a downstream away: held, probed, none set aside
+//	R12b the server of messages and keys killed
+//	R12c join, SIGKILL and deploy during an outage
+//	R12d 3 % poison opens no guard
+//	R12e a downstream that hangs
+//	R12g a handler frozen by hand
 //	C5   stages by class and retry-after
 //	D1   the letter records message, origin and failure
 //	D2   each class of errors goes to its topic

@@ -18,6 +18,12 @@ func features() []feature {
 		{"R8", "any delay over a table", (*bench).delayStore},
 		{"R9", "same handler and outputs in every stage", (*bench).stagesShareHandler},
 		{"R10", "the message survives its stages", (*bench).stagesKeepMessage},
+		{"R12a", "downstream away: held, probed, none set aside", (*bench).downstreamAway},
+		{"R12b", "the server of messages and keys killed", (*bench).serverKilled},
+		{"R12c", "join, SIGKILL and deploy during an outage", (*bench).changedWhileOpen},
+		{"R12d", "3 % poison opens no guard", (*bench).poisonAmongGood},
+		{"R12e", "a downstream that hangs", (*bench).downstreamHangs},
+		{"R12g", "a handler frozen by hand", (*bench).frozenByHand},
 		{"C5", "stages by class and retry-after", (*bench).stagesByClass},
 		{"D1", "the letter records message, origin and failure", (*bench).wholeStory},
 		{"D2", "each class of errors goes to its topic", (*bench).classes},
@@ -63,6 +69,6 @@ func features() []feature {
 	}
 }
 
-// faults are rows on consumers in processes of their own, with a bench that has nothing open. Those that are true have
-// the broker for themselves; the others, which mostly wait, run at the same time.
-var faults = map[string]bool{"D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}
+// faults are rows with a bench that has nothing open, most of them on consumers in processes of their own. Those that are true
+// have the broker for themselves; the others, which mostly wait, run at the same time.
+var faults = map[string]bool{"R12a": false, "R12b": true, "R12c": false, "R12d": false, "R12e": false, "R12g": false, "D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}

@@ -56,7 +56,7 @@ func TestGoChannel(t *testing.T) {
 			"H3":  "has no client but Watermill",
 			"D10": oneProcess, "F1": oneProcess, "F2": oneProcess, "F3": oneProcess, "F4": oneProcess,
 			"F5": oneProcess, "F6": oneProcess, "F7": oneProcess, "F8": oneProcess,
-			"F9": oneProcess, "F10": oneProcess,
+			"R12b": oneProcess, "R12c": oneProcess, "F9": oneProcess, "F10": oneProcess,
 		},
 	})
 }

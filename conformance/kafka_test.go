@@ -28,6 +28,8 @@ func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, erro
 	return p.Marshaler.Unmarshal(record)
 }
 
+const elsewhere = "messages and keys are in two places: internal/chaos kills the server of the keys, and F2 the broker"
+
 // The suite on Kafka.
 func TestKafka(t *testing.T) {
 	t.Parallel()
@@ -48,7 +50,7 @@ func TestKafka(t *testing.T) {
 			poison.KeyOriginalPartition, poison.KeyOriginalOffset, poison.KeyOriginalTimestamp, poison.KeyOriginalGroup,
 		},
 		MaxMessage: 1 << 20,
-		Pins:       map[string]string{"D9": "no SQL source"},
+		Pins:       map[string]string{"D9": "no SQL source", "R12b": elsewhere},
 		Hostile:    hostileRecords(b),
 
 		CreateShared: func(t testing.TB, topic string) { b.createTopic(t, topic, sarama.TopicDetail{NumPartitions: 2}) },

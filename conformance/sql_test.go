@@ -63,6 +63,7 @@ func (s *tables) target(name string) conformance.Target {
 		DeleteTopic: s.deleteTopic,
 		ReadOnly:    s.readOnly,
 		Restart:     s.restart,
+		Service:     s.service,
 		Address:     s.address,
 		Through: func(t testing.TB, address string) message.Publisher {
 			return s.publisher(t, s.through(t, address), 2*time.Second)
@@ -93,12 +94,13 @@ func (s *tables) stock(name string) conformance.Target {
 		"D8": "stands still at a row that it cannot read", "H3": "stands still at a row that it cannot read",
 		"D9": "commits half-done work at its deadline and at Close, so no write may join its transaction",
 		"H1": columns, "F6": oneAtATime, "F8": oneAtATime,
-		"F7": "shares its pool of connections with its publishers",
-		"V3": "closed within a batch, it forgets what was acked, and gives the letters of a drain again",
+		"F7":   "shares its pool of connections with its publishers",
+		"R12b": "has its effects elsewhere: F2 restarts the server of its messages",
+		"V3":   "closed within a batch, it forgets what was acked, and gives the letters of a drain again",
 	}
 	if s.loses {
 		const locks = "holds locks at the end of the table while a message comes again, and publishers wait for them"
-		for _, id := range []string{"P1", "P3", "R5", "C5", "V1b", "H6", "H7", "F1", "F2", "F3", "F4", "F5"} {
+		for _, id := range []string{"P1", "P3", "R5", "C5", "V1b", "H6", "H7", "R12g", "F1", "F2", "F3", "F4", "F5"} {
 			target.Pins[id] = locks
 		}
 		target.Pins["H5"] = "loses messages of concurrent publishers, whose numbers become visible out of order"

@@ -64,6 +64,9 @@ type Target struct {
 	// Restart stops the broker gracefully, starts it, and returns when it answers. It may skip the test if the broker cannot be
 	// restarted.
 	Restart func(t testing.TB)
+	// Service names the server among those of "make services", if it can be killed and holds messages and effects. The suite
+	// kills it, and starts it again.
+	Service string
 	// Address is the broker's host:port, which the suite puts a proxy in front of.
 	Address string
 	// Through returns a publisher with time-outs of seconds. All its connections go to address, even if the broker advertises

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
@@ -30,6 +31,8 @@ type campaign struct {
 	published                atomic.Int64 // of plan.ids
 	children                 sync.WaitGroup
 	databaseBusy, brokerBusy sync.Mutex
+	down                     *downstream.Server // nil without outages
+	downBusy                 sync.Mutex
 	mu                       sync.Mutex
 	happened                 map[string]int
 }
@@ -63,6 +66,13 @@ func (c *campaign) run(ctx context.Context) (r *report, err error) {
 		}
 	}
 	direct := setting{Broker: c.name, Address: address, Driver: b.driver, DSN: b.dsn, Topic: own, Seed: c.plan.Seed, Debug: c.plan.Messages <= 2000}
+	if c.plan.outages {
+		if c.down, err = downstream.New(); err != nil {
+			return nil, err
+		}
+		defer c.down.Close()
+		direct.Downstream = c.down.Addr()
+	}
 	if c.site, err = open(direct, watermill.NopLogger{}); err != nil {
 		return nil, err
 	}

@@ -12,14 +12,20 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// inFlight is how many messages of a stage are handled at once.
-const inFlight = 16
+const (
+	// inFlight is how many messages of a stage are handled at once.
+	inFlight = 16
+	// callTimeout ends a call of a downstream that hangs.
+	callTimeout = 200 * time.Millisecond
+)
 
 // consume is the service: a router with its handler, and the whole front door. It runs until ctx ends.
 func consume(ctx context.Context, s setting, started func(*message.Router)) (err error) {
@@ -64,12 +70,21 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	if err != nil {
 		return err
 	}
+	h := &handler{seed: s.Seed, site: site}
+	var guard *outageguard.Config
+	if s.Downstream != "" {
+		h.client = downstream.NewClient(s.Downstream, callTimeout)
+		defer h.client.Close()
+		// Stages are short here: the guard must know before a message has passed them all.
+		guard = &outageguard.Config{Window: time.Second, MinMessages: 5}
+	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
 		Idempotency: keys,
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
 		CrashStore:  crashes,
+		Outage:      guard,
 		Stages: stages.Config{
 			Publisher:  later,
 			Subscriber: func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) },
@@ -87,7 +102,6 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		return err
 	}
 	dlc.Attach(router)
-	h := &handler{seed: s.Seed, site: site}
 	if _, err := dlc.Stages().AddHandler(router, handlerName, s.Topic, deliveries, s.outputs(), outputs, h.handle); err != nil {
 		return err
 	}

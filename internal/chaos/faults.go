@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
@@ -45,6 +47,13 @@ func (c *campaign) inflict(ctx context.Context, f fault) error {
 		return c.crash(ctx, f, &c.databaseBusy, c.servers[len(c.servers)-1])
 	case broker:
 		return c.crash(ctx, f, &c.brokerBusy, c.servers[0])
+	case dark:
+		c.downBusy.Lock()
+		defer c.downBusy.Unlock()
+		c.begin(f)
+		err := c.down.Set(f.mode)
+		wait(ctx, f.lasts)
+		return errors.Join(err, c.down.Set(downstream.Up))
 	case cut, silence:
 		p := s.broker
 		if f.toDatabase {

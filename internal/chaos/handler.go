@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -28,7 +29,8 @@ var (
 type handler struct {
 	seed   uint64
 	site   *site
-	failed sync.Map // how often a transient message failed in this process
+	client *downstream.Client // nil without outages
+	failed sync.Map           // how often a transient message failed in this process
 }
 
 func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
@@ -61,6 +63,11 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 		os.Exit(deadlyExit)
 	case undeliverable:
 		output = h.site.refused(id)
+	}
+	if h.client != nil {
+		if err := h.client.Call(msg.Context(), id); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), h.site.bind(`INSERT INTO chaos_effects (id, process) VALUES (?, ?)`), id, os.Getpid()); err != nil {
 		return nil, err

@@ -7,15 +7,15 @@ import (
 
 // The same seed is the same campaign, and another one is not.
 func TestPlan(t *testing.T) {
-	one, err := newPlan(7, 20_000, 0, false)
+	one, err := newPlan(7, 20_000, 0, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, _ := newPlan(7, 20_000, 0, false)
+	again, _ := newPlan(7, 20_000, 0, false, false)
 	if !reflect.DeepEqual(one, again) {
 		t.Error("the same seed gave another plan")
 	}
-	if other, _ := newPlan(8, 20_000, 0, false); reflect.DeepEqual(one.ids, other.ids) || reflect.DeepEqual(one.faults, other.faults) {
+	if other, _ := newPlan(8, 20_000, 0, false, false); reflect.DeepEqual(one.ids, other.ids) || reflect.DeepEqual(one.faults, other.faults) {
 		t.Error("another seed gave the same plan")
 	}
 	sum, happens := 0, map[string]int{}
@@ -36,8 +36,22 @@ func TestPlan(t *testing.T) {
 			t.Errorf("nothing of the sort %q happens: %v", sort, happens)
 		}
 	}
+	dimmed, _ := newPlan(7, 20_000, 0, false, true)
+	last, dark := 0, 0
+	for _, f := range dimmed.faults {
+		if f.at < last {
+			t.Errorf("%s is planned behind a later one", f)
+		}
+		last = f.at
+		if f.what == "dark" {
+			dark++
+		}
+	}
+	if !reflect.DeepEqual(dimmed.ids, one.ids) || dark < len(one.faults)/3 || len(dimmed.faults) != len(one.faults)+dark {
+		t.Errorf("outages of the downstream change more than faults, of which %d are theirs", dark)
+	}
 	for _, wrong := range [][2]int{{1, 0}, {1 << 30, 0}, {300, -1}, {300, 200}} {
-		if _, err := newPlan(1, wrong[0], wrong[1], true); err == nil {
+		if _, err := newPlan(1, wrong[0], wrong[1], true, false); err == nil {
 			t.Errorf("%d messages with %d faults are planned", wrong[0], wrong[1])
 		}
 	}
@@ -45,7 +59,7 @@ func TestPlan(t *testing.T) {
 
 // Whatever is wrong with a single message shows, and shows as what it is.
 func TestJudge(t *testing.T) {
-	p, err := newPlan(1, 100, 10, false)
+	p, err := newPlan(1, 100, 10, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}

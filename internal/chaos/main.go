@@ -30,6 +30,7 @@ func main() {
 	messages := flag.Int("messages", 20_000, "messages, for each broker")
 	faults := flag.Int("faults", 0, "faults, for each broker (default: one in 400 messages, at least 7)")
 	seed := flag.Uint64("seed", 0, "seed of messages and faults (default: a new one)")
+	outages := flag.Bool("outages", false, "let handlers call a downstream that goes away too, behind a guard of outages")
 	only := flag.String("broker", "kafka,rabbitmq,postgres,mariadb", "brokers; the last two are tables")
 	duration := flag.Duration("duration", 40*time.Minute, "the longest that a broker's campaign may take")
 	consumer := flag.Bool("consume", false, "be a consumer; the program starts itself so")
@@ -52,7 +53,7 @@ func main() {
 	defer stop()
 	good := true
 	for _, name := range strings.Split(*only, ",") {
-		r, err := run(ctx, name, *seed, *messages, *faults, *duration)
+		r, err := run(ctx, name, *seed, *messages, *faults, *outages, *duration)
 		if err != nil {
 			fail(fmt.Errorf("%s, seed %d: %w", name, *seed, err))
 		}
@@ -68,12 +69,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, seed uint64, messages, faults int, duration time.Duration) (*report, error) {
+func run(ctx context.Context, name string, seed uint64, messages, faults int, outages bool, duration time.Duration) (*report, error) {
 	servers := serversOf[name]
 	if servers == nil {
 		return nil, fmt.Errorf("-broker %q: give kafka, rabbitmq, postgres or mariadb", name)
 	}
-	p, err := newPlan(seed, messages, faults, len(servers) == 1)
+	p, err := newPlan(seed, messages, faults, len(servers) == 1, outages)
 	if err != nil {
 		return nil, err
 	}

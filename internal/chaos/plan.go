@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/downstream"
 )
 
 // plan is what a seed makes of a campaign: what is published, in which order, and what breaks where.
@@ -12,9 +14,10 @@ type plan struct {
 	Seed     uint64
 	Messages int
 	// ids in the order of their publishing. That of a doubled one is there twice.
-	ids    []string
-	counts map[string]int // ids by kind
-	faults []fault
+	ids     []string
+	counts  map[string]int // ids by kind
+	faults  []fault
+	outages bool // of the downstream, which the handler calls
 	// pause is how long a publisher waits from one message to the next.
 	pause time.Duration
 }
@@ -31,7 +34,8 @@ const (
 )
 
 // newPlan plans n messages and the faults among them: as many as asked for, or by default one in 400 messages, and 7 at least.
-func newPlan(seed uint64, messages, faults int, onTables bool) (*plan, error) {
+// With outages, a fault of the downstream comes before every third of these.
+func newPlan(seed uint64, messages, faults int, onTables, outages bool) (*plan, error) {
 	if messages < leastMessages || messages > mostMessages {
 		return nil, fmt.Errorf("-messages %d: give %d to %d", messages, leastMessages, mostMessages)
 	}
@@ -46,6 +50,9 @@ func newPlan(seed uint64, messages, faults int, onTables bool) (*plan, error) {
 	p.order(rand.New(rand.NewPCG(seed, 1)))
 	p.breakThings(rand.New(rand.NewPCG(seed, 2)), faults, onTables)
 	p.aim()
+	if p.outages = outages; outages {
+		p.darken(rand.New(rand.NewPCG(seed, 3)))
+	}
 	p.pause = max(time.Second/usualRate, shortestFlow/time.Duration(len(p.ids)))
 	return p, nil
 }
@@ -109,6 +116,7 @@ const (
 	silence  = "silence"  // they stay open, and nothing passes for a while
 	database = "database" // SIGKILL to the database, and a start later
 	broker   = "broker"   // the same to the broker
+	dark     = "dark"     // the downstream refuses, asks to wait, fails or hangs for a while
 )
 
 // fault is one thing that breaks when so many messages have been published, and heals after a while.
@@ -118,6 +126,7 @@ type fault struct {
 	// slot is which consumer, for those that break one. toDatabase chooses the connections of cut and silence.
 	slot       int
 	toDatabase bool
+	mode       downstream.Mode // of the downstream, for dark
 	lasts      time.Duration
 }
 
@@ -125,6 +134,8 @@ func (f fault) String() string {
 	switch f.what {
 	case database, broker:
 		return fmt.Sprintf("%s is killed, and down for %s", f.what, f.lasts)
+	case dark:
+		return fmt.Sprintf("the downstream is %s for %s", f.mode, f.lasts)
 	case cut, silence:
 		to := broker
 		if f.toDatabase {
@@ -169,4 +180,26 @@ func (p *plan) breakThings(random *rand.Rand, n int, onTables bool) {
 		f.lasts = (least + time.Duration(random.Int64N(int64(most-least)))).Round(time.Millisecond)
 		p.faults = append(p.faults, f)
 	}
+}
+
+// darken adds outages of the downstream: one right before every third fault, so that the fault finds a guard that is open.
+func (p *plan) darken(random *rand.Rand) {
+	modes := []downstream.Mode{downstream.Away, downstream.Busy, downstream.Failing, downstream.Hanging}
+	random.Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
+	least, most := 2*time.Second, 5*time.Second
+	if p.Messages >= brief {
+		most = 20 * time.Second
+	}
+	var outages []fault
+	for i := range max(1, len(p.faults)/3) {
+		outages = append(outages, fault{
+			what: dark, at: p.faults[i*3].at - 1, mode: modes[i%len(modes)],
+			lasts: (least + time.Duration(random.Int64N(int64(most-least)))).Round(time.Millisecond),
+		})
+	}
+	if p.Messages >= brief {
+		outages[0].lasts = time.Minute
+	}
+	p.faults = append(p.faults, outages...)
+	slices.SortStableFunc(p.faults, func(a, b fault) int { return a.at - b.at })
 }

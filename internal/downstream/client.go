@@ -46,7 +46,7 @@ func (c *Client) Call(ctx context.Context, id string) error {
 	}
 	err = fmt.Errorf("the downstream answered %s", response.Status)
 	if seconds, bad := strconv.Atoi(response.Header.Get("Retry-After")); bad == nil {
-		return classify.Transient(err, classify.RetryAfter(time.Duration(seconds)*time.Second))
+		return classify.Away(err, classify.RetryAfter(time.Duration(seconds)*time.Second))
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func TestModes(t *testing.T) {
 		t.Error("away:", err)
 	}
 	set(t, s, Busy)
-	if v := (*classify.Classifier)(nil).Classify(call()); v.RetryAfter != 7*time.Second {
+	if v := (*classify.Classifier)(nil).Classify(call()); v.RetryAfter != 7*time.Second || !v.Away {
 		t.Errorf("busy: %+v", v)
 	}
 	set(t, s, Failing)

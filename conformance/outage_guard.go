@@ -1,0 +1,115 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/downstream"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+)
+
+// outageBench is a bench with a handler that calls a downstream, and a guard of that handler.
+type outageBench struct {
+	*bench
+	*downstream.Server
+	client   *downstream.Client
+	calls    atomic.Int64 // begun by the handler, those that were refused too
+	stagings atomic.Int64
+
+	mu      sync.Mutex
+	changes []outageguard.Change
+	begun   []int64 // the calls until each change
+}
+
+// outage is a bench with a downstream, which is up. A call without an answer ends after timeout.
+func (b *bench) outage(timeout time.Duration) *outageBench {
+	b.Helper()
+	server, err := downstream.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(server.Close)
+	client := downstream.NewClient(server.Addr(), timeout)
+	b.Cleanup(client.Close)
+	b.begin()
+	b.dead, b.live = b.publisher(), b.publisher()
+	return &outageBench{bench: b, Server: server, client: client}
+}
+
+// guarded gives the channel the guard, and notes what the guard and the stages do.
+func (o *outageBench) guarded(c *spillway.Config) {
+	c.Outage = &outageguard.Config{OnChange: func(change outageguard.Change) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.changes, o.begun = append(o.changes, change), append(o.begun, o.calls.Load())
+	}}
+	c.Stages.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
+	c.Retry.Attempts = 3
+}
+
+// handle calls the downstream, then applies the message.
+func (o *outageBench) handle(msg *message.Message) ([]*message.Message, error) {
+	o.calls.Add(1)
+	if err := o.client.Call(msg.Context(), msg.UUID); err != nil {
+		return nil, err
+	}
+	return nil, o.apply(msg)
+}
+
+func (o *outageBench) set(mode downstream.Mode) {
+	o.Helper()
+	if err := o.Set(mode); err != nil {
+		o.Fatal(err)
+	}
+}
+
+// count returns how often the guard went to a state. A probe that failed opens it no further time.
+func (o *outageBench) count(to outageguard.State) (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, c := range o.changes {
+		if c.To == to && c.From != outageguard.Probing {
+			n++
+		}
+	}
+	return n
+}
+
+// untilGuard waits until the guard has gone to a state n times.
+func (o *outageBench) untilGuard(to outageguard.State, n int) {
+	o.Helper()
+	o.bench.until(fmt.Sprintf("the guard is %s for the %d. time, after %s", to, n, o.story()), func() bool { return o.count(to) >= n })
+}
+
+// story is what the guard did.
+func (o *outageBench) story() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []string
+	for i, c := range o.changes {
+		all = append(all, fmt.Sprintf("%s at call %d", c.To, o.begun[i]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// window shortens the time after which the guard takes a downstream that answers nothing to be away.
+func (o *outageBench) window(w time.Duration) func(*spillway.Config) {
+	return func(c *spillway.Config) { c.Outage.Window = w }
+}
+
+// handlePermanent is handle for messages some of which can never succeed.
+func (o *outageBench) handlePermanent(msg *message.Message) ([]*message.Message, error) {
+	if strings.HasPrefix(msg.UUID, "permanent") {
+		return nil, classify.Permanent(errNever)
+	}
+	return o.handle(msg)
+}

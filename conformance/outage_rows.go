@@ -1,0 +1,154 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/downstream"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are held: none
+// is set aside, none goes to a stage, and the guard's probes are the only calls.
+func (b *bench) downstreamAway() {
+	lasts, rate := outageLasts(b)
+	o := b.outage(10 * time.Second)
+	o.startStaged(o.channel(o.staged(time.Second), o.guarded), o.handle)
+	sent := o.traffic(rate, goodOnly)
+	o.untilAllApplied([]string{goodOnly(0)})
+	for i, mode := range []downstream.Mode{downstream.Away, downstream.Busy} {
+		o.set(mode)
+		o.untilGuard(outageguard.Open, i+1)
+		time.Sleep(lasts)
+		lasts /= 3
+		o.set(downstream.Up)
+		o.untilGuard(outageguard.Closed, i+1)
+	}
+	ids := sent.stop()
+	o.untilAllApplied(ids)
+	o.wantHeld(ids)
+}
+
+// wantHeld checks what an outage must not do.
+func (o *outageBench) wantHeld(ids []string) {
+	o.Helper()
+	o.wantOnce(ids...)
+	o.wantNothingAside()
+	if n := o.stagings.Load(); n > 0 {
+		o.Errorf("%d messages went to a stage because of the outage", n)
+	}
+	o.wantOnlyProbes()
+	o.Logf("%d messages, %d calls; the guard: %s", len(ids), o.calls.Load(), o.story())
+}
+
+func (o *outageBench) wantNothingAside() {
+	o.Helper()
+	if n := o.placed.Load() + o.discarded.Load(); n > 0 {
+		o.Errorf("%d healthy messages were set aside", n)
+	}
+}
+
+// wantOnlyProbes checks that while the guard was open it let probes through and nothing else, beside what had passed it before,
+// and what passed it before the hook was called.
+func (o *outageBench) wantOnlyProbes() {
+	o.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	open, probes, passed := -1, 0, int64(2)
+	if o.target.CreateTopic == nil { // hundreds of handlers at once
+		passed = 100
+	}
+	for i, c := range o.changes {
+		switch {
+		case c.To == outageguard.Open && open < 0:
+			open, probes = i, 0
+		case c.To == outageguard.Probing:
+			probes++
+		case c.To == outageguard.Ramping && open >= 0:
+			if calls := o.begun[i] - o.begun[open]; calls > int64(probes)+passed {
+				o.Errorf("%d calls while the guard was open, and %d probes", calls, probes)
+			}
+			open = -1
+		}
+	}
+}
+
+// Feature R12: the downstream answers nothing, and calls end by their time-out. Messages that failed before the guard knew
+// go to a stage at most; none is set aside.
+func (b *bench) downstreamHangs() {
+	lasts, rate := outageLasts(b)
+	o := b.outage(50 * time.Millisecond)
+	o.startStaged(o.channel(o.staged(3*time.Second, 10*time.Second), o.guarded, o.window(time.Second)), o.handle)
+	sent := o.traffic(rate, goodOnly)
+	o.untilAllApplied([]string{goodOnly(0)})
+	o.set(downstream.Hanging)
+	o.untilGuard(outageguard.Open, 1)
+	time.Sleep(lasts)
+	o.set(downstream.Up)
+	o.untilGuard(outageguard.Closed, 1)
+	ids := sent.stop()
+	o.untilAllApplied(ids)
+	o.wantOnce(ids...)
+	o.wantNothingAside()
+	o.wantOnlyProbes()
+	o.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(), o.story())
+}
+
+// Feature R12: 3 % of the messages fail, some for good and some with plain errors. The guard stays closed.
+func (b *bench) poisonAmongGood() {
+	o := b.outage(10 * time.Second)
+	if err := o.Choose(func(id string) downstream.Mode {
+		if strings.HasPrefix(id, "plain") {
+			return downstream.Failing
+		}
+		return downstream.Up
+	}); err != nil {
+		o.Fatal(err)
+	}
+	o.start(o.channel(o.guarded), o.handlePermanent)
+	const all = 200
+	var good []string
+	poison := 0
+	for i := range all {
+		id := goodOnly(i)
+		switch {
+		case i%66 == 20:
+			id, poison = fmt.Sprintf("permanent-%d", i), poison+1
+		case i%66 == 53:
+			id, poison = fmt.Sprintf("plain-%d", i), poison+1
+		default:
+			good = append(good, id)
+		}
+		o.ids(id)
+	}
+	o.untilAllApplied(good)
+	o.untilPlaced(int32(poison))
+	o.wantOnce(good...)
+	for _, l := range o.letters(o.dlq(), poison) {
+		if strings.HasPrefix(l.Original.UUID, "good") {
+			o.Errorf("%q was set aside, and can succeed", l.Original.UUID)
+		}
+	}
+	if story := o.story(); story != "" {
+		o.Errorf("%d of %d messages failed, and the guard was %s", poison, all, story)
+	}
+}
+
+// Feature R12: a guard that is opened by hand lets nothing through, and nothing is lost, until it is closed by hand.
+func (b *bench) frozenByHand() {
+	o := b.outage(10 * time.Second)
+	ch := o.channel(o.guarded)
+	ch.Outage().Open(handlerName, "a deploy")
+	o.start(ch, o.handle)
+	sent := o.traffic(40, goodOnly)
+	o.bench.until("40 messages are sent", func() bool { return len(sent.sent()) >= 40 })
+	if n := o.calls.Load(); n > 0 {
+		o.Errorf("%d calls of a frozen handler", n)
+	}
+	ch.Outage().Close(handlerName)
+	ids := sent.stop()
+	o.untilAllApplied(ids)
+	o.wantOnce(ids...)
+	o.wantNothingAside()
+}
