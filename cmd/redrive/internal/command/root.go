@@ -76,6 +76,8 @@ From the alert to the closed incident:
   redrive doctor                            is everything there?
   redrive causes                            what failed, how often, since when
   redrive show 1042                         one letter: its story and its payload
+  redrive redrive --cause 9f3a --dry-run    what would come back, and where to
+  redrive redrive --cause 9f3a --rate 50 --canary 10 --reason …
   redrive discard --cause 9f3a --reason …   give up what is of no use
   redrive audit --since 1h                  who did what, and why
 
@@ -117,8 +119,8 @@ see redrive help config.`,
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never")
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"}, &cobra.Group{ID: "more", Title: "More:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"look": {a.causes(), a.list(), a.show(), a.audit(), a.doctor()},
-		"act":  {a.discard(), a.export(), a.imports(), a.drain()},
+		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.doctor()},
+		"act":  {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.discard(), a.drain(), a.export(), a.imports()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

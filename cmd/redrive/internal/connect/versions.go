@@ -92,6 +92,9 @@ func newestOf(kind string) (map[string]int, error) {
 	return newest, err
 }
 
+// ErrMissing is the error of tables that are not there.
+var ErrMissing = errors.New("no tables")
+
 // Require returns an error unless the tables of components are there at the versions that this command knows. A component
 // that ends with a star stands for all that begin so.
 func Require(ctx context.Context, db *sql.DB, component string) error {
@@ -105,7 +108,7 @@ func Require(ctx context.Context, db *sql.DB, component string) error {
 		}
 		switch v.State() {
 		case "missing":
-			return fmt.Errorf("the tables of %s are not in this database: its service makes them when it starts; is --db the service's database?", v.Component)
+			return fmt.Errorf("%w: the tables of %s are not in this database: its service makes them when it starts; is --db the service's database?", ErrMissing, v.Component)
 		case "older":
 			return fmt.Errorf("the tables of %s have version %d, and this command needs version %d: upgrade the service first, "+
 				"or use the command of its release; redrive upgrades no table, because services of the earlier release would not start again", v.Component, v.Found, v.Known)

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/creack/pty"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+// target is a publisher that keeps what it takes. Then, if set, is what a consumer does with it.
+type target struct {
+	mu    sync.Mutex
+	ids   []string
+	taken []*message.Message
+	then  func(*message.Message) error
+}
+
+func (o *target) Publish(_ string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		o.mu.Lock()
+		o.ids, o.taken = append(o.ids, msg.UUID), append(o.taken, msg)
+		o.mu.Unlock()
+		if o.then != nil {
+			if err := o.then(msg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (*target) Close() error { return nil }
+
+func (o *target) all() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Sorted(slices.Values(o.ids))
+}
+
+// works runs a worker of the service until the test ends.
+func (s *shop) works(to *target) {
+	s.t.Helper()
+	all := s.campaigns()
+	worker, err := campaigns.NewWorker(all, to, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- worker.Run(ctx) }()
+	s.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+func (s *shop) campaigns() *campaigns.Campaigns {
+	s.t.Helper()
+	all, err := campaigns.New(s.t.Context(), s.store, campaigns.Config{Allow: []string{"orders"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// Feature V10: a dry run says what would be done, to people, pipes and programs, and does nothing.
+func TestDryRun(t *testing.T) {
+	s := newShop(t, incident()...)
+	args := []string{"redrive", "--all", "--dry-run", "--rate", "2", "--set", "tenant=\x1b[31m", "--edit", `{"amount":1}`}
+	golden(t, "dryrun.pipe", s.pipe(args...).out)
+	golden(t, "dryrun.80", s.terminal(80, "", args...).out)
+	golden(t, "dryrun.200", s.terminal(200, "", append(args, "--color", "never")...).out)
+	obeyed(t, "the dry run", s.terminal(200, "", append(args, "--color", "never")...).out)
+	var plan campaigns.Plan
+	if err := json.Unmarshal([]byte(s.pipe(append(args, "--json")...).out), &plan); err != nil || plan.Letters != 5 {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	if got := s.pipe("campaigns"); got.out != "" {
+		t.Errorf("a dry run started a campaign: %s", got.out)
+	}
+	if got := s.pipe("redrive", "--topic", "other", "--dry-run"); got.code != 3 {
+		t.Errorf("a filter that matches nothing: exit %d", got.code)
+	}
+}
+
+// Feature V6, V10: the diff of an edit, with numbers of any length as they were.
+func TestDiff(t *testing.T) {
+	s := newShop(t, incident()...)
+	args := []string{"diff", "4", "--edit", `{"card":null,"currency":"EUR"}`, "--set", "tenant=green", "--unset", "none"}
+	golden(t, "diff.pipe", s.pipe(args...).out)
+	golden(t, "diff.80", s.terminal(80, "", args...).out)
+	if got := s.pipe("diff", "5", "--edit", `{"card":null}`); !strings.Contains(got.out, "refused") {
+		t.Errorf("an edit of bytes: %s %s", got.out, got.err)
+	}
+	if got := s.pipe("diff", "4", "--edit", `{"card":null}`, "--redact", "cat"); strings.Contains(got.out, "4111") {
+		t.Errorf("a payload that is redacted: %s", got.out)
+	}
+	for _, edit := range []string{"{", "7", "[1]", "@/nowhere"} {
+		if got := s.pipe("diff", "4", "--edit", edit); got.code != 2 {
+			t.Errorf("--edit %s: exit %d: %s %s", edit, got.code, got.out, got.err)
+		}
+	}
+}
+
+// Feature V7, V10: a campaign from the question to its end, watched on a terminal, on record.
+func TestCampaign(t *testing.T) {
+	s, to := newShop(t, incident()...), &target{}
+	s.works(to)
+	no := s.terminal(100, "n\n", "redrive", "--handler", "billing", "--rate", "50", "--reason", "INC-7")
+	if no.code != 4 || !strings.Contains(no.out, "redrive 3 letters to orders at 50/s? [y/N]") || len(to.all()) != 0 {
+		t.Fatalf("exit %d: %s; %v", no.code, no.out, to.all())
+	}
+	yes := s.terminal(100, "y\n", "redrive", "--handler", "billing", "--rate", "50", "--reason", "INC-7")
+	if yes.code != 0 || !strings.Contains(yes.out, "is finished: redriven 3") || !strings.Contains(yes.out, "3/3") {
+		t.Fatalf("exit %d: %s", yes.code, yes.out)
+	}
+	if got := to.all(); !slices.Equal(got, []string{"id-0", "id-1", "id-2"}) {
+		t.Errorf("published %v", got)
+	}
+	if got := s.pipe("audit", "--kind", "redriven"); strings.Count(got.out, "\n") != 3 || !strings.Contains(got.out, "INC-7") {
+		t.Errorf("the record: %s %s", got.out, got.err)
+	}
+	listed := s.pipe("campaigns")
+	if id, _, _ := strings.Cut(listed.out, "\t"); !strings.Contains(s.pipe("campaigns", id[:10]).out, "finished") {
+		t.Errorf("%s %s", listed.out, listed.err)
+	}
+	if got := s.pipe("redrive", "--handler", "billing", "--reason", "again", "--yes"); got.code != 3 {
+		t.Errorf("nothing is left: exit %d: %s %s", got.code, got.out, got.err)
+	}
+}
+
+// Feature V6, V10: an edit on the way changes what is published, and nothing else.
+func TestEditOnTheWay(t *testing.T) {
+	s, to := newShop(t, incident()...), &target{}
+	s.works(to)
+	got := s.pipe("redrive", "late", "--edit", `{"card":null}`, "--set", "tenant=green", "--reason", "INC-7", "--yes")
+	if got.code != 0 || len(to.taken) != 1 {
+		t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
+	}
+	if msg := to.taken[0]; string(msg.Payload) != `{"amount":90071992547409931.10,"name":"Zoë 世界"}` || msg.Metadata["tenant"] != "green" {
+		t.Errorf("published %s %v", msg.Payload, msg.Metadata)
+	}
+	if got := s.pipe("show", "4"); !strings.Contains(got.out, "4111") || !strings.Contains(got.out, "edited") {
+		t.Errorf("the original is not on record: %s", got.out)
+	}
+}
+
+// Feature V7, V10: a canary that fails again stops its campaign. Exit code 5 says so.
+func TestCanaryStopsTheCampaign(t *testing.T) {
+	s := newShop(t, incident()...)
+	to := &target{then: func(msg *message.Message) error {
+		l := poison.Read(msg)
+		l.Failure.Reason = "no_such_customer"
+		return s.store.Publish("orders.dlq", l.Encode())
+	}}
+	s.works(to)
+	got := s.pipe("redrive", "--handler", "billing", "--canary", "1", "--canary-wait", "1m", "--reason", "INC-7", "--yes")
+	if got.code != 5 || !strings.Contains(got.err, "is paused") || len(to.all()) != 1 {
+		t.Errorf("exit %d: %s %s; %v", got.code, got.out, got.err, to.all())
+	}
+}
+
+// Feature V10: a campaign is paused, slowed, resumed and cancelled by the first characters of its id, with a reason.
+func TestSteering(t *testing.T) {
+	s := newShop(t, incident()...)
+	began := s.pipe("redrive", "--handler", "billing", "--reason", "INC-7", "--yes", "--detach", "--json")
+	var c campaigns.Campaign
+	if err := json.Unmarshal([]byte(began.out), &c); err != nil {
+		t.Fatalf("%s %s: %v", began.out, began.err, err)
+	}
+	id := c.ID[:8]
+	for _, step := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{2, "--reason is empty", []string{"pause", id}},
+		{0, "is paused", []string{"pause", id, "--reason", "slow"}},
+		{1, "state", []string{"pause", id, "--reason", "slow"}},
+		{5, "is paused", []string{"watch", id}},
+		{0, "is paused", []string{"rate", id, "10", "--reason", "slow"}},
+		{2, "RATE", []string{"rate", id, "fast", "--reason", "slow"}},
+		{0, "is running", []string{"resume", id, "--reason", "fast"}},
+		{4, "cancel the redrive of 3 letters of shop?", []string{"cancel", id, "--reason", "wrong"}},
+		{0, "is cancelled", []string{"cancel", id, "--reason", "wrong", "--yes"}},
+		{5, "cancelled", []string{"watch", id}},
+		{3, "no campaign has", []string{"watch", "zz"}},
+	} {
+		if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
+			t.Errorf("%v: exit %d, want %d: %s %s", step.args, got.code, step.code, got.out, got.err)
+		}
+	}
+	record := s.pipe("campaigns", id).out
+	for _, want := range []string{"started  ann  INC-7", "paused  ann  slow", "rate set", "resumed  ann  fast", "cancelled  ann  wrong"} {
+		if !strings.Contains(record, want) {
+			t.Errorf("%q is not on record: %s", want, record)
+		}
+	}
+}
+
+// Feature V10: Ctrl-C detaches from a campaign, says so, and leaves it running.
+func TestCtrlCDetaches(t *testing.T) {
+	s := newShop(t, incident()...)
+	cmd := exec.Command(binary, "redrive", "--handler", "billing", "--reason", "INC-7", "--yes")
+	cmd.Env = s.env
+	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	var mu sync.Mutex
+	var seen strings.Builder
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buffer := make([]byte, 4096)
+		for {
+			n, err := screen.Read(buffer)
+			mu.Lock()
+			seen.Write(buffer[:n])
+			mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	shown := func() string { mu.Lock(); defer mu.Unlock(); return seen.String() }
+	testkit.Eventually(t, "it is watched", func() bool { return strings.Contains(shown(), "running 0/3") })
+	if _, err := io.WriteString(screen, "\x03"); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	<-read
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 130 || !strings.Contains(shown(), "the campaign goes on") {
+		t.Errorf("%v: %s", err, shown())
+	}
+	running, err := s.campaigns().List(t.Context(), campaigns.List{States: []campaigns.State{campaigns.Running}})
+	if err != nil || len(running) != 1 {
+		t.Errorf("%v, %v", running, err)
+	}
+}
+
+// A bar is drawn in place, on one line that fits.
+func TestBar(t *testing.T) {
+	s, to := newShop(t, incident()...), &target{}
+	s.works(to)
+	out := s.terminal(80, "", "redrive", "--handler", "billing", "--reason", "INC-7", "--yes").out
+	escapes := regexp.MustCompile("\x1b\\[[0-9;]*[mK]")
+	for _, drawn := range strings.Split(out, "\r") {
+		line, _, _ := strings.Cut(escapes.ReplaceAllString(drawn, ""), "\n")
+		if n := len([]rune(line)); strings.Contains(line, "░") && n >= 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if !strings.Contains(out, "█") {
+		t.Errorf("no bar: %q", out)
+	}
+}

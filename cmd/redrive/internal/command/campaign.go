@@ -1,0 +1,226 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// campaignTables are the components of campaigns.
+const campaignTables = "campaign*"
+
+// openCampaigns opens the campaigns of the service. Looking makes no tables; create makes them if they are not there.
+func (a *app) openCampaigns(ctx context.Context, create bool, config campaigns.Config) (*campaigns.Campaigns, *letters.Store, error) {
+	db, err := a.database(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := a.storeOn(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := connect.Require(ctx, db, campaignTables); err != nil {
+		if !errors.Is(err, connect.ErrMissing) {
+			return nil, nil, err
+		}
+		if !create {
+			return nil, nil, none("there is no campaign: none was ever started in this database")
+		}
+	}
+	config.Logger = a.logger()
+	all, err := campaigns.New(ctx, store, config)
+	return all, store, err
+}
+
+// campaignOf finds a campaign by the first characters of its id.
+func campaignOf(ctx context.Context, all *campaigns.Campaigns, begin string) (campaigns.Campaign, error) {
+	if c, err := all.Get(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
+		return c, err
+	}
+	page, err := all.List(ctx, campaigns.List{Limit: 1000})
+	if err != nil {
+		return campaigns.Campaign{}, err
+	}
+	var found []campaigns.Campaign
+	for _, c := range page {
+		if begin != "" && strings.HasPrefix(c.ID, begin) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return campaigns.Campaign{}, none("no campaign has the id %q: redrive campaigns lists them", begin)
+	case 1:
+		return found[0], nil
+	}
+	return campaigns.Campaign{}, wrong("%d campaigns begin with %q: give more of the id", len(found), begin)
+}
+
+func (a *app) campaigns() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "campaigns [ID]",
+		Short: "List campaigns, or show one with all that was done with it",
+		Long: `campaigns lists the campaigns of the service, the newest first. HANDLED letters have been redriven and are known to have
+succeeded; AGAIN counts those that came back as dead letters. With an id, or its first characters, it shows one campaign and its record.`,
+		Example: `  redrive campaigns
+  redrive campaigns 9f3a12bc`,
+		Args: arguments(0, 1, "the id of a campaign, or nothing"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				c, err := campaignOf(cmd.Context(), all, args[0])
+				if err != nil {
+					return err
+				}
+				return a.campaign(cmd.Context(), all, c)
+			}
+			page, err := all.List(cmd.Context(), campaigns.List{Limit: limit})
+			if err != nil {
+				return err
+			}
+			return a.campaignTable(page)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 20, "the largest number of campaigns")
+	return cmd
+}
+
+func (a *app) campaignTable(page []campaigns.Campaign) error {
+	t := &screen.Table{Columns: []screen.Column{
+		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold}, {Name: "REDRIVEN", Right: true},
+		{Name: "HANDLED", Right: true, Drop: 3}, {Name: "AGAIN", Right: true, Drop: 2}, {Name: "RATE", Right: true, Drop: 5},
+		{Name: "STARTED", Style: screen.Dim, Drop: 4}, {Name: "BY", Min: 6, Drop: 1}, {Name: "REASON", Min: 16},
+	}}
+	for _, c := range page {
+		if a.json {
+			if err := a.screen.JSON(c); err != nil {
+				return err
+			}
+			continue
+		}
+		id := c.ID
+		if a.screen.Terminal() {
+			id = short(id)
+		}
+		t.Row(id, screen.Span{Text: string(c.State), Style: styleOfState(c.State)}, c.Selected, c.Redriven, c.Succeeded, c.FailedAgain,
+			rateOf(c.Rate), a.when(c.CreatedAt), c.Request.By, c.Request.Reason)
+	}
+	if len(page) == 0 {
+		a.screen.Note("there is no campaign")
+		return nil
+	}
+	if !a.json {
+		a.screen.Table(t)
+	}
+	return nil
+}
+
+// campaign prints one campaign and its record.
+func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
+	events, err := all.History(ctx, c.ID, 0)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.screen.JSON(struct {
+			campaigns.Campaign
+			Events []campaigns.Event `json:"events"`
+		}{c, events})
+	}
+	state := string(c.State)
+	if c.Why != "" {
+		state += ": " + c.Why
+	}
+	fields := [][2]string{
+		{"campaign", c.ID}, {"state", state}, {"started", a.when(c.CreatedAt) + " by " + c.Request.By}, {"reason", c.Request.Reason},
+		{"approved by", c.ApprovedBy}, {"ended", a.when(c.EndedAt)}, {"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)},
+		{"edit", editOf(c.Request.Edit)}, {"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c.Counts)},
+		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)}, {"gone", count(c.Gone)},
+	}
+	for _, field := range fields {
+		if field[1] != "" {
+			a.screen.Field(field[0], field[1])
+		}
+	}
+	for _, left := range c.LeftOut {
+		a.screen.Field("left out", leftOut(left))
+	}
+	a.screen.Head("record")
+	for _, e := range events {
+		line := fmt.Sprintf("  %s  %s  %s  %s", a.when(e.At), e.What, e.By, e.Reason)
+		if e.Details != "" {
+			line += "  " + e.Details
+		}
+		a.screen.Line("%s", strings.TrimRight(line, " "))
+	}
+	return nil
+}
+
+func redrivenOf(c campaigns.Counts) string {
+	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of", c.Redriven, c.Succeeded, c.FailedAgain, c.NotHeard)
+}
+
+func leftOut(l campaigns.LeftOut) string {
+	line := several(l.Letters, "letter")
+	switch l.Why {
+	case campaigns.NotAllowed:
+		return line + ": the topic " + quoted(l.Topic) + " is not allowed"
+	case campaigns.NoOrigin:
+		return line + ": no origin topic is known; --to names one"
+	case campaigns.InCampaign:
+		return line + ": the campaign " + short(l.Campaign) + " has them"
+	case campaigns.Damaged:
+		return line + ": the metadata cannot be read"
+	}
+	return line + ": " + l.Why
+}
+
+func editOf(e *campaigns.Edit) string {
+	if e == nil {
+		return ""
+	}
+	return e.String()
+}
+
+func rateOf(rate float64) string {
+	if rate == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%g/s", rate)
+}
+
+// short is enough of an id to choose it.
+func short(id string) string { return id[:min(len(id), shortCause)] }
+
+func styleOfState(s campaigns.State) screen.Style {
+	switch s {
+	case campaigns.Finished:
+		return screen.Green
+	case campaigns.Paused, campaigns.Approval:
+		return screen.Amber
+	case campaigns.Cancelled:
+		return screen.Dim
+	}
+	return screen.Blue
+}
+
+// rounded is a time for people.
+func rounded(d time.Duration) string {
+	if d > 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}

@@ -1,0 +1,140 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+func (a *app) diffs() *cobra.Command {
+	var e editFlags
+	cmd := &cobra.Command{
+		Use:   "diff SEQ|ID...",
+		Short: "Show what an edit would change in letters",
+		Long:  `diff shows what --edit, --set and --unset of redrive redrive would change, line by line. It changes nothing.`,
+		Example: `  redrive diff 1042 --edit '{"currency":"EUR"}'
+  redrive diff 1042 1043 --edit @patch.json --set tenant=blue --unset trace`,
+		Args: arguments(1, campaigns.Samples, "at most 10 SEQs or ids"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			edit, err := e.read()
+			if err != nil {
+				return err
+			}
+			if edit == nil {
+				return wrong("no flag edits anything: add --edit, --set or --unset")
+			}
+			all, store, err := a.openCampaigns(ctx, true, campaigns.Config{})
+			if err != nil {
+				return err
+			}
+			r := campaigns.Request{Edit: edit}
+			for _, arg := range args {
+				l, _, err := find(ctx, store, arg)
+				if err != nil {
+					return err
+				}
+				r.Seqs = append(r.Seqs, l.Seq)
+			}
+			plan, err := all.Plan(ctx, r)
+			if err != nil {
+				return err
+			}
+			if len(plan.Sample) == 0 {
+				return none("no letter of these waits")
+			}
+			for _, l := range plan.Sample {
+				if l.Edited == nil {
+					continue
+				}
+				if a.json {
+					if err := a.screen.JSON(l); err != nil {
+						return err
+					}
+					continue
+				}
+				a.screen.Styled(screen.Bold, "SEQ %d, id %s", l.Seq, l.ID)
+				a.diff(*l.Edited)
+			}
+			return nil
+		},
+	}
+	e.flags(cmd.Flags())
+	return cmd
+}
+
+// diff prints what an edit does: lines that go with a minus, lines that come with a plus.
+func (a *app) diff(d campaigns.Diff) {
+	if d.Refused != "" {
+		a.screen.Styled(screen.Red, "  refused: %s", d.Refused)
+		return
+	}
+	for _, key := range d.Metadata {
+		if key.Before != nil {
+			a.screen.Styled(screen.Red, "- %s = %s", key.Key, *key.Before)
+		}
+		if key.After != nil {
+			a.screen.Styled(screen.Green, "+ %s = %s", key.Key, *key.After)
+		}
+	}
+	if d.Before == nil && d.After == nil {
+		if len(d.Metadata) == 0 {
+			a.screen.Line("  nothing changes")
+		}
+		return
+	}
+	if a.settings.redact != "" {
+		a.screen.Line("  the payload changes; it is not shown, because payloads are redacted")
+		return
+	}
+	for _, line := range changed(payloadLines(d.Before), payloadLines(d.After)) {
+		style := screen.Plain
+		switch line[0] {
+		case '-':
+			style = screen.Red
+		case '+':
+			style = screen.Green
+		}
+		a.screen.Styled(style, "%s", line)
+	}
+	if d.Cut {
+		a.screen.Line("… there is more")
+	}
+}
+
+func payloadLines(payload []byte) []string {
+	shown, err := screen.Payload(payload, screen.FormatAuto, 0)
+	if err != nil || shown == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(shown, "\n"), "\n")
+}
+
+// changed compares lines: what both begin and end with is left out, but for two lines around the change.
+func changed(before, after []string) (lines []string) {
+	const around = 2
+	head := 0
+	for head < len(before) && head < len(after) && before[head] == after[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(before)-head && tail < len(after)-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
+		tail++
+	}
+	for _, line := range before[max(0, head-around):head] {
+		lines = append(lines, "  "+line)
+	}
+	for _, line := range before[head : len(before)-tail] {
+		lines = append(lines, "- "+line)
+	}
+	for _, line := range after[head : len(after)-tail] {
+		lines = append(lines, "+ "+line)
+	}
+	for _, line := range after[len(after)-tail : min(len(after), len(after)-tail+around)] {
+		lines = append(lines, "  "+line)
+	}
+	return lines
+}

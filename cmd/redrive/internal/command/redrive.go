@@ -1,0 +1,161 @@
+package command
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// startFlags say how a campaign redrives.
+type startFlags struct {
+	editFlags
+	request                  campaigns.Request
+	notBefore                string
+	allow                    []string
+	dryRun, detach, yes, all bool
+}
+
+func (a *app) redrive() *cobra.Command {
+	var chosen choice
+	var s startFlags
+	cmd := &cobra.Command{
+		Use: "redrive [SEQ...]", Aliases: []string{"start"},
+		Short: "Bring letters back: start a campaign",
+		Long: `redrive starts a campaign, which brings the chosen letters back to the topics that they came from. It writes the selection
+down first: what arrives later is not part of it. The instances of the service work on it if they run the plugin of package
+campaigns; redrive work does it from here. The campaign lives in the database: this terminal may go.
+
+A campaign stops itself when more than --stop-at of its letters fail again, after --stop-after. With --canary it redrives some
+letters first, and waits for what becomes of them. --dry-run only says what would be done.`,
+		Example: `  redrive redrive --cause 9f3a12bc --dry-run
+  redrive redrive --cause 9f3a12bc --rate 50 --canary 10 --reason "INC-7: the fix is out"
+  redrive redrive 1042 1043 --reason "try two" --yes
+  redrive redrive --cause 9f3a12bc --edit '{"currency":"EUR"}' --set tenant=blue --reason "INC-7"
+  redrive redrive --topic orders --to orders.replay --max 100 --reason "INC-7" --yes --detach`,
+		Args: arguments(0, campaigns.MaxSeqs, "SEQs, or flags that choose letters"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.startCampaign(cmd.Context(), &chosen, &s, args)
+		},
+	}
+	f, r := cmd.Flags(), &s.request
+	f.SortFlags = false
+	f.StringVar(&r.Reason, "reason", "", "why, for the record (required, but for --dry-run)")
+	f.BoolVar(&s.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	f.Float64Var(&r.Rate, "rate", 0, "letters per second; 0 is no limit")
+	f.IntVar(&r.Max, "max", 0, "the largest number of letters; 0 takes all")
+	f.IntVar(&r.Canary, "canary", 0, "letters to redrive first, before the others")
+	f.DurationVar(&r.CanaryWait, "canary-wait", campaigns.DefaultCanaryWait, "how long to wait for what becomes of them")
+	f.StringVar(&r.To, "to", "", "topic for all letters instead of the one that each came from")
+	f.BoolVar(&r.FirstStage, "first-stage", false, "send letters to the first retry stage of their handler")
+	s.editFlags.flags(f)
+	f.Float64Var(&r.StopAt, "stop-at", campaigns.DefaultStopAt, "share of letters that fail again at which the campaign stops itself; 1 is never")
+	f.IntVar(&r.StopAfter, "stop-after", campaigns.DefaultStopAfter, "letters from which --stop-at counts")
+	f.DurationVar(&r.ResumeAfter, "resume-after", 0, "resume by itself after the target refused; 0 waits for redrive resume")
+	f.IntVar(&r.Concurrency, "concurrency", 1, "letters that a worker publishes at the same time; 1 keeps their order")
+	f.StringVar(&s.notBefore, "not-before", "", "begin in 2h, or at 2026-03-01T22:00:00Z")
+	f.BoolVar(&r.Approval, "approval", false, "wait until a second person approves")
+	f.StringSliceVar(&s.allow, "allow", nil, "topics that letters may go to; workers have a list of their own in any case")
+	f.BoolVar(&s.all, "all", false, "every letter that waits")
+	f.BoolVar(&s.detach, "detach", false, "do not watch")
+	f.BoolVarP(&s.yes, "yes", "y", false, "do not ask")
+	chosen.flags(cmd, true)
+	return cmd
+}
+
+// ask makes the request of the flags.
+func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chosen *choice, args []string) (r campaigns.Request, err error) {
+	r = s.request
+	r.By = a.settings.by
+	for _, arg := range args {
+		l, _, err := find(ctx, store, arg)
+		if err != nil {
+			return r, err
+		}
+		r.Seqs = append(r.Seqs, l.Seq)
+	}
+	chosen.seqs = r.Seqs
+	if chosen.empty() && !s.all {
+		return r, wrong("nothing chooses letters: name SEQs, add --cause or another flag, or --all for every letter that waits")
+	}
+	if r.Filter, err = chosen.filter(ctx, store); err != nil {
+		return r, err
+	}
+	if r.Edit, err = s.editFlags.read(); err != nil {
+		return r, err
+	}
+	if s.notBefore != "" {
+		if in, err := time.ParseDuration(s.notBefore); err == nil && in > 0 {
+			r.NotBefore = time.Now().Add(in)
+		} else if r.NotBefore, err = moment("--not-before", s.notBefore); err != nil {
+			return r, err
+		}
+	}
+	if r.Canary == 0 {
+		r.CanaryWait = 0
+	}
+	return r, nil
+}
+
+func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, args []string) error {
+	if s.request.Reason == "" && !s.dryRun {
+		return wrong("--reason is empty: say why, for those who read the record later")
+	}
+	all, store, err := a.openCampaigns(ctx, true, campaigns.Config{Allow: s.allow})
+	if err != nil {
+		return err
+	}
+	r, err := s.ask(ctx, a, store, chosen, args)
+	if err != nil {
+		return err
+	}
+	var plan campaigns.Plan
+	if s.dryRun || !s.yes {
+		if plan, err = all.Plan(ctx, r); err != nil {
+			return err
+		}
+	}
+	if s.dryRun {
+		return a.plan(plan)
+	}
+	if !s.yes {
+		for _, left := range plan.LeftOut {
+			a.screen.Note("left out: %s", leftOut(left))
+		}
+		if plan.Letters == 0 {
+			return none("no letter would be redriven: redrive redrive --dry-run says why")
+		}
+		if err := a.screen.Confirm("redrive %s to %s%s?", several(plan.Letters, "letter"), targets(plan), atRate(r.Rate)); err != nil {
+			return err
+		}
+	}
+	c, err := all.Start(ctx, r)
+	if err != nil {
+		return noLetters(err)
+	}
+	if s.detach {
+		if a.json {
+			return a.screen.JSON(c)
+		}
+		a.screen.Line("campaign %s is %s: %s", c.ID, c.State, several(c.Selected, "letter"))
+		return nil
+	}
+	a.screen.Note("campaign %s began; Ctrl-C leaves it running", short(c.ID))
+	return a.follow(ctx, all, c)
+}
+
+func targets(p campaigns.Plan) string {
+	var names []string
+	for i, target := range p.Targets {
+		if i == 3 {
+			names = append(names, several(len(p.Targets)-i, "other topic"))
+			break
+		}
+		names = append(names, target.Topic)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,120 @@
+package command
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+// steering is a command that changes a campaign that exists.
+type steering struct {
+	use, short, long, example, question string
+	args                                int
+	do                                  func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, args []string, act campaigns.Act) (campaigns.Campaign, error)
+}
+
+func (a *app) pause() *cobra.Command {
+	return a.steer(steering{
+		use: "pause ID", short: "Pause a campaign",
+		long:    "pause stops a campaign. Workers finish the letters that they have in hand. resume lets it go on.",
+		example: "  redrive pause 9f3a12bc --reason \"the downstream is slow\"",
+		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
+			return all.Pause(ctx, c.ID, act)
+		},
+	})
+}
+
+func (a *app) resume() *cobra.Command {
+	return a.steer(steering{
+		use: "resume ID", short: "Let a paused campaign go on",
+		long:    "resume lets a paused campaign go on. If it had stopped itself, only what comes back from now on counts.",
+		example: "  redrive resume 9f3a12bc --reason \"the fix is out\"",
+		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
+			return all.Resume(ctx, c.ID, act)
+		},
+	})
+}
+
+func (a *app) approve() *cobra.Command {
+	return a.steer(steering{
+		use: "approve ID", short: "Let a campaign begin that another person started",
+		long:     "approve lets a campaign begin that waits for a second person. You must not be the one who started it.",
+		example:  "  redrive approve 9f3a12bc --by bob --reason \"checked with the shop\"",
+		question: "approve the redrive of",
+		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
+			return all.Approve(ctx, c.ID, act)
+		},
+	})
+}
+
+func (a *app) cancel() *cobra.Command {
+	return a.steer(steering{
+		use: "cancel ID", short: "Give a campaign up",
+		long:     "cancel ends a campaign for good. Letters that it has not redriven wait as before, and another campaign can take them.",
+		example:  "  redrive cancel 9f3a12bc --reason \"wrong cause\"",
+		question: "cancel the redrive of",
+		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
+			return all.Cancel(ctx, c.ID, act)
+		},
+	})
+}
+
+func (a *app) rate() *cobra.Command {
+	return a.steer(steering{
+		use: "rate ID RATE", short: "Change how many letters per second a campaign redrives",
+		long:    "rate changes the rate of a campaign from the next letters on. 0 is no limit.",
+		example: "  redrive rate 9f3a12bc 200 --reason \"the downstream keeps up\"",
+		args:    1,
+		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, args []string, act campaigns.Act) (campaigns.Campaign, error) {
+			rate, err := strconv.ParseFloat(args[0], 64)
+			if err != nil {
+				return c, wrong("RATE is %q: want letters per second, such as 50", args[0])
+			}
+			return all.SetRate(ctx, c.ID, rate, act)
+		},
+	})
+}
+
+func (a *app) steer(s steering) *cobra.Command {
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: s.use, Short: s.short, Long: s.long, Example: s.example,
+		Args: arguments(1+s.args, 1+s.args, s.use),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return wrong("--reason is empty: say why, for those who read the record later")
+			}
+			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
+			if err != nil {
+				return err
+			}
+			c, err := campaignOf(cmd.Context(), all, args[0])
+			if err != nil {
+				return err
+			}
+			if s.question != "" && !yes {
+				if err := a.screen.Confirm("%s %s of %s?", s.question, several(c.Pending, "letter"), a.owner()); err != nil {
+					return err
+				}
+			}
+			c, err = s.do(cmd.Context(), all, c, args[1:], campaigns.Act{By: a.settings.by, Reason: reason})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.screen.JSON(c)
+			}
+			a.screen.Line("campaign %s is %s", short(c.ID), c.State)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	if s.question != "" {
+		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	}
+	return cmd
+}

@@ -1,0 +1,124 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+const (
+	lookEvery = 200 * time.Millisecond
+	// patientFor is how long watch waits for a first letter before it says that there may be no worker.
+	patientFor = 10 * time.Second
+)
+
+func (a *app) watch() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch ID",
+		Short: "Watch a campaign until it ends or pauses",
+		Long: `watch shows how far a campaign is: a bar on a terminal, a line for each change in a pipe, an object for each change with
+--json. Ctrl-C ends the watching and nothing else: the workers go on. The exit code is 0 if the campaign finished and all its
+letters were redriven, and 5 if it paused, was cancelled, or left letters behind.`,
+		Example: `  redrive watch 9f3a12bc
+  redrive watch 9f3a12bc --json | jq .redriven`,
+		Args: arguments(1, 1, "the id of a campaign"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
+			if err != nil {
+				return err
+			}
+			c, err := campaignOf(cmd.Context(), all, args[0])
+			if err != nil {
+				return err
+			}
+			return a.follow(cmd.Context(), all, c)
+		},
+	}
+}
+
+// follow watches a campaign.
+func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
+	progress := a.screen.Progress()
+	begun, redriven, said := time.Now(), c.Redriven, false
+	last := ""
+	for {
+		if a.json {
+			if now := fmt.Sprint(c.State, c.Counts, c.Rate); now != last {
+				if err := a.screen.JSON(c); err != nil {
+					return err
+				}
+				last = now
+			}
+		} else {
+			progress.Show(float64(c.Selected-c.Pending)/float64(max(c.Selected, 1)), "%s", standing(c))
+		}
+		if c.State.Ended() || c.State == campaigns.Paused || c.State == campaigns.Approval || c.State == campaigns.Scheduled {
+			progress.End()
+			return a.outcome(c)
+		}
+		if c.State == campaigns.Running && !said && c.Redriven == redriven && c.Pending == c.Selected && time.Since(begun) > patientFor {
+			said = true
+			progress.End()
+			a.screen.Note("no worker has taken a letter yet: a service works on campaigns if it runs their plugin, and redrive work does it from here")
+		}
+		select {
+		case <-ctx.Done():
+			progress.End()
+			a.screen.Note("you watch no more; the campaign goes on: redrive watch %s, redrive pause %s", short(c.ID), short(c.ID))
+			return ctx.Err()
+		case <-time.After(lookEvery):
+		}
+		next, err := all.Get(ctx, c.ID)
+		if err != nil && ctx.Err() == nil {
+			progress.End()
+			return err
+		}
+		if err == nil {
+			c = next
+		}
+	}
+}
+
+// standing is a campaign in a line.
+func standing(c campaigns.Campaign) string {
+	line := fmt.Sprintf("%s %s %d/%d", short(c.ID), c.State, c.Selected-c.Pending, c.Selected)
+	if c.State == campaigns.Running && c.Rate > 0 {
+		line += " at " + rateOf(c.Rate)
+	}
+	if c.FailedAgain > 0 {
+		line += fmt.Sprintf(", %d failed again", c.FailedAgain)
+	}
+	if c.Succeeded > 0 {
+		line += fmt.Sprintf(", %d succeeded", c.Succeeded)
+	}
+	if c.State == campaigns.Running && c.Remaining > 0 {
+		line += ", " + rounded(c.Remaining) + " left"
+	}
+	return line
+}
+
+// outcome says how a campaign stands that needs no watching now.
+func (a *app) outcome(c campaigns.Campaign) error {
+	behind := c.Quarantined + c.Refused + c.Failed
+	switch {
+	case c.State == campaigns.Finished && behind == 0:
+		if !a.json {
+			a.screen.Line("campaign %s is finished: redriven %s", short(c.ID), redrivenOf(c.Counts))
+		}
+		return nil
+	case c.State == campaigns.Finished:
+		return partly("campaign %s is finished: redriven %s; left behind: %d quarantined, %d refused, %d not accepted", short(c.ID), redrivenOf(c.Counts), c.Quarantined, c.Refused, c.Failed)
+	case c.State == campaigns.Paused:
+		return partly("campaign %s is paused: %s; redriven %s, %d not begun; redrive resume or redrive cancel", short(c.ID), c.Why, redrivenOf(c.Counts), c.Pending)
+	case c.State == campaigns.Approval:
+		return partly("campaign %s waits for a second person: redrive approve %s", short(c.ID), short(c.ID))
+	case c.State == campaigns.Scheduled:
+		a.screen.Note("campaign %s begins at %s", short(c.ID), stamp(c.Request.NotBefore))
+		return nil
+	}
+	return partly("campaign %s is cancelled: %s; redriven %s", short(c.ID), c.Why, redrivenOf(c.Counts))
+}
