@@ -32,6 +32,8 @@
 //	Kafka          no brokers, no leader, no coordinator, too few replicas
 //	AMQP           connection closed by the operator, or closed before the request
 //	NATS, Redis    no responders, no servers; LOADING, CLUSTERDOWN, MASTERDOWN
+//	gRPC, Connect  the code unavailable
+//	HTTP           429 or 503 of an error with the methods StatusCode() int, or HTTPStatusCode(), and RetryAfter() time.Duration
 //	breakers       an open or half-open breaker
 //
 // Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request, because the request
@@ -81,6 +83,7 @@
 //	SQLite             busy, locked, full, input/output...: transient; constraint, mismatch, too big, read-only: permanent
 //	cenkalti/backoff   Permanent: permanent; RetryAfter: transient, with its wait
 //	brokers, Redis     what is away: transient
+//	HTTP, gRPC         statuses that pass with time, of errors that carry one: transient
 //	breakers, limits   an open breaker or a full limit of sony/gobreaker, failsafe-go, Watermill's CircuitBreaker: transient
 //	encoding/json      syntax and type errors of the input: invalid; misuse and failed encoding: permanent
 //	panics             permanent, with ReasonPanic

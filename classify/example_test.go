@@ -153,3 +153,18 @@ func ExampleAway() {
 	fmt.Println(v.Class, v.Away, v.RetryAfter)
 	// Output: transient true 2m0s
 }
+
+// A client of an HTTP service says when the service asked to be called again.
+func ExampleRetryAfterHeader() {
+	answer := func(status int, retryAfter string) error {
+		err := fmt.Errorf("the warehouse answers %d", status)
+		if status == 429 || status == 503 {
+			return classify.Away(err, classify.RetryAfterHeader(retryAfter))
+		}
+		return err
+	}
+	var judge *classify.Classifier
+	v := judge.Classify(answer(429, "30"))
+	fmt.Println(v.Class, v.Away, v.RetryAfter)
+	// Output: transient true 30s
+}

@@ -14,6 +14,16 @@ func Description(text string) Option { return func(v *Verdict) { v.Description =
 // RetryAfter sets the least time to wait before the next attempt, as HTTP's Retry-After does (RFC 9110, 10.2.3).
 func RetryAfter(d time.Duration) Option { return func(v *Verdict) { v.RetryAfter = d } }
 
+// RetryAfterHeader is RetryAfter with the value of HTTP's header Retry-After: a number of seconds, or a date. Another value, and a date
+// that has passed, say nothing.
+func RetryAfterHeader(value string) Option {
+	return func(v *Verdict) {
+		if wait := parseRetryAfter(value, time.Now()); wait > 0 {
+			v.RetryAfter = wait
+		}
+	}
+}
+
 // Transient marks err as passing with time. A nil err stays nil, here and in every mark.
 func Transient(err error, opts ...Option) error { return mark(err, ClassTransient, opts) }
 

@@ -136,9 +136,9 @@ func named(v reflect.Value) bool {
 		return true
 	case path == "github.com/rabbitmq/amqp091-go" && name == "Error":
 		switch code, byServer := amqpError(v); code {
-		case 320, 506, 541: // connection forced, resources, internal
+		case 506, 541: // resources, internal; package classify knows the others
 			return true
-		case 501, 504: // a frame that could not be read, a channel that is not open: by the server, what was sent is wrong
+		case 501: // a frame that could not be read: by the server, what was sent is wrong
 			return !byServer
 		}
 		return false
@@ -175,8 +175,9 @@ func Lost(err error) bool {
 	return lost
 }
 
-// awayKafka are Kafka's error codes for brokers that are away, starting or without enough replicas.
-var awayKafka = map[int64]bool{5: true, 6: true, 7: true, 8: true, 9: true, 13: true, 14: true, 15: true, 16: true, 19: true, 20: true, 41: true, 56: true, 74: true, 75: true}
+// awayKafka are Kafka's error codes that mean away for Spillway's own requests, beside those that package classify knows: time-outs, a
+// broker that is not the leader or coordinator any more, a full disk, an unknown epoch.
+var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true}
 
 // texts are in the errors of clients that have no type for a lost connection.
 var texts = []string{

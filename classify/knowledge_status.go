@@ -1,0 +1,87 @@
+package classify
+
+import (
+	"errors"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// askStatus judges errors that carry the status of an answer: of HTTP by their methods, and of gRPC without importing it.
+func askStatus(err error) (Verdict, bool) {
+	switch e := err.(type) {
+	case interface{ StatusCode() int }:
+		return askHTTP(e.StatusCode(), err)
+	case interface{ HTTPStatusCode() int }: // of the AWS SDK, among others
+		return askHTTP(e.HTTPStatusCode(), err)
+	}
+	v := reflect.ValueOf(err)
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return Verdict{}, false
+	}
+	// The names of methods must be constants: for others the linker keeps all methods of the program.
+	if status, ok := result(v.MethodByName("GRPCStatus")); ok {
+		code, _ := result(status.MethodByName("Code"))
+		return askGRPC(code)
+	}
+	if t := reflect.TypeOf(err); t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "connectrpc.com/connect" {
+		code, _ := result(v.MethodByName("Code"))
+		return askGRPC(code)
+	}
+	return Verdict{}, false
+}
+
+// askHTTP judges the status codes of RFC 9110 and RFC 6585 that pass with time. One that says when to come back is about the service.
+func askHTTP(status int, err error) (Verdict, bool) {
+	switch status {
+	case 429, 503:
+		if e, ok := err.(interface{ RetryAfter() time.Duration }); ok && e.RetryAfter() > 0 {
+			return Verdict{Class: ClassTransient, RetryAfter: e.RetryAfter(), Away: true}, true
+		}
+		return transient, true
+	case 408, 425, 502, 504:
+		return transient, true
+	}
+	return Verdict{}, false
+}
+
+// askGRPC judges a status code of gRPC (google.golang.org/grpc/codes).
+func askGRPC(code reflect.Value) (Verdict, bool) {
+	if !code.IsValid() || !code.CanUint() { // a Value without a code is not valid
+		return Verdict{}, false
+	}
+	switch code.Uint() {
+	case 14: // unavailable
+		return away, true
+	case 1, 4, 8, 10: // cancelled, deadline exceeded, resource exhausted, aborted
+		return transient, true
+	}
+	return Verdict{}, false
+}
+
+// result calls a method without arguments that has one result. It reports false if there is no such method.
+func result(method reflect.Value) (reflect.Value, bool) {
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+		return reflect.Value{}, false
+	}
+	v := method.Call(nil)[0]
+	return v, !(v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) || !v.IsNil()
+}
+
+// maxHeader bounds a Retry-After header: more seconds than a Duration holds are as good as this many.
+const maxHeader = 1 << 31
+
+// parseRetryAfter reads a Retry-After header (RFC 9110, 10.2.3), and returns 0 if it says nothing.
+func parseRetryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, maxHeader)) * time.Second
+	}
+	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} { // as http.ParseTime does
+		if at, err := time.Parse(layout, value); err == nil {
+			return max(at.Sub(now), 0)
+		}
+	}
+	return 0
+}
