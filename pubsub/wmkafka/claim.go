@@ -1,10 +1,18 @@
 package wmkafka
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
+
+// maxHold is how long a message may be held while something that its handler needs is away. The session goes on meanwhile, and the
+// message's context ends with it. So a message need not be given back, only to be delivered again.
+const maxHold = 24 * time.Hour
 
 // Setup begins a group session.
 func (s *subscription) Setup(sarama.ConsumerGroupSession) error { return nil }
@@ -28,14 +36,20 @@ func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 }
 
 func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
+	ctx := holdable(session)
 	for record := next(session, claim); record != nil; record = next(session, claim) {
-		d := s.deliver(session, record)
+		d := s.deliver(ctx, record)
 		if !d.send() || !d.untilAcked() {
 			return
 		}
 		session.MarkMessage(record, "")
 		s.commit(session)
 	}
+}
+
+// holdable is the session's context, for messages that may be held.
+func holdable(session sarama.ConsumerGroupSession) context.Context {
+	return outage.WithMaxHold(session.Context(), maxHold)
 }
 
 // flight is a record whose message is on its way.
@@ -52,8 +66,9 @@ func (s *subscription) consumeAhead(session sarama.ConsumerGroupSession, claim s
 	defer marking.Wait()
 	defer close(ahead)
 	marking.Go(func() { s.markAll(session, ahead) })
+	ctx := holdable(session)
 	for record := next(session, claim); record != nil; record = next(session, claim) {
-		d, f := s.deliver(session, record), flight{record, make(chan bool, 1)}
+		d, f := s.deliver(ctx, record), flight{record, make(chan bool, 1)}
 		select {
 		case ahead <- f:
 		case <-session.Context().Done():

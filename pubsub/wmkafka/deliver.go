@@ -20,10 +20,11 @@ type delivery struct {
 	cancel context.CancelFunc
 }
 
-func (s *subscription) deliver(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) *delivery {
+// deliver prepares the delivery of a record. session is the context of the group session.
+func (s *subscription) deliver(session context.Context, record *sarama.ConsumerMessage) *delivery {
 	return &delivery{
 		subscription: s,
-		of:           recordContext{Context: session.Context(), record: record, group: s.group},
+		of:           recordContext{Context: session, record: record, group: s.group},
 		msg:          read(s.config.Unmarshaler, record),
 	}
 }
