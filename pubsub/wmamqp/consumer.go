@@ -122,13 +122,12 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 	lost := c.watch(d)
 	ctx, cancel := context.WithCancel(withDelivery(c.ctx, c.queue, c.of.given.times(c.queue, in.UUID, &d), &d))
 	defer cancel()
-	var began time.Time
 	if c.prefetch > 1 {
-		ctx, began = intake.With(ctx, &c.valve), time.Now()
+		ctx = intake.With(ctx, &c.valve)
 	}
 	msg := message.NewMessageWithContext(ctx, in.UUID, in.Payload)
 	msg.Metadata = in.Metadata
-	shuts := c.valve.Shuts()
+	began, shuts := time.Now(), c.valve.Shuts()
 
 	select {
 	case c.out <- msg:
@@ -148,10 +147,14 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 	case <-msg.Nacked():
 		c.of.given.add(c.queue, in.UUID)
 		c.acks = 0
-		if c.returnAll = c.wentBack(shuts, began); c.returnAll {
+		waited := time.Since(began) > c.config.MaxHold/2 // because something that its handler needs is away
+		if c.returnAll = c.prefetch > 1 && (waited || c.valve.Shuts() != shuts); c.returnAll {
 			return
 		}
-		if c.pause(lost); c.ctx.Err() != nil {
+		if !waited {
+			c.pause(lost)
+		}
+		if c.ctx.Err() != nil {
 			c.keep()
 			return
 		}

@@ -25,12 +25,6 @@ func (c *consumer) adapt() {
 	}
 }
 
-// wentBack reports whether a message came back because something that its handler needs is away: a part shut the valve, or held the
-// message for long.
-func (c *consumer) wentBack(shuts uint64, began time.Time) bool {
-	return c.prefetch > 1 && (c.valve.Shuts() != shuts || time.Since(began) > c.config.MaxHold/2)
-}
-
 // change gives back all that was fetched, and consumes with another prefetch when the valve is open.
 func (c *consumer) change(prefetch int) {
 	c.prefetch, c.acks, c.nacks, c.returnAll = prefetch, 0, 0, false

@@ -1,0 +1,149 @@
+package wmamqp_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+// downstream is what a handler calls, and is away at first.
+type downstream struct {
+	back      atomic.Bool
+	givenBack atomic.Int64 // the most that a message was
+	mu        sync.Mutex
+	done      map[string]int
+}
+
+func (d *downstream) handle(msg *message.Message) error {
+	delivery, _ := wmamqp.DeliveryFromContext(msg.Context())
+	d.givenBack.Store(max(d.givenBack.Load(), int64(delivery.GivenBack)))
+	if !d.back.Load() {
+		return classify.Away(errors.New("connection refused"))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done == nil {
+		d.done = map[string]int{}
+	}
+	d.done[msg.UUID]++
+	return nil
+}
+
+func (d *downstream) handled() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.done)
+}
+
+// errorLog keeps the lines of errors.
+type errorLog struct {
+	watermill.NopLogger
+	lines list
+}
+
+func (l *errorLog) Error(msg string, err error, _ watermill.LogFields) {
+	if err != nil {
+		msg += ": " + err.Error()
+	}
+	l.lines.add(msg)
+}
+
+func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+// In an outage that is many times longer than a message may be held, messages are given back and held again. The broker closes no
+// channel, no message is counted, dead-lettered or lost, and the outage does not use up the crash limit.
+//
+// SPILLWAY_CONSUMER_TIMEOUT is the consumer_timeout of the broker if it was set low for this test. Then messages are held for half of
+// it, four times. The broker looks every channel_tick_interval, which must be low too:
+//
+//	rabbitmqctl eval 'application:set_env(rabbit, consumer_timeout, 10000), application:set_env(rabbit, channel_tick_interval, 1000).'
+func TestHeldInLongOutage(t *testing.T) {
+	t.Parallel()
+	hold := 300 * time.Millisecond
+	if timeout, err := time.ParseDuration(os.Getenv("SPILLWAY_CONSUMER_TIMEOUT")); err == nil {
+		hold = timeout / 2
+	}
+	for name, change := range map[string]func(*wmamqp.SubscriberConfig){"one": func(*wmamqp.SubscriberConfig) {}, "prefetched": prefetch(4), "in flight": inFlight(3)} {
+		for _, kind := range kinds {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.queue(kind)
+				ids := b.numbered(topic, 6)
+				logger, down := &errorLog{}, &downstream{}
+				sub := b.subscriber(change, func(c *wmamqp.SubscriberConfig) { c.MaxHold, c.Logger = hold, logger })
+				dead := b.publisher()
+				if err := dead.InitializeTopics(topic+".dlq", topic+".invalid"); err != nil {
+					t.Fatal(err)
+				}
+				dlc, err := spillway.New(t.Context(), spillway.Config{
+					Publisher: dead, Queue: poison.QueueConfig{Origin: wmamqp.Origin},
+					CrashLimit: crashlimit.Config{Max: 2, Delivered: wmamqp.DeliveryCount},
+					Outage:     &outageguard.Config{Probe: 50 * time.Millisecond, MaxProbe: 50 * time.Millisecond},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.attach(dlc, topic, sub, down.handle)
+				began := time.Now()
+				for n := int64(1); n <= 4; n++ {
+					eventually(t, "a message was given back once more", func() bool { return down.givenBack.Load() >= n })
+				}
+				if n := b.ready(topic + ".dlq"); n != 0 || down.handled() != 0 {
+					t.Errorf("%d letters, and %d messages are handled, in the outage", n, down.handled())
+				}
+				down.back.Store(true)
+				eventually(t, "all are handled", func() bool { return down.handled() == len(ids) })
+				eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+				if n := b.ready(topic + ".dlq"); n != 0 {
+					t.Errorf("%d letters", n)
+				}
+				for _, line := range logger.lines.get() {
+					if strings.Contains(strings.ToLower(line), "channel") || strings.Contains(line, "timeout") {
+						t.Errorf("logged: %s", line)
+					}
+				}
+				t.Logf("an outage of %s, with messages held for %s: given back at most %d times", time.Since(began).Round(time.Millisecond), hold, down.givenBack.Load())
+			})
+		}
+	}
+}
+
+// attach runs a handler behind a channel until the test ends.
+func (b *broker) attach(dlc *spillway.Channel, topic string, sub message.Subscriber, h message.NoPublishHandlerFunc) {
+	b.Helper()
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	dlc.Attach(router)
+	router.AddConsumerHandler("billing", topic, sub, h)
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(context.Background()) }()
+	b.Cleanup(func() {
+		if err := errors.Join(router.Close(), <-ended); err != nil {
+			b.Error(err)
+		}
+	})
+	select {
+	case <-router.Running():
+	case err := <-ended:
+		ended <- nil
+		b.Fatal(err)
+	}
+}
