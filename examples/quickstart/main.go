@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -32,7 +33,7 @@ func main() {
 	printed := must(invoices.Subscribe(context.Background(), "invoices"))
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
-	dlc := must(spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db}))
+	dlc := must(spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Outage: &outageguard.Config{}}))
 	dlc.Attach(router)
 	known := make(chan struct{})
 	router.AddHandler("billing", "orders", orders, "invoices", invoices, func(msg *message.Message) ([]*message.Message, error) {
