@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -42,9 +43,9 @@ func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 
 func happySpillway(b *testing.B) { happy(b, spillway.Config{}) }
 
-// happyGuarded has the outage guard, which is closed.
+// happyGuarded has the outage guard, which is closed, and a retry budget.
 func happyGuarded(b *testing.B) {
-	happy(b, spillway.Config{Outage: &outageguard.Config{}})
+	happy(b, spillway.Config{Outage: &outageguard.Config{}, Retry: middleware.RetryConfig{Budget: &middleware.Budget{}}})
 }
 
 func happy(b *testing.B, config spillway.Config) {
