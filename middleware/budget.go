@@ -98,21 +98,19 @@ func newPurse(of Budget) *purse {
 	return p
 }
 
-// enter counts the message of c, and returns its bucket. A message that was redriven to a live topic counts as live until it fails:
-// metadata is not read on the happy path.
-func (p *purse) enter(c *chain.Call) *bucket {
-	b := &p.live
-	if c.Reentry != nil {
-		b = &p.redriven
-		if c.Reentry.Stage > 0 {
-			b = &p.stage
-		}
+// of returns the bucket of the message of c. A message that was redriven to a live topic counts as live until it fails: metadata is not
+// read on the happy path.
+func (p *purse) of(c *chain.Call) *bucket {
+	switch {
+	case c.Reentry == nil:
+		return &p.live
+	case c.Reentry.Stage > 0:
+		return &p.stage
 	}
-	b.deposit()
-	return b
+	return &p.redriven
 }
 
-// failed returns the bucket for further attempts of the message of c, which entered b.
+// failed returns the bucket for further attempts of the message of c, which is of b so far.
 func (p *purse) failed(c *chain.Call, b *bucket) *bucket {
 	if b == &p.live && c.Arrived(poison.KeyRedriveCount) != "" {
 		b = &p.redriven

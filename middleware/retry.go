@@ -71,9 +71,10 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 				purse = r.purses.get(c)
 				mine.Store(purse)
 			}
-			if budget = purse.enter(c); budget == &purse.stage {
+			if budget = purse.of(c); budget == &purse.stage {
 				return r.fromStage(c, next, budget, entered)
 			}
+			budget.deposit()
 		}
 		c.Attempts++
 		out, err := next(c)
@@ -96,6 +97,7 @@ func (r *Retry) fromStage(c *chain.Call, next chain.Handler, budget *bucket, ent
 	if err != nil {
 		return nil, err
 	}
+	budget.deposit() // now, because a message that waits can come several times
 	c.Attempts++
 	out, err := next(c)
 	if err == nil {
