@@ -32,6 +32,8 @@ type Call struct {
 	Held time.Duration
 	// Onward means that the message needs no further attempt in place: it goes to its next stage, which Later reported.
 	Onward bool
+	// Unheld means that no part holds the message any more in this delivery: it seems to be to blame itself.
+	Unheld bool
 	// Reentry is not nil if the message comes out of a retry stage.
 	Reentry *Reentry
 

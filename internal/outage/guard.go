@@ -86,7 +86,7 @@ func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 
 // hold calls try at the message's turns. err is the failure so far, or nil.
 func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
-	until, of := g.until(ctx), recent.Of(c)
+	until, of := time.Now().Add(Rest(ctx, g.config.MaxHold, c.Held)), recent.Of(c)
 	g.mu.Lock()
 	g.episode.held++
 	g.waiting++

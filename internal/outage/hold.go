@@ -27,3 +27,13 @@ func MaxHold(ctx context.Context, configured time.Duration) time.Duration {
 	}
 	return DefaultMaxHold
 }
+
+// Rest returns how much longer a message may be held that was held before. It keeps a reserve free before the deadline of ctx, to give the
+// message back in.
+func Rest(ctx context.Context, configured, held time.Duration) time.Duration {
+	rest := MaxHold(ctx, configured) - held
+	if deadline, ok := ctx.Deadline(); ok {
+		rest = min(rest, time.Until(deadline)-reserve)
+	}
+	return max(rest, 0)
+}

@@ -8,15 +8,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
-// until returns when a message is given back.
-func (g *Guard) until(ctx context.Context) time.Time {
-	until := time.Now().Add(MaxHold(ctx, g.config.MaxHold))
-	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-reserve).Before(until) {
-		until = deadline.Add(-reserve)
-	}
-	return until
-}
-
 type outcome int
 
 const (

@@ -3,10 +3,12 @@ package outageguard
 import (
 	"container/list"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
 const (
@@ -20,6 +22,8 @@ const (
 	probeLease = 30 * time.Second
 	// maxSacrificed is the number of messages in an outage that may go to a stage because nothing confirms the outage.
 	maxSacrificed = 2
+	// maxMixedSacrificed is that number if many messages failed among others that succeeded: perhaps all that wait are of those.
+	maxMixedSacrificed = 10
 )
 
 // cell is the state of one handler and scope. Its methods are called with mu held unless they say otherwise.
@@ -44,11 +48,11 @@ type cell struct {
 	probing time.Time     // when the latest probe began
 	ramp    ramp
 
-	confirmed  bool      // enough messages failed
-	unproven   time.Time // since when too few messages have failed
-	sacrificed int
-	named      bool      // a log line named the message that fails alone
-	loneUntil  time.Time // one message alone does not open the guard
+	confirmed  bool             // enough messages failed
+	unproven   time.Time        // since when too few messages have failed
+	sacrificed []recent.Message // went to a stage all the same
+	named      bool             // a log line named the message that fails alone
+	loneUntil  time.Time        // one message alone does not open the guard
 	closedAt   time.Time
 	sharedAt   time.Time // when it last opened by share
 	flaps      int
@@ -108,13 +112,16 @@ func (s *cell) bar(now time.Time) bar {
 			b.awayInARow = 1
 		}
 	}
+	if b.rare = s.evidence.rare(); b.rare > 0 {
+		b.inARow, b.awayInARow = max(b.inARow, b.rare), config.InARow
+	}
 	return b
 }
 
 // open begins an outage, or goes on with it after a ramp that failed.
 func (s *cell) open(reason string, cause error, verdict classify.Verdict, now time.Time) {
+	s.confirmed, s.named, s.sacrificed, s.unproven = false, false, nil, now
 	if s.state == Closed {
-		s.confirmed, s.named, s.sacrificed, s.unproven = false, false, 0, now
 		if now.Sub(s.closedAt) > s.guard.config.Window {
 			s.wait = 0
 		}
@@ -125,7 +132,7 @@ func (s *cell) open(reason string, cause error, verdict classify.Verdict, now ti
 		}
 		s.sharedAt = now
 	}
-	s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses || reason == ReasonShare && s.evidence.failed >= minWitnesses
+	s.confirmed = s.evidence.distinct >= minWitnesses || reason == ReasonShare && s.evidence.failed >= minWitnesses
 	s.reason, s.cause = reason, cause
 	s.opened++
 	s.become(Open, now)
@@ -180,7 +187,7 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.
 		}
 		return hold
 	}
-	if verdict.Away && !blamed && !(now.Before(s.loneUntil) && s.evidence.distinct == 1) {
+	if verdict.Away && !blamed && s.evidence.mixed() == 0 && !(now.Before(s.loneUntil) && s.evidence.distinct == 1) {
 		return pause
 	}
 	return pass
@@ -190,21 +197,45 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.
 func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
 	s.cause = err
 	s.become(Open, now)
-	if !s.confirmed && s.sacrificed < maxSacrificed && now.Sub(s.unproven) >= s.guard.config.Alone {
-		if p.later {
-			s.sacrificed++
-			s.unproven = now
+	mixed, patience := s.evidence.mixed() > 0, s.guard.config.Alone
+	if mixed {
+		patience = min(patience, s.guard.config.Window)
+	}
+	if (!s.confirmed || mixed) && now.Sub(s.unproven) >= patience {
+		if (p.later || mixed) && s.maySacrifice(p.of, mixed) {
+			if !mixed {
+				s.unproven = now
+			}
 			s.due = now
 			s.tick(now)
-			return onward
+			if p.later {
+				return onward
+			}
+			return unheld
 		}
-		if !s.named {
+		if !s.named && !s.confirmed {
 			s.named = true
 			p.name = true
 		}
 	}
 	s.next(verdict, now)
 	return hold
+}
+
+// maySacrifice reports whether a message may go on in this outage, counted. The same message may go on again.
+func (s *cell) maySacrifice(of recent.Message, mixed bool) bool {
+	most := maxSacrificed
+	if mixed {
+		most = maxMixedSacrificed
+	}
+	switch {
+	case slices.Contains(s.sacrificed, of):
+		return true
+	case len(s.sacrificed) >= most:
+		return false
+	}
+	s.sacrificed = append(s.sacrificed, of)
+	return true
 }
 
 // succeeded notes a success of p's attempt.
@@ -220,18 +251,18 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 		if !s.confirmed && !s.evidence.failedInRun(p.of) {
 			s.loneUntil = now.Add(calm)
 		}
+		s.evidence.succeeded(p.of, true)
 		s.evidence.newRun(now)
 		s.evidence.newWindow(now)
-		s.evidence.succeeded(p.of)
 		s.beginRamp(now)
 	case Ramping:
-		s.evidence.succeeded(p.of)
+		s.evidence.succeeded(p.of, false)
 		s.ramp.ended++
 		s.ramp.passed++
 	case Closed:
-		s.evidence.succeeded(p.of)
+		s.evidence.succeeded(p.of, false)
 		if s.troubled && s.pausing == 0 && now.Sub(s.evidence.latest) > config.Window {
-			s.flaps = 0
+			s.flaps, s.evidence.among, s.evidence.others = 0, 0, 0
 			s.trouble(false)
 		}
 	}
@@ -256,7 +287,7 @@ func (s *cell) released(p *passage, atOnce bool, now time.Time) {
 	}
 }
 
-// of is the state for Health.
+// status is the state for Health.
 func (s *cell) status() Status {
 	status := Status{Handler: s.handler, Scope: s.scope, State: s.state, Since: s.since, Waiting: s.waiting()}
 	if s.state != Closed {

@@ -1,6 +1,7 @@
 package outageguard
 
 import (
+	"math"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -14,6 +15,9 @@ const (
 	apart = 2 * time.Minute
 	// minAttempts and minUnknown are what must fail before a time without a success counts as an outage.
 	minAttempts, minUnknown = 5, 3
+	// minMixed and minMixedShare are what must fail among others that succeed to explain failures in a row, and maxMixed is the number of
+	// messages of which that is known. chance is how likely a row may be that is no outage.
+	minMixed, minMixedShare, maxMixed, chance = 10, 0.1, 2000, 1e-4
 	// minWitnesses is the number of messages that confirm an outage.
 	minWitnesses = 3
 )
@@ -33,6 +37,9 @@ type evidence struct {
 	run                                uint64
 	since                              time.Time
 	attempts, transient, distinct, row int
+
+	// What failed among others that succeeded, and what succeeded. An outage does not add to it.
+	among, others int
 }
 
 // record is what is remembered of a message that failed.
@@ -75,8 +82,14 @@ func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time
 	return blamed
 }
 
-// succeeded counts a success.
-func (e *evidence) succeeded(of recent.Message) {
+// succeeded counts a success. outage reports whether it is the first one after an outage.
+func (e *evidence) succeeded(of recent.Message, outage bool) {
+	if e.others++; !outage {
+		e.among += e.distinct
+	}
+	if e.among+e.others > maxMixed {
+		e.among, e.others = e.among/2, e.others/2
+	}
 	e.successes++
 	e.passed++
 	e.attempts, e.transient, e.distinct, e.row = 0, 0, 0, 0
@@ -86,6 +99,22 @@ func (e *evidence) succeeded(of recent.Message) {
 		}
 		e.messages.Forget(of)
 	}
+}
+
+// mixed returns the share of messages that fail among others that succeed, or 0 if it is small: then failures in a row are an outage.
+func (e *evidence) mixed() float64 {
+	if all := e.among + e.others; all >= minMixed && float64(e.among) >= minMixedShare*float64(all) {
+		return float64(e.among) / float64(all)
+	}
+	return 0
+}
+
+// rare returns how many failures in a row are no chance.
+func (e *evidence) rare() int {
+	if q := e.mixed(); q > 0 {
+		return int(math.Ceil(math.Log(chance) / math.Log(min(q, 0.9))))
+	}
+	return 0
 }
 
 func (e *evidence) newWindow(now time.Time) {
@@ -112,6 +141,7 @@ type bar struct {
 	inARow     int // messages with nothing between them
 	awayInARow int // errors that say so
 	window     time.Duration
+	rare       int  // messages that must fail in a row, because many fail among others
 	lone       bool // one message alone does not open the guard
 }
 
@@ -119,7 +149,7 @@ type bar struct {
 func (e *evidence) reason(b bar, now time.Time) string {
 	lone := b.lone && e.distinct == 1
 	switch all := e.failed + e.passed; {
-	case e.row >= b.awayInARow && !lone:
+	case e.row >= b.awayInARow && e.distinct >= b.rare && !lone:
 		return ReasonAway
 	case all >= b.messages && float64(e.failed) >= b.share*float64(all), e.distinct >= b.inARow:
 		return ReasonShare

@@ -22,21 +22,20 @@ type freeze struct {
 func (g *Guard) Open(handler, reason string) {
 	reason = boundedtext.Text(reason, 200)
 	g.mu.Lock()
-	f := &freeze{handler: handler, reason: reason, since: time.Now(), lifted: make(chan struct{})}
-	if old := g.freezes[handler]; old != nil {
-		f.since, f.lifted = old.since, old.lifted
-		f.waiting.Store(old.waiting.Load())
-	} else {
+	from, f := Frozen, g.freezes[handler]
+	if f == nil {
+		from, f = Closed, &freeze{handler: handler, since: time.Now(), lifted: make(chan struct{})}
+		g.freezes[handler] = f
 		g.troubled.Add(1)
 	}
-	g.freezes[handler] = f
-	g.changes.add(Change{Handler: handler, From: Closed, To: Frozen, Reason: reason})
+	f.reason = reason
+	g.changes.add(Change{Handler: handler, From: from, To: Frozen, Reason: reason, Waiting: int(f.waiting.Load())})
 	g.mu.Unlock()
 	g.tell()
 }
 
-// Close ends a freeze of a handler. It also ends an outage of the handler: then messages pass in a ramp, without a probe. Handler ""
-// means all handlers, and ends every freeze.
+// Close ends the freeze of a handler. It also ends an outage of the handler: then messages pass in a ramp, without a probe. Handler ""
+// means all handlers, and ends every freeze. A freeze of all handlers ends in no other way.
 func (g *Guard) Close(handler string) {
 	now := time.Now()
 	g.mu.Lock()
@@ -90,8 +89,10 @@ func (p *passage) thaw(ctx context.Context, f *freeze) error {
 	defer f.waiting.Add(-1)
 	began := time.Now()
 	timer := time.NewTimer(p.rest(ctx))
-	defer timer.Stop()
-	defer func() { p.c.Held += time.Since(began) }()
+	defer func() {
+		timer.Stop()
+		p.c.Held += time.Since(began)
+	}()
 	select {
 	case <-f.lifted:
 		return nil

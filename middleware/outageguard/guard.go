@@ -22,15 +22,17 @@ type Guard struct {
 
 	mu      sync.RWMutex
 	cells   map[place]*cell
-	scopes  map[string]int // of a handler
 	freezes map[string]*freeze
 }
 
 // place names a cell.
 type place struct {
 	handler, scope string
-	rest           bool // of the scopes beyond Config.MaxScopes
+	others         bool
 }
+
+// rest is the place of the scopes of a handler beyond Config.MaxScopes.
+func (at place) rest() place { return place{handler: at.handler, others: at.scope != ""} }
 
 // New returns a Guard, or an error that names the field of config that is wrong.
 func New(config Config) (*Guard, error) {
@@ -38,7 +40,7 @@ func New(config Config) (*Guard, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	return &Guard{config: config, cells: make(map[place]*cell), scopes: make(map[string]int), freezes: make(map[string]*freeze)}, nil
+	return &Guard{config: config, cells: make(map[place]*cell), freezes: make(map[string]*freeze)}, nil
 }
 
 // Middleware guards h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver: then each
@@ -51,12 +53,12 @@ func init() { chain.Register((*Guard).step) }
 
 func (g *Guard) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
-		if g.troubled.Load() != 0 {
+		if g.troubled.Load() != 0 && !c.Unheld {
 			return g.passage(c).run(next, false, nil, nil)
 		}
 		out, err := next(c)
-		if err == nil && g.troubled.Load() == 0 {
-			return out, nil
+		if err == nil && g.troubled.Load() == 0 || c.Unheld {
+			return out, err
 		}
 		return g.passage(c).run(next, true, out, err)
 	}
@@ -70,13 +72,12 @@ func (g *Guard) passage(c *chain.Call) *passage {
 	return p
 }
 
-// lock returns the cell of p's message, with its lock held. Without create it returns nil if nothing of the cell failed lately.
+// lock returns the cell of p's message, with its lock held: the one that let its attempt begin, or its own. Without create it returns nil
+// if nothing of the cell failed lately.
 func (g *Guard) lock(p *passage, create bool) *cell {
-	at := place{handler: message.HandlerNameFromCtx(p.c.Ctx), scope: p.scope}
-	for {
-		s := g.find(at)
-		if s == nil && create {
-			s = g.create(at)
+	for s := p.cell; ; s = nil {
+		if s == nil {
+			s = g.find(place{handler: message.HandlerNameFromCtx(p.c.Ctx), scope: p.scope}, create)
 		}
 		if s == nil {
 			return nil
@@ -89,51 +90,55 @@ func (g *Guard) lock(p *passage, create bool) *cell {
 	}
 }
 
-func (g *Guard) find(at place) *cell {
+func (g *Guard) find(at place, create bool) *cell {
 	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if s := g.cells[at]; s != nil || at.scope == "" {
+	s := g.cells[at]
+	if s == nil && !create {
+		s = g.cells[at.rest()]
+	}
+	g.mu.RUnlock()
+	if s != nil || !create {
 		return s
 	}
-	return g.cells[place{handler: at.handler, rest: true}]
-}
-
-func (g *Guard) create(at place) *cell {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s := g.cells[at]; s != nil {
 		return s
 	}
 	shown := at.scope
-	if at.scope != "" {
-		if g.scopes[at.handler] >= g.config.MaxScopes {
-			g.retire(at.handler)
-		}
-		if g.scopes[at.handler] >= g.config.MaxScopes {
-			at, shown = place{handler: at.handler, rest: true}, "(others)"
-			if s := g.cells[at]; s != nil {
-				return s
-			}
-		} else {
-			g.scopes[at.handler]++
+	if at.scope != "" && !g.makeRoom(at.handler) {
+		at, shown = at.rest(), "(others)"
+		if s := g.cells[at]; s != nil {
+			return s
 		}
 	}
-	s := newCell(g, at.handler, shown)
+	s = newCell(g, at.handler, shown)
 	g.cells[at] = s
 	return s
 }
 
-// retire forgets the scopes of a handler in which nothing failed lately. The caller holds g.mu.
-func (g *Guard) retire(handler string) {
-	for at, s := range g.cells {
-		if at.handler != handler || at.scope == "" || !s.mu.TryLock() { // a cell in use has trouble
-			continue
+// makeRoom reports whether a handler may have one more scope. If it has too many, those in which nothing failed lately are forgotten.
+// The caller holds g.mu.
+func (g *Guard) makeRoom(handler string) bool {
+	for _, retire := range []bool{false, true} {
+		n := 0
+		for at, s := range g.cells {
+			if at.handler != handler || at.scope == "" {
+				continue
+			}
+			if n++; !retire || !s.mu.TryLock() { // a cell in use has trouble
+				continue
+			}
+			if !s.troubled && s.state == Closed {
+				s.retired = true
+				delete(g.cells, at)
+				n--
+			}
+			s.mu.Unlock()
 		}
-		if !s.troubled && s.state == Closed {
-			s.retired = true
-			delete(g.cells, at)
-			g.scopes[handler]--
+		if n < g.config.MaxScopes {
+			return true
 		}
-		s.mu.Unlock()
 	}
+	return false
 }

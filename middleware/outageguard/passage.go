@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // decision is what becomes of a message whose attempt ended.
@@ -26,14 +27,11 @@ const (
 	hold                   // it waits in the queue
 	pause                  // it waits a moment, although others pass
 	onward                 // it goes to its next stage
+	unheld                 // it is retried as if there were no guard
 )
 
-const (
-	// reserve is the time kept free before the deadline of a message, to give it back in.
-	reserve = time.Second
-	// minPause and maxPause bound the waits of a message whose errors look like an outage while the guard is closed.
-	minPause, maxPause = 50 * time.Millisecond, time.Second
-)
+// minPause and maxPause bound the waits of a message whose errors look like an outage while the guard is closed.
+const minPause, maxPause = 50 * time.Millisecond, time.Second
 
 var errHeld = outage.NewError("outageguard: the downstream is still away; the message is given back, uncounted")
 
@@ -88,6 +86,9 @@ func (p *passage) run(next chain.Handler, began bool, out []*message.Message, er
 		case onward:
 			p.c.Onward = true
 			return nil, p.bounded(err)
+		case unheld:
+			p.c.Unheld = true
+			return nil, err
 		case pause:
 			if err := p.pause(); err != nil {
 				return nil, err
@@ -146,7 +147,7 @@ func (p *passage) settle(err error) decision {
 		p.name = false
 		p.logAlone(err)
 	}
-	if c.Acked() && decided != onward { // it cannot come again
+	if c.Acked() && decided != onward && decided != unheld { // it cannot come again
 		if decided == pause {
 			p.unpause()
 		}
@@ -176,9 +177,8 @@ func (p *passage) release(atOnce bool) {
 func (p *passage) enter() error {
 	c, ctx := p.c, p.c.WaitContext()
 	for {
-		frozen := p.guard.freezeOf(message.HandlerNameFromCtx(c.Ctx))
-		if frozen != nil {
-			if err := p.thaw(ctx, frozen); err != nil {
+		if f := p.frozen(); f != nil {
+			if err := p.thaw(ctx, f); err != nil {
 				return err
 			}
 			continue
@@ -204,15 +204,19 @@ func (p *passage) enter() error {
 		granted := s.await(ctx, w, p.rest(ctx))
 		c.Held += time.Since(began)
 		switch {
-		case granted && ctx.Err() != nil:
-			p.release(true)
-			return p.giveBack()
 		case !granted:
 			return p.giveBack()
+		case ctx.Err() != nil:
+			p.release(true)
+			return p.giveBack()
+		case p.frozen() == nil:
+			return nil
 		}
-		return nil
+		p.release(true) // a freeze does not probe
 	}
 }
+
+func (p *passage) frozen() *freeze { return p.guard.freezeOf(message.HandlerNameFromCtx(p.c.Ctx)) }
 
 // admit reports whether p's attempt may begin now. The caller holds s.mu.
 func (s *cell) admit(p *passage, now time.Time) bool {
@@ -234,18 +238,15 @@ func (s *cell) admit(p *passage, now time.Time) bool {
 	return true
 }
 
-// pause waits before the next attempt while the guard is closed. Its error gives the message back.
+// pause waits before the next attempt while the guard is closed. It does not wait for a retry-after, which the next failure can show to be
+// of this message alone. Its error gives the message back.
 func (p *passage) pause() error {
 	defer p.unpause()
 	ctx := p.c.WaitContext()
 	p.waits = min(max(2*p.waits, minPause), maxPause)
-	pause := p.waits
-	if intake.Of(p.c.Ctx) == nil { // whose subscription waits in no transaction
-		pause = max(pause, min(p.after, p.guard.config.MaxRetryAfter))
-	}
 	rest := p.rest(ctx)
 	began := time.Now()
-	if !sleep(ctx, min(pause, rest)) || pause > rest {
+	if !wait.For(ctx, min(p.waits, rest)) || p.waits > rest {
 		return p.giveBack()
 	}
 	p.c.Held += time.Since(began)
@@ -258,24 +259,9 @@ func (p *passage) unpause() {
 	p.paused.mu.Unlock()
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(max(d, 0))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // rest returns how long the message may still be held.
 func (p *passage) rest(ctx context.Context) time.Duration {
-	rest := outage.MaxHold(ctx, p.guard.config.MaxHold) - p.c.Held
-	if deadline, ok := ctx.Deadline(); ok {
-		rest = min(rest, time.Until(deadline)-reserve)
-	}
-	return max(rest, 0)
+	return outage.Rest(ctx, p.guard.config.MaxHold, p.c.Held)
 }
 
 // giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come again: for it

@@ -14,7 +14,8 @@ const (
 // ramp lets 1, 2, 4 and so on messages pass, and waits for outcomes before it lets more pass.
 type ramp struct {
 	step      int
-	until     time.Time // of this step
+	began     time.Time // this step
+	until     time.Time // the end of this step
 	allowance int
 	used      int
 	ended     int  // attempts that ended in this step
@@ -24,7 +25,7 @@ type ramp struct {
 
 func (s *cell) beginRamp(now time.Time) {
 	s.become(Ramping, now)
-	s.ramp = ramp{allowance: 1, until: now.Add(rampStep)}
+	s.ramp = ramp{allowance: 1, began: now, until: now.Add(rampStep)}
 	s.letGo(1)
 	s.openValves()
 	s.arm(s.ramp.until, now)
@@ -45,7 +46,7 @@ func (s *cell) climb(now time.Time) {
 	r := &s.ramp
 	bound := r.bound || s.queue.Len() > 0
 	switch {
-	case r.used > 0 && r.ended == 0: // handlers are slower than a step, or they hang
+	case r.used > 0 && r.ended == 0 && now.Sub(r.began) < s.guard.config.MaxProbe: // handlers are slow, or they hang
 		r.until = now.Add(rampStep)
 		s.arm(r.until, now)
 		return
@@ -53,7 +54,7 @@ func (s *cell) climb(now time.Time) {
 		s.close(now)
 		return
 	}
-	*r = ramp{step: r.step + 1, allowance: 2 * r.allowance, until: now.Add(rampStep), passed: r.passed}
+	*r = ramp{step: r.step + 1, allowance: 2 * r.allowance, began: now, until: now.Add(rampStep), passed: r.passed}
 	s.letGo(r.allowance)
 	s.arm(r.until, now)
 }

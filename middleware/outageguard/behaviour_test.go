@@ -1,0 +1,326 @@
+package outageguard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// opens starts n messages that find the downstream away, and returns when the guard is open and a function that waits for them.
+func (s *sim) opens(t *testing.T, n int) (wait func()) {
+	s.service.fail(errAway)
+	h := s.handler(t)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("held ", i)) })
+	}
+	for len(s.guard.Health()) == 0 || s.guard.Health()[0].State == outageguard.Closed {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return all.Wait
+}
+
+// Feature R12: a probe that is permanent goes its own way. It neither closes the guard nor keeps the next message from being tried.
+func TestPermanentProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		wait := s.opens(t, 10)
+		time.Sleep(20 * time.Second)
+		s.service.set(func(id string) error {
+			if id != "held 9" {
+				return classify.Permanent(errBoom)
+			}
+			return nil
+		})
+		began := time.Now()
+		wait()
+		if len(s.dead) != 9 || s.handled["held 9"] != 1 || time.Since(began) > 7*time.Second {
+			t.Errorf("%v, %v after %s", s.dead, s.handled, time.Since(began))
+		}
+	})
+}
+
+// Feature R12: without a message nothing happens while the guard is open. The next message that comes is the probe.
+func TestNoMessageWhileOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{MaxHold: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		s.service.fail(errAway)
+		h := s.handler(t)
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() { _, _ = h(newMessage(ctx, fmt.Sprint(i))) })
+		}
+		time.Sleep(200 * time.Millisecond)
+		cancel()
+		all.Wait()
+		if s.guard.Health()[0].State == outageguard.Closed {
+			t.Fatalf("%+v", s.guard.Health())
+		}
+		time.Sleep(24 * time.Hour)
+		calls := len(s.service.calls)
+		if _, err := h(newMessage(t.Context(), "next")); !chain.GaveBack(err) || len(s.service.calls) < calls+1 || len(s.service.calls) > calls+5 { // at once, and after waits
+			t.Errorf("%v, %d calls", err, len(s.service.calls)-calls)
+		}
+		s.service.fail(nil)
+		time.Sleep(time.Minute)
+		if _, err := h(newMessage(t.Context(), "last")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if health := s.guard.Health(); len(health) != 0 {
+			t.Errorf("%+v", health)
+		}
+	})
+}
+
+// Feature R12: a freeze by hand holds messages without a probe until it is lifted by hand, in whatever state the guard was.
+func TestFreeze(t *testing.T) {
+	for _, handler := range []string{"billing", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, outageguard.Config{})
+			wait := s.opens(t, 5)
+			s.guard.Open(handler, "deployment 7")
+			time.Sleep(10 * time.Millisecond)
+			calls := len(s.service.calls)
+			s.service.fail(nil)
+			time.Sleep(time.Hour)
+			if health := s.guard.Health(); len(s.service.calls) != calls || health[0].State != outageguard.Frozen || health[0].Reason != "deployment 7" {
+				t.Errorf("%d calls, %+v", len(s.service.calls)-calls, health)
+			}
+			s.guard.Close("shipping") // another
+			s.guard.Close(handler)
+			wait()
+			s.checkAllHandled(t, 5)
+			if s.back == 0 {
+				t.Error("nothing was given back in an hour")
+			}
+		})
+	}
+}
+
+// Feature R12, promise P3: a message whose context ends while it is held is given back, uncounted. So is one that was held for long
+// enough, or whose deadline comes near.
+func TestHeldMessageGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		wait := s.opens(t, 3)
+		h := s.handler(t)
+		cancelled, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errBoom)
+		defer cancel()
+		for want, ctx := range map[time.Duration]context.Context{20 * time.Second: t.Context(), 4 * time.Second: cancelled} {
+			began := time.Now()
+			_, err := h(newMessage(ctx, "goes away"))
+			if f, ok := classify.AsFailure(err); !ok || !chain.GaveBack(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+			if held := time.Since(began); held > want+time.Second {
+				t.Errorf("held %s", held)
+			}
+		}
+		s.service.fail(nil)
+		wait()
+	})
+}
+
+// Feature R12: a hook or a scope that panics, and a hook that calls the guard, change nothing.
+func TestHooksAreContained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := new(testkit.Log)
+		var s *sim
+		s = newSim(t, outageguard.Config{
+			Logger: logger,
+			Scope:  func(*message.Message) string { panic("scope") },
+			OnChange: func(c outageguard.Change) {
+				s.guard.Health()
+				if c.To == outageguard.Open {
+					s.guard.Open("shipping", "from the hook")
+					s.guard.Close("shipping")
+				}
+				panic("hook")
+			},
+		})
+		wait := s.opens(t, 5)
+		s.service.fail(nil)
+		wait()
+		s.checkAllHandled(t, 5)
+		if !logger.Has("hook panicked", "hook", "outageguard.OnChange") || !logger.Has("hook panicked", "hook", "outageguard.Scope") {
+			t.Error(logger.Errors())
+		}
+	})
+}
+
+// staged is a part that has a next stage, and takes messages into it.
+func (s *sim) staged(t *testing.T, stage *[]string) message.HandlerFunc {
+	h := chain.Enter(func(next chain.Handler) chain.Handler {
+		return func(c *chain.Call) ([]*message.Message, error) {
+			c.Later = func(*chain.Call, classify.Verdict) bool { return true }
+			out, err := next(c)
+			if c.Onward {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				*stage = append(*stage, c.ID())
+				return nil, nil
+			}
+			return out, err
+		}
+	}, chain.StepOf(s.guard))
+	return h(func(msg *message.Message) ([]*message.Message, error) { return s.service.handle(msg) })
+}
+
+// Feature R12: one message alone keeps the guard open for Config.Alone. Then it goes to its next stage, and the next message shows that
+// it was a false alarm. After that a message alone does not open the guard.
+func TestAloneWithStages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		var stage []string
+		h := s.staged(t, &stage)
+		s.service.set(func(id string) error {
+			if strings.HasPrefix(id, "poison") {
+				return errAway
+			}
+			return nil
+		})
+		began := time.Now()
+		s.deliver(t.Context(), h, "poison")
+		if took := time.Since(began); len(stage) != 1 || took < time.Minute || took > 70*time.Second {
+			t.Errorf("%v after %s", stage, took)
+		}
+		s.deliver(t.Context(), h, "good")
+		time.Sleep(time.Second)
+		began = time.Now()
+		s.deliver(t.Context(), h, "poison 2")
+		if took := time.Since(began); s.dead["poison 2"] == nil || took > 10*time.Second {
+			t.Errorf("%v after %s", s.dead, took)
+		}
+	})
+}
+
+// Feature R12: at most two messages of an outage go to a stage because they were alone, however long the outage lasts.
+func TestFewAreAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		var stage []string
+		h := s.staged(t, &stage)
+		s.service.fail(errAway)
+		time.AfterFunc(24*time.Hour, func() { s.service.fail(nil) })
+		for i := range 10 {
+			s.deliver(t.Context(), h, fmt.Sprint(i))
+		}
+		if len(stage) != 2 || len(s.handled) != 10 || len(s.dead) != 0 { // a stage takes with success here
+			t.Errorf("staged %v, handled %d, dead %v", stage, len(s.handled), s.dead)
+		}
+	})
+}
+
+// Feature R12: without stages a message that fails alone is held, and an Error line names it once.
+func TestAloneWithoutStages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := new(testkit.Log)
+		s := newSim(t, outageguard.Config{Logger: logger})
+		s.service.fail(errAway)
+		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
+		s.deliver(t.Context(), s.handler(t), "alone")
+		s.checkAllHandled(t, 1)
+		if lines := logger.Lines(watermill.ErrorLogLevel, "One message alone"); len(lines) != 1 || lines[0].Fields["message_uuid"] != "alone" {
+			t.Error(lines)
+		}
+	})
+}
+
+// Feature R12: a retry-after of errors in a row holds the handler until then.
+func TestRetryAfterOfADownstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		began := time.Now()
+		s.service.set(func(string) error {
+			if time.Since(began) < 90*time.Second {
+				return classify.Away(errBoom, classify.RetryAfter(90*time.Second-time.Since(began)))
+			}
+			return nil
+		})
+		s.consume(t, 5, ids(20))
+		s.checkAllHandled(t, 20)
+		if calls := len(s.service.calls); calls > 20+5+2 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
+// Feature R12: a scope fails alone. Messages of other scopes pass. Scopes beyond the bound share one state.
+func TestScopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{MaxScopes: 2, Scope: func(msg *message.Message) string { return msg.UUID[:1] }})
+		s.service.set(func(id string) error {
+			if id[0] == 'g' {
+				return nil
+			}
+			return errAway
+		})
+		h := s.handler(t)
+		var all sync.WaitGroup
+		fail := func(scope string) {
+			for i := range 3 {
+				all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint(scope, i)) })
+			}
+			time.Sleep(time.Second)
+		}
+		fail("a")
+		fail("b")
+		began := time.Now()
+		s.deliver(t.Context(), h, "good")
+		if health := s.guard.Health(); time.Since(began) > time.Second || len(health) != 2 || health[0].Scope != "a" || health[1].Scope != "b" {
+			t.Errorf("after %s: %+v", time.Since(began), health)
+		}
+		fail("c")
+		fail("d")
+		if health := s.guard.Health(); len(health) != 3 || health[0].Scope != "(others)" || health[0].Waiting < 5 {
+			t.Errorf("%+v", health)
+		}
+		s.service.fail(nil)
+		all.Wait()
+		s.checkAllHandled(t, 13)
+	})
+}
+
+// Feature R12: a message of a subscription that can stop taking messages is given back at once, and comes again when a probe is due.
+func TestValve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		s.service.fail(errAway)
+		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
+		valve := new(intake.Valve)
+		h := s.handler(t)
+		var longest time.Duration
+		for i := range 50 {
+			for valve.Wait(t.Context()) {
+				began := time.Now()
+				_, err := h(newMessage(intake.With(t.Context(), valve), fmt.Sprint(i)))
+				longest = max(longest, time.Since(began))
+				if err == nil {
+					break
+				}
+				if !chain.GaveBack(err) || !valve.IsShut() {
+					t.Fatalf("%v, shut: %t", err, valve.IsShut())
+				}
+			}
+		}
+		if calls := len(s.service.calls); calls > 50+3+20 || longest > time.Second {
+			t.Errorf("%d calls, the longest delivery took %s", calls, longest)
+		}
+	})
+}

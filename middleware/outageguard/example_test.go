@@ -1,0 +1,48 @@
+package outageguard_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// The downstream is away for the first two attempts. The guard holds the message and tries again, and no error leaves it.
+func ExampleGuard_Middleware() {
+	guard, err := outageguard.New(outageguard.Config{})
+	if err != nil {
+		panic(err)
+	}
+	attempts := 0
+	handle := guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		if attempts++; attempts <= 2 {
+			return nil, classify.Away(errors.New("bank: connection refused"))
+		}
+		return nil, nil
+	})
+	_, err = handle(message.NewMessage("1", []byte("charge")))
+	fmt.Println(attempts, err)
+	// Output: 3 <nil>
+}
+
+// A handler is held by hand while its downstream is deployed. Messages in work end as usual.
+func ExampleGuard_Open() {
+	guard, err := outageguard.New(outageguard.Config{OnChange: func(c outageguard.Change) {
+		fmt.Println(c.Handler, "is", c.To, "because of", c.Reason)
+	}})
+	if err != nil {
+		panic(err)
+	}
+	guard.Open("billing", "bank upgrade")
+	for _, status := range guard.Health() {
+		fmt.Println(status.Handler, status.State, status.Waiting)
+	}
+	guard.Close("billing")
+	// Output:
+	// billing is frozen because of bank upgrade
+	// billing frozen 0
+	// billing is closed because of bank upgrade
+}

@@ -1,0 +1,153 @@
+package outageguard_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
+type inBubble struct{ rapid.TB }
+
+// Feature R12: whatever the outage, its begin, its length and the load: no message is dead or lost, only probes call the downstream
+// while the guard is open, and all is handled within 10 seconds of its return, and the time that the work takes.
+func TestOutageProperty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			consumers := rapid.IntRange(1, 40).Draw(rt, "consumers")
+			n := rapid.IntRange(1, 400).Draw(rt, "messages")
+			begins := time.Duration(rapid.IntRange(0, 3000).Draw(rt, "begins in ms")) * time.Millisecond
+			lasts := time.Duration(rapid.IntRange(100, 50_000).Draw(rt, "lasts in ms")) * time.Millisecond
+			s := newSim(t, outageguard.Config{})
+			s.takes = time.Duration(rapid.IntRange(0, 100).Draw(rt, "takes in ms")) * time.Millisecond
+			from := time.Now().Add(begins)
+			until := from.Add(lasts)
+			s.service.set(func(string) error {
+				if now := time.Now(); !now.Before(from) && now.Before(until) {
+					return errAway
+				}
+				return nil
+			})
+			s.consume(t, consumers, flow(n, time.Duration(rapid.IntRange(0, 20).Draw(rt, "every ms"))*time.Millisecond))
+			s.checkAllHandled(rt, n)
+			s.checkHeld(rt)
+			work := time.Duration(n) * (20*time.Millisecond + s.takes/time.Duration(consumers) + s.takes)
+			if late := time.Since(until); late > 10*time.Second+work {
+				rt.Errorf("the last message was handled %s after the downstream was back", late)
+			}
+		})
+	})
+}
+
+// Feature R12: a few poisonous messages among good ones never open the guard, whatever their errors say. Each ends as if there were no
+// guard.
+func TestPoisonNeverOpens(t *testing.T) {
+	for _, bad := range []error{errBoom, errAway, classify.Transient(errBoom), classify.Away(errBoom, classify.RetryAfter(time.Minute))} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, outageguard.Config{})
+			const n, bads = 6000, 3000
+			s.service.set(func(id string) error {
+				if i, _ := strconv.Atoi(id); i < bads && i%33 == 7 {
+					return bad
+				}
+				return nil
+			})
+			s.consume(t, 20, flow(n, time.Millisecond))
+			if s.opened() != 0 {
+				t.Errorf("%v: %+v", bad, s.changes)
+			}
+			if want := bads / 33; len(s.dead) < want || len(s.dead) > want+1 || len(s.handled)+len(s.dead) != n {
+				t.Errorf("%v: %d handled, %d dead", bad, len(s.handled), len(s.dead))
+			}
+		})
+	}
+}
+
+// Feature R12: if half of the keys fail, the others are handled all the same, and the failing ones end.
+func TestHalfOfTheKeysFail(t *testing.T) {
+	for _, bad := range []error{errBoom, errAway} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, outageguard.Config{})
+			const n, bads = 4000, 2000
+			s.service.set(func(id string) error {
+				if i, _ := strconv.Atoi(id); i < bads && i%2 == 0 {
+					return bad
+				}
+				return nil
+			})
+			began := time.Now()
+			s.consume(t, 20, flow(n, 2*time.Millisecond))
+			if len(s.handled) != n-bads/2 || len(s.dead) != bads/2 {
+				t.Errorf("%v: %d handled, %d dead", bad, len(s.handled), len(s.dead))
+			}
+			t.Logf("%v: opened %d times in %s", bad, s.opened(), time.Since(began))
+			if took := time.Since(began); took > 20*time.Minute {
+				t.Errorf("%v: it took %s, opened %d times", bad, took, s.opened())
+			}
+		})
+	}
+}
+
+// Feature R12: a downstream that flaps is called less, and hardly a message of it is dead: one that fails while others succeed counts.
+func TestFlappingDownstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			up := time.Duration(rapid.IntRange(50, 3000).Draw(rt, "up in ms")) * time.Millisecond
+			down := time.Duration(rapid.IntRange(50, 3000).Draw(rt, "down in ms")) * time.Millisecond
+			s := newSim(t, outageguard.Config{})
+			began := time.Now()
+			s.service.set(func(string) error {
+				if since := time.Since(began); since < 30*time.Second && since%(up+down) >= up {
+					return errAway
+				}
+				return nil
+			})
+			s.consume(t, 10, flow(1000, 5*time.Millisecond))
+			if len(s.handled)+len(s.dead) != 1000 || len(s.dead) > 5 { // a retry alone loses more
+				rt.Errorf("%d handled, %d dead, opened %d times", len(s.handled), len(s.dead), s.opened())
+			}
+		})
+	})
+}
+
+// Feature R12: a downstream that hangs until a time-out opens the guard after a window without a success.
+func TestHangingDownstream(t *testing.T) {
+	for name, timeout := range map[string]error{"transient": classify.Transient(errors.New("timeout")), "unknown": errors.New("timeout")} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, outageguard.Config{})
+			s.takes = 3 * time.Second
+			s.service.fail(timeout)
+			go func() {
+				time.Sleep(3 * time.Minute)
+				s.service.fail(nil)
+			}()
+			s.consume(t, 8, ids(100))
+			if s.opened() == 0 || len(s.dead) > 8 {
+				t.Errorf("%s: opened %d times, %d dead", name, s.opened(), len(s.dead))
+			}
+			s.checkHeld(t)
+		})
+	}
+}
+
+// Feature R12: a large share of failures opens the guard also if nothing succeeded yet, and messages are counted, not attempts.
+func TestShareOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		s.service.fail(errBoom)
+		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
+		s.consume(t, 30, ids(300))
+		s.checkAllHandled(t, 300)
+		if c := s.changes[0]; c.To != outageguard.Open || c.Reason != outageguard.ReasonShare || fmt.Sprint(c.Cause) != "boom" {
+			t.Errorf("%+v", s.changes[0])
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package outageguard_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// sim is a handler behind Retry and the guard, with consumers that have one message in flight each. A message that is given back comes
+// again. One whose error leaves Retry is dead.
+type sim struct {
+	guard   *outageguard.Guard
+	service service
+	takes   time.Duration // a call
+
+	mu      sync.Mutex
+	handled map[string]int
+	dead    map[string]error
+	back    int // given back
+	changes []outageguard.Change
+	at      []time.Time // of changes
+}
+
+func newSim(t testing.TB, config outageguard.Config) *sim {
+	s := &sim{takes: 10 * time.Millisecond, handled: map[string]int{}, dead: map[string]error{}}
+	hook := config.OnChange
+	config.OnChange = func(c outageguard.Change) {
+		s.mu.Lock()
+		s.changes, s.at = append(s.changes, c), append(s.at, time.Now())
+		s.mu.Unlock()
+		if hook != nil {
+			hook(c)
+		}
+	}
+	s.guard = newGuard(t, config)
+	return s
+}
+
+// handler returns the chain of Retry and the guard around the service.
+func (s *sim) handler(t testing.TB) message.HandlerFunc {
+	retry, err := middleware.NewRetry(middleware.RetryConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain.EnterParts(retry, s.guard, middleware.Recover{})(func(msg *message.Message) ([]*message.Message, error) {
+		out, err := s.service.handle(msg)
+		time.Sleep(s.takes)
+		return out, err
+	})
+}
+
+// consume handles messages until they are used up, with so many consumers.
+func (s *sim) consume(t testing.TB, consumers int, ids <-chan string) {
+	h := s.handler(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stuck := time.AfterFunc(time.Hour, func() {
+		t.Errorf("not within an hour: %d handled, %d dead, %+v", len(s.handled), len(s.dead), s.guard.Health())
+		cancel()
+	})
+	defer stuck.Stop()
+	var all sync.WaitGroup
+	for range consumers {
+		all.Go(func() {
+			for id := range ids {
+				s.deliver(ctx, h, id)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (s *sim) deliver(ctx context.Context, h message.HandlerFunc, id string) {
+	for ctx.Err() == nil {
+		_, err := h(newMessage(ctx, id))
+		s.mu.Lock()
+		switch {
+		case err == nil:
+			s.handled[id]++
+		case chain.GaveBack(err):
+			s.back++
+			s.mu.Unlock()
+			time.Sleep(100 * time.Millisecond)
+			continue
+		default:
+			s.dead[id] = err
+		}
+		s.mu.Unlock()
+		return
+	}
+}
+
+// ids returns n ids.
+func ids(n int) <-chan string {
+	all := make(chan string, n)
+	for i := range n {
+		all <- fmt.Sprint(i)
+	}
+	close(all)
+	return all
+}
+
+// flow returns n ids, one every so often.
+func flow(n int, every time.Duration) <-chan string {
+	all := make(chan string)
+	go func() {
+		defer close(all)
+		for i := range n {
+			all <- fmt.Sprint(i)
+			time.Sleep(every)
+		}
+	}()
+	return all
+}
+
+// opened counts how often the guard opened while it was closed, or anew in the ramp.
+func (s *sim) opened() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.changes {
+		if c.To == outageguard.Open && (c.From == outageguard.Closed || c.From == outageguard.Ramping) {
+			n++
+		}
+	}
+	return n
+}
+
+// checkHeld fails unless calls while the guard was open were probes.
+func (s *sim) checkHeld(t rapid.TB) {
+	t.Helper()
+	for i, c := range s.changes {
+		if c.To != outageguard.Open || c.From == outageguard.Probing {
+			continue
+		}
+		until, probes := time.Now(), 0
+		for j, next := range s.changes[i+1:] {
+			if next.To == outageguard.Probing {
+				probes++
+			}
+			if next.To == outageguard.Ramping {
+				until = s.at[i+1+j]
+				break
+			}
+		}
+		calls := 0
+		for _, call := range s.service.calls {
+			if call.at.After(s.at[i]) && call.at.Before(until) {
+				calls++
+			}
+		}
+		if calls > probes {
+			t.Errorf("%d calls with %d probes, %s after opening", calls, probes, until.Sub(s.at[i]))
+		}
+	}
+}
+
+func (s *sim) checkAllHandled(t rapid.TB, n int) {
+	t.Helper()
+	if len(s.handled) != n || len(s.dead) != 0 {
+		t.Errorf("of %d messages %d were handled, and %d are dead: %v", n, len(s.handled), len(s.dead), s.dead)
+	}
+}
