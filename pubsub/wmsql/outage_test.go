@@ -1,0 +1,83 @@
+package wmsql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// oldTransactions returns how many transactions of the pool of own are more than a second old, in the server's view.
+func (b *bench) oldTransactions() (n int) {
+	b.Helper()
+	query := b.sql(`SELECT count(*) FROM pg_stat_activity WHERE application_name = '`+b.topic+`' AND clock_timestamp() - xact_start > interval '1 second'`,
+		`SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+		WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_started < NOW() - INTERVAL 2 SECOND`) // whole seconds
+	if err := b.db.QueryRow(query).Scan(&n); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// While the handler's downstream is away, or its calls time out, the server sees no transaction that lasts. Messages are given back as often as it
+// takes, and are neither counted nor dead-lettered. Their effects happen once when the downstream is back.
+func TestOutageHoldsNoTransaction(t *testing.T) {
+	down := map[string]func(context.Context) error{
+		"refuses": func(context.Context) error { return classify.Away(errors.New("connection refused")) },
+		"hangs": func(ctx context.Context) error { // as calls with a time-out of their own see it
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	}
+	for name, fail := range down {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, b *bench, s server) {
+				own, _ := b.own(s)
+				var ids []string
+				for i := range 20 {
+					ids = append(ids, fmt.Sprint("id-", i))
+				}
+				b.publish(ids...)
+				var back atomic.Bool
+				var calls atomic.Int32
+				sub := own.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, c.NackBackoff = 1, time.Hour })
+				own.run(sub, func(msg *message.Message) ([]*message.Message, error) {
+					if !back.Load() {
+						calls.Add(1)
+						if err := b.write(msg, "half"); err != nil {
+							return nil, err
+						}
+						return nil, fail(msg.Context())
+					}
+					return b.whole(msg)
+				}, func(c *spillway.Config) {
+					c.Retry.Attempts = 6 // one more than it takes to see that nothing succeeds
+					c.Outage = &outageguard.Config{Window: 50 * time.Millisecond, Probe: 50 * time.Millisecond, MaxProbe: 200 * time.Millisecond}
+				})
+				for end := time.Now().Add(3 * time.Second); time.Now().Before(end) || calls.Load() < 12; time.Sleep(150 * time.Millisecond) {
+					if n := b.oldTransactions(); n > 0 {
+						t.Errorf("%d transactions last for a second and more", n)
+					}
+				}
+				if letters, left := b.letters(), b.backlog(b.topic, ""); len(letters) > 0 || left != len(ids) {
+					t.Errorf("%d letters, and %d of %d messages left, in the outage", len(letters), left, len(ids))
+				}
+				t.Logf("%d calls of the downstream", calls.Load())
+				back.Store(true)
+				b.account(ids)
+			})
+		})
+	}
+}
