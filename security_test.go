@@ -3,14 +3,20 @@ package spillway_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -73,4 +79,35 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A person who sends messages that fail as if the downstream was away cannot stop the good ones among them, and the own ones end.
+func TestSecurityPretendedOutage(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	b := newBench(t, false)
+	ch := b.channel(func(c *spillway.Config) {
+		c.Outage = &outageguard.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, Alone: 100 * time.Millisecond}
+	})
+	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if msg.Metadata.Get("callback") != "" {
+			return nil, fmt.Errorf("call back: %w", syscall.ECONNREFUSED)
+		}
+		return nil, b.apply(msg)
+	})
+	defer stop()
+	messages := numbered(100)
+	for i := range 10 {
+		messages[i].Metadata.Set("callback", "nowhere.example")
+	}
+	random.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	for _, msg := range messages {
+		b.publish(msg)
+	}
+	b.eventually("the good ones are handled", func() bool { return len(b.effects()) == 90 })
+	for i := 0; len(b.waiting()) < 10; i++ { // as long as there is traffic, each of the others ends
+		b.publish(message.NewMessage(fmt.Sprintf("good-%d", i), nil))
+		b.eventually("the next is handled", func() bool { return len(b.effects()) == 91+i })
+	}
 }

@@ -1,0 +1,31 @@
+package spillway_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// A handler is stopped for a deploy, which the health endpoint shows.
+func ExampleChannel_Health() {
+	_, db, router, _, _, _, cleanUp := whatYouHave()
+	defer cleanUp()
+	dlc, err := spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Outage: &outageguard.Config{}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router)
+
+	dlc.Outage().Open("billing", "deploy of the ledger")
+	for _, held := range dlc.Health().Handlers {
+		fmt.Println(held.Handler, "is", held.State, "for the", held.Reason)
+	}
+	dlc.Outage().Close("billing")
+	fmt.Println("all is well:", dlc.Health().OK)
+	// Output:
+	// billing is frozen for the deploy of the ledger
+	// all is well: true
+}
