@@ -60,7 +60,7 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		var entered time.Time // read only if a bound needs it: the clock is a good part of the happy path
 		if r.config.MaxElapsed > 0 {
-			entered = time.Now()
+			entered = time.Now().Add(-c.Held)
 		}
 		var (
 			purse  *purse

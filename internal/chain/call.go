@@ -27,8 +27,7 @@ type Call struct {
 	// Later reports whether a failure with this verdict goes to a next stage, so that no part further in need wait. Without a next
 	// stage the failure would be dead-lettered. It may be nil.
 	Later func(*Call, classify.Verdict) bool
-	// Held is how long parts further in held the message between attempts, because something was away. A part that holds the message
-	// adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against outage.MaxHold.
+	// Held is how long parts, or the message's stage, held the message without an attempt. A part that holds the message adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against outage.MaxHold.
 	Held time.Duration
 	// Onward means that the message needs no further attempt in place: it goes to its next stage, which Later reported.
 	Onward bool

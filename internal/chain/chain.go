@@ -68,7 +68,9 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 
 func enter(run Handler, msg *message.Message, r *Reentry) (out []*message.Message, err error) {
 	c := begin(msg)
-	c.Reentry = r
+	if c.Reentry = r; r != nil {
+		c.Held = r.Held
+	}
 	failed := true // after a panic or runtime.Goexit the message is restored too
 	defer func() {
 		if failed && !c.Nacked() { // a nacked message may be on its way again already

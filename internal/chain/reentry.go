@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -18,6 +19,8 @@ type Reentry struct {
 	Stage int
 	// Foreign means that the message waits for another handler, which may never get it.
 	Foreign bool
+	// Held is how long the stage held the message, which counts against the time that its adapter allows. See Call.Held.
+	Held time.Duration
 	// Met is set by the stages' middleware.
 	Met bool
 }

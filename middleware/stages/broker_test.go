@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // broker is a pub/sub that keeps what is not acked. The consumers of a topic share its messages, in order.
@@ -24,7 +26,12 @@ type broker struct {
 	deadline time.Duration
 	// endless is a broker whose messages' contexts outlive their subscriber.
 	endless bool
-	closed  []string // the topics whose consumers were closed
+	// prefetch is how many messages a consumer delivers at the same time, and holds how long its adapter lets a part hold one. 0 is
+	// one message, and what parts do by themselves.
+	prefetch int
+	holds    time.Duration
+	lost     int      // sessions that ended because lasts was over
+	closed   []string // the topics whose consumers were closed
 }
 
 // kept is a message in the broker.
@@ -159,19 +166,27 @@ func (c *consumer) Subscribe(ctx context.Context, topic string) (<-chan *message
 	c.topic = topic
 	c.ended.Go(func() {
 		defer close(out)
-		for ctx.Err() == nil {
-			k, bell := c.take(topic)
-			if k == nil {
-				select {
-				case <-bell:
-				case <-ctx.Done():
-				}
-				continue
-			}
-			c.settle(topic, k, c.deliver(ctx, topic, k, out))
+		var delivering sync.WaitGroup
+		for range max(c.prefetch, 1) {
+			delivering.Go(func() { c.consume(ctx, topic, out) })
 		}
+		delivering.Wait()
 	})
 	return out, nil
+}
+
+func (c *consumer) consume(ctx context.Context, topic string, out chan<- *message.Message) {
+	for ctx.Err() == nil {
+		k, bell := c.take(topic)
+		if k == nil {
+			select {
+			case <-bell:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		c.settle(topic, k, c.deliver(ctx, topic, k, out))
+	}
 }
 
 // deliver tells whether the message was acked in time.
@@ -191,8 +206,17 @@ func (c *consumer) deliver(ctx context.Context, topic string, k *kept, out chan<
 	c.mu.Unlock()
 	if lasts != nil {
 		if d := lasts(topic); d > 0 {
-			defer time.AfterFunc(d, func() { end(); close(lost) }).Stop()
+			defer time.AfterFunc(d, func() {
+				c.mu.Lock()
+				c.broker.lost++
+				c.mu.Unlock()
+				end()
+				close(lost)
+			}).Stop()
 		}
+	}
+	if c.holds > 0 {
+		session = outage.WithMaxHold(session, c.holds)
 	}
 	msg := k.Copy()
 	msg.SetContext(session)

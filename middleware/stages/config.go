@@ -50,8 +50,8 @@ type Config struct {
 	// MaxDelay is the longest retry-after of an error that is honoured. A message whose error asks for more is dead-lettered at
 	// once. Default: 24 hours.
 	MaxDelay time.Duration
-	// MaxHold is how long a message of a stage topic is held at most without an ack. A message that is due later is published to
-	// the end of its topic again. It must be less than RabbitMQ's consumer_timeout. Default: 15 minutes.
+	// MaxHold is how long a message of a stage topic is held at most without an ack. A message that is due later, or has no room by then
+	// (see Stage.Concurrency), is published to the end of its topic again. It must be less than RabbitMQ's consumer_timeout. Default: 15 minutes.
 	MaxHold time.Duration
 	// Classifier judges errors that no Retry has judged. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier

@@ -107,7 +107,9 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.R
 	round := msg.Copy()
 	round.SetContext(chain.Returning(context.WithoutCancel(msg.Context())))
 	hold := time.Now().Add(w.holds)
-	round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano)) // a value that is no time would be put off each time
+	if !stage.DueAt.IsZero() { // a value that is no time would be put off each time
+		round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano))
+	}
 	delete(round.Metadata, poison.KeyRetryHoldUntil)
 	if hold.Before(stage.DueAt) {
 		round.Metadata.Set(poison.KeyRetryHoldUntil, hold.UTC().Format(time.RFC3339Nano))

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -102,7 +103,7 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 		msg.Ack()
 		return
 	}
-	stage := w.stageOf(msg)
+	stage, arrived := w.stageOf(msg), time.Now()
 	until, again := w.until(msg.Context(), stage)
 	if !wait.For(ctx, time.Until(until)) {
 		return
@@ -112,14 +113,23 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 		return
 	}
 	if w.room != nil {
+		full := time.NewTimer(time.Until(arrived.Add(w.of.stages.config.MaxHold)))
+		defer full.Stop()
 		select {
 		case w.room <- struct{}{}:
 			defer func() { <-w.room }()
+		case <-full.C: // the messages before it wait too: their handler's downstream is away
+			w.again(ctx, msg, stage)
+			return
 		case <-ctx.Done():
 			return
 		}
 	}
-	msg.SetContext(chain.WithReentry(msg.Context(), &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign}))
+	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign}
+	if outage.MaxHold(msg.Context(), 0) > outage.DefaultMaxHold { // its adapter knows what its broker allows in all
+		reentry.Held = time.Since(arrived)
+	}
+	msg.SetContext(chain.WithReentry(msg.Context(), reentry))
 	w.onReentry(msg, stage)
 	select {
 	case out <- msg:

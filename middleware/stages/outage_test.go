@@ -1,0 +1,89 @@
+package stages_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+)
+
+// Feature R12: a downstream is away for hours when messages come out of their stage. They wait, and count nothing. Neither a message
+// that is held by the guard, nor one that waits for room, is held for longer than its broker allows, such as RabbitMQ's consumer_timeout.
+func TestOutageOfHours(t *testing.T) {
+	const from, until = 5 * time.Minute, 3 * time.Hour
+	for name, row := range map[string]struct {
+		messages              int
+		prefetch, concurrency int
+		holds                 time.Duration // what the adapter says
+		lasts                 time.Duration // after which the broker takes the message away
+	}{
+		"as Kafka":                  {messages: 8, prefetch: 1, holds: 24 * time.Hour},
+		"as RabbitMQ":               {messages: 8, prefetch: 10, holds: 15 * time.Minute, lasts: 26 * time.Minute},
+		"as RabbitMQ, one by one":   {messages: 8, prefetch: 10, concurrency: 1, holds: 15 * time.Minute, lasts: 26 * time.Minute},
+		"as a stock subscriber":     {messages: 8, prefetch: 10, lasts: 26 * time.Minute},
+		"as a stock, one by one":    {messages: 120, prefetch: 120, concurrency: 1, lasts: 26 * time.Minute},
+		"as a stock, one at a time": {messages: 8, prefetch: 1, lasts: 26 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 10 * time.Minute, Concurrency: row.concurrency}, {Delay: time.Hour}}, Jitter: -1}, nil)
+				s.broker.prefetch, s.broker.holds = row.prefetch, row.holds
+				s.broker.lasts = func(string) time.Duration { return row.lasts }
+				guard, err := outageguard.New(outageguard.Config{Alone: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
+					t.Fatal(err)
+				}
+				s.router.AddMiddleware(chain.EnterParts(newQueue(s, s.letters), s.stages, newRetry(s, middleware.RetryConfig{}), guard, middleware.Recover{}))
+				s.router.AddPlugin(s.stages.Plugin)
+				var calls atomic.Int64 // while the downstream is away
+				done, start := newNote(), time.Now()
+				s.handle("billing", "orders", func(msg *message.Message) error {
+					switch since := time.Since(start); {
+					case since < from:
+						return errBoom
+					case since < until:
+						calls.Add(1)
+						return classify.Away(errBoom)
+					}
+					done.add(msg)
+					return nil
+				})
+				s.run()
+				for i := range row.messages {
+					s.publish("orders", fmt.Sprint(i))
+				}
+				time.Sleep(until + 10*time.Minute)
+				s.stop()
+				probes := int64((until - from) / (2 * time.Second))
+				if n := len(done.by); n != row.messages || len(s.letters.all()) > 0 || s.broker.times("orders.billing.retry.1h") > 0 {
+					t.Errorf("%d are handled, %d are dead-lettered, %d went on to the next stage", n, len(s.letters.all()), s.broker.times("orders.billing.retry.1h"))
+				}
+				if s.broker.lost > 0 {
+					t.Errorf("the broker took %d messages away", s.broker.lost)
+				}
+				if n := calls.Load(); n == 0 || n > probes {
+					t.Errorf("%d calls while the downstream is away, at most %d are probes", n, probes)
+				}
+				for id := range done.by {
+					if one := done.of(id); len(one) != 1 || one[0].metadata["x-attempts"] != "" && one[0].metadata["x-attempts"] != "1" {
+						t.Errorf("%s: %+v", id, one)
+					}
+				}
+				t.Logf("%d calls; published to the stage %d times", calls.Load(), s.broker.times("orders.billing.retry.10m"))
+			})
+		})
+	}
+}
