@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,8 +115,7 @@ func (d *downstream) deliver(ctx context.Context, id string) error {
 	if response.StatusCode < 500 {
 		return nil
 	}
-	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	return classify.Away(fmt.Errorf("deliver: %s", response.Status), classify.RetryAfter(time.Duration(seconds)*time.Second))
+	return classify.Away(fmt.Errorf("deliver: %s", response.Status), classify.RetryAfterHeader(response.Header.Get("Retry-After")))
 }
 
 func (d *downstream) close() error {
