@@ -25,10 +25,7 @@ const (
 // the message was held for NotNowHold, or its context ends first, notNow returns the error that gives the message back.
 func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict classify.Verdict) (out []*message.Message, _ error) {
 	ctx := c.WaitContext()
-	until := time.Now().Add(max(outage.MaxHold(ctx, r.config.NotNowHold)-c.Held, 0))
-	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-reserve).Before(until) {
-		until = deadline.Add(-reserve)
-	}
+	until := time.Now().Add(outage.Rest(ctx, r.config.NotNowHold, c.Held))
 	for {
 		pause := max(r.postponed.pause(c), verdict.RetryAfter)
 		if rest := time.Until(until); pause > rest {

@@ -72,14 +72,11 @@ func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
 func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ error) {
 	ctx, began := c.WaitContext(), time.Now()
 	defer func() { c.Held += time.Since(began) }()
-	hold := outage.MaxHold(ctx, r.config.NotNowHold) - c.Held
+	hold := outage.Rest(ctx, r.config.NotNowHold, c.Held)
 	if chain.TransactionOf(ctx) != nil {
 		hold = min(hold, maxTransactionHold)
 	}
 	until := began.Add(hold)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-reserve).Before(until) {
-		until = deadline.Add(-reserve)
-	}
 	for {
 		now := time.Now()
 		w, ok := b.withdraw(now)
