@@ -28,7 +28,7 @@ type OutputsConfig struct {
 	Attempts int
 	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given back, uncounted,
 	// and its handler runs again. Set it below the time after which the source's broker redelivers a message without an ack.
-	// Default: 20 s, or 15 minutes for messages of wmamqp's Subscriber.
+	// Default: what the adapter allows (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
 	Backoff Backoff

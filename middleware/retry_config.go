@@ -32,8 +32,8 @@ type RetryConfig struct {
 	// remembers it, for 1,000 messages. Default: 1 hour.
 	NotNowFor time.Duration
 	// NotNowHold is how long such a message is held at most before it is given back. Meanwhile it is handled again, after waits from
-	// 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack. Default: 20 s, or 15 minutes for
-	// messages of wmamqp's Subscriber, whose broker counts what is given back.
+	// 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack. Default: what the adapter
+	// allows (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
 	NotNowHold time.Duration
 	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next stage instead of
 	// being tried again in place. Without a next stage it waits, and is given back after NotNowHold. Messages out of stages wait before
