@@ -212,8 +212,9 @@ func (b *bench) wantOnce(ids ...string) {
 func (b *bench) until(what string, condition func() bool) {
 	b.Helper()
 	testkit.Eventually(b, what, condition, func() string {
-		return fmt.Sprintf("effects %v, set aside %d, discarded %d, failed attempts %d, duplicates %d",
-			b.effects(), b.placed.Load(), b.discarded.Load(), b.attempts.Load(), b.duplicate.Load())
+		effects := fmt.Sprint(b.effects())
+		return fmt.Sprintf("effects %.2000s, set aside %d, discarded %d, failed attempts %d, duplicates %d",
+			effects, b.placed.Load(), b.discarded.Load(), b.attempts.Load(), b.duplicate.Load())
 	})
 }
 

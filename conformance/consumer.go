@@ -98,6 +98,7 @@ func (c *consumer) configure(config *spillway.Config) {
 		c.stage(config)
 	}
 	if c.Guarded {
+		config.Retry.Attempts = 3 // a call whose connection was lost under it says nothing of the next
 		config.Outage = &outageguard.Config{OnChange: func(change outageguard.Change) { c.tell("guard", change.To) }}
 	}
 	if c.Wait > 0 {

@@ -62,6 +62,7 @@
 //	R12c join, SIGKILL and deploy during an outage
 //	R12d 3 % poison opens no guard
 //	R12e a downstream that hangs
+//	R12f half of the keys fail, the others go on
 //	R12g a handler frozen by hand
 //	C5   stages by class and retry-after
 //	D1   the letter records message, origin and failure

@@ -23,6 +23,7 @@ func features() []feature {
 		{"R12c", "join, SIGKILL and deploy during an outage", (*bench).changedWhileOpen},
 		{"R12d", "3 % poison opens no guard", (*bench).poisonAmongGood},
 		{"R12e", "a downstream that hangs", (*bench).downstreamHangs},
+		{"R12f", "half of the keys fail, the others go on", (*bench).halfFails},
 		{"R12g", "a handler frozen by hand", (*bench).frozenByHand},
 		{"C5", "stages by class and retry-after", (*bench).stagesByClass},
 		{"D1", "the letter records message, origin and failure", (*bench).wholeStory},
@@ -71,4 +72,4 @@ func features() []feature {
 
 // faults are rows with a bench that has nothing open, most of them on consumers in processes of their own. Those that are true
 // have the broker for themselves; the others, which mostly wait, run at the same time.
-var faults = map[string]bool{"R12a": false, "R12b": true, "R12c": false, "R12d": false, "R12e": false, "R12g": false, "D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}
+var faults = map[string]bool{"R12a": false, "R12b": true, "R12c": false, "R12d": false, "R12e": false, "R12f": false, "R12g": false, "D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/downstream"
+	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
@@ -23,11 +24,13 @@ type outageBench struct {
 	*downstream.Server
 	client   *downstream.Client
 	calls    atomic.Int64 // begun by the handler, those that were refused too
+	failures atomic.Int64 // attempts whose failure came to Retry
 	stagings atomic.Int64
 
 	mu      sync.Mutex
 	changes []outageguard.Change
-	begun   []int64 // the calls until each change
+	begun   []int64     // the calls until each change
+	at      []time.Time // of each change
 }
 
 // outage is a bench with a downstream, which is up. A call without an answer ends after timeout.
@@ -50,10 +53,15 @@ func (o *outageBench) guarded(c *spillway.Config) {
 	c.Outage = &outageguard.Config{OnChange: func(change outageguard.Change) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.changes, o.begun = append(o.changes, change), append(o.begun, o.calls.Load())
+		o.changes, o.begun, o.at = append(o.changes, change), append(o.begun, o.calls.Load()), append(o.at, time.Now())
 	}}
 	c.Stages.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
 	c.Retry.Attempts = 3
+	c.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) {
+		if a.Err != nil {
+			o.failures.Add(1)
+		}
+	}
 }
 
 // handle calls the downstream, then applies the message.
@@ -96,7 +104,7 @@ func (o *outageBench) story() string {
 	defer o.mu.Unlock()
 	var all []string
 	for i, c := range o.changes {
-		all = append(all, fmt.Sprintf("%s at call %d", c.To, o.begun[i]))
+		all = append(all, fmt.Sprintf("%s at call %d after %s", c.To, o.begun[i], o.at[i].Sub(o.at[0]).Round(time.Millisecond)))
 	}
 	return strings.Join(all, ", ")
 }

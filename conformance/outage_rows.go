@@ -38,7 +38,10 @@ func (o *outageBench) wantHeld(ids []string) {
 	if n := o.stagings.Load(); n > 0 {
 		o.Errorf("%d messages went to a stage because of the outage", n)
 	}
-	o.wantOnlyProbes()
+	if n := o.failures.Load(); n > 2*2 {
+		o.Errorf("%d failures came to Retry: an outage counts for the message in hand at most, whose connection is lost first", n)
+	}
+	o.wantOnlyProbes(1)
 	o.Logf("%d messages, %d calls; the guard: %s", len(ids), o.calls.Load(), o.story())
 }
 
@@ -49,29 +52,40 @@ func (o *outageBench) wantNothingAside() {
 	}
 }
 
-// wantOnlyProbes checks that while the guard was open it let probes through and nothing else, beside what had passed it before,
-// and what passed it before the hook was called.
-func (o *outageBench) wantOnlyProbes() {
+// wantOnlyProbes checks that while the guard was open it let no more through than the probes that fit in between with growing
+// waits, beside the messages that had passed it before.
+func (o *outageBench) wantOnlyProbes(passed int64) {
 	o.Helper()
+	defer func() {
+		if o.Failed() {
+			o.Log(o.story())
+		}
+	}()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	open, probes, passed := -1, 0, int64(2)
-	if o.target.CreateTopic == nil { // hundreds of handlers at once
-		passed = 100
-	}
+	open := -1
 	for i, c := range o.changes {
 		switch {
 		case c.To == outageguard.Open && open < 0:
-			open, probes = i, 0
-		case c.To == outageguard.Probing:
-			probes++
+			open = i
 		case c.To == outageguard.Ramping && open >= 0:
-			if calls := o.begun[i] - o.begun[open]; calls > int64(probes)+passed {
-				o.Errorf("%d calls while the guard was open, and %d probes", calls, probes)
+			lasted := o.at[i].Sub(o.at[open])
+			if calls, most := o.begun[i]-o.begun[open], mostProbes(lasted)+passed+1; calls > most { // the ramp has begun
+				o.Errorf("%d calls while the guard was open for %s, and %d fit in between", calls, lasted, most)
 			}
 			open = -1
 		}
 	}
+}
+
+// mostProbes returns how many probes fit into a time: the waits are drawn from 125 to 250 ms at first, and twice as long each
+// time, up to 2.5 to 5 s.
+func mostProbes(lasted time.Duration) (n int64) {
+	for wait := 125 * time.Millisecond; lasted > 0; wait = min(2*wait, 2500*time.Millisecond) {
+		lasted -= wait
+		n++
+	}
+	return n
 }
 
 // Feature R12: the downstream answers nothing, and calls end by their time-out. Messages that failed before the guard knew
@@ -91,7 +105,14 @@ func (b *bench) downstreamHangs() {
 	o.untilAllApplied(ids)
 	o.wantOnce(ids...)
 	o.wantNothingAside()
-	o.wantOnlyProbes()
+	inHand := int64(1)
+	if o.target.CreateTopic == nil { // SQLite's one writer keeps those waiting that the guard has let through
+		inHand = int64(len(ids))
+	}
+	o.wantOnlyProbes(inHand)
+	if n := o.stagings.Load(); n > inHand*20 {
+		o.Errorf("%d messages went to a stage before the guard knew", n)
+	}
 	o.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(), o.story())
 }
 
@@ -133,6 +154,39 @@ func (b *bench) poisonAmongGood() {
 	if story := o.story(); story != "" {
 		o.Errorf("%d of %d messages failed, and the guard was %s", poison, all, story)
 	}
+}
+
+// Feature R12: the downstream fails for half of the keys. The other half goes on, and those that fail are set aside.
+func (b *bench) halfFails() {
+	o := b.outage(10 * time.Second)
+	if err := o.Choose(func(id string) downstream.Mode {
+		if strings.HasPrefix(id, badPrefix) {
+			return downstream.Failing
+		}
+		return downstream.Up
+	}); err != nil {
+		o.Fatal(err)
+	}
+	o.start(o.channel(o.guarded), o.handle)
+	const bad = 24
+	sent := o.traffic(40, func(i int) string { // good ones go on: a guard that sees only failures holds them all
+		if i%2 == 1 && i < 2*bad {
+			return fmt.Sprintf("%s-%d", badPrefix, i)
+		}
+		return goodOnly(i)
+	})
+	for n := int32(1); n <= bad; n++ { // each within patience: the guard opens and closes meanwhile
+		o.bench.until(fmt.Sprintf("%d of the bad ones are set aside", n), func() bool { return o.placed.Load() >= n })
+	}
+	good, _ := sortOut(sent.stop())
+	o.untilAllApplied(good)
+	o.wantOnce(good...)
+	for _, l := range o.letters(o.dlq(), bad) {
+		if !strings.HasPrefix(l.Original.UUID, badPrefix) {
+			o.Errorf("%q was set aside, and can succeed", l.Original.UUID)
+		}
+	}
+	o.Logf("%d messages; the guard: %s", bad+len(good), o.story())
 }
 
 // Feature R12: a guard that is opened by hand lets nothing through, and nothing is lost, until it is closed by hand.
