@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/internal/chart"
+	"github.com/watermill-spillway/spillway/internal/services"
 )
 
 func TestMain(m *testing.M) {
@@ -149,16 +150,26 @@ func TestLines(t *testing.T) {
 
 // Promise P3, feature R12, end to end: with the guard an outage dead-letters nothing, loses nothing, and the downstream is hardly called.
 func TestGuarded(t *testing.T) {
-	for _, how := range []string{refuse, busy} {
-		t.Run(how, func(t *testing.T) {
+	for _, c := range []struct {
+		on, how string
+		server  func(testing.TB)
+	}{
+		{"memory", refuse, func(testing.TB) {}},
+		{"memory", busy, func(testing.TB) {}},
+		{"kafka", refuse, func(t testing.TB) { services.Kafka(t) }},
+		{"rabbitmq", refuse, func(t testing.TB) { services.AMQP(t) }},
+		{"postgres", refuse, func(t testing.TB) { services.Postgres(t) }},
+	} {
+		t.Run(c.on+" "+c.how, func(t *testing.T) {
 			t.Parallel()
-			plan := short(t, "-how", how)
+			c.server(t)
+			plan := short(t, "-how", c.how, "-on", c.on)
 			plan.downUntil = until(t, func(s *story) bool { return s.service.meter.probes.Load() >= 2 })
 			result, err := run(t.Context(), plan)
 			if err != nil || !result.Good() || result.DeadLettered != len(plan.poisoned) {
 				t.Errorf("%s, %v", result.JSON(), err)
 			}
-			if most := plan.InFlight + plan.InFlight + result.Probes; result.CallsDuring > most {
+			if most := 2*plan.InFlight + result.Probes; result.CallsDuring > most {
 				t.Errorf("%d calls, which is more than %d: %s", result.CallsDuring, most, result.JSON())
 			}
 		})
