@@ -88,7 +88,7 @@ func testDrain_damagedRow(t *testing.T, on database) {
 	db := on.Create(t)()
 	s := storeOn(t, db)
 	publish(t, s, "orders.dlq", several(3)...)
-	if _, err := db.Exec(`UPDATE spillway_dead_letters SET metadata = payload WHERE seq = 1`); err != nil {
+	if _, err := db.Exec(`UPDATE spillway_letter_bodies SET letter_metadata = letter_payload WHERE body = 1`); err != nil {
 		t.Fatal(err)
 	}
 	report, err := redrive.Drain(t.Context(), s, &outbox{}, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})

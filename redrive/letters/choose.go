@@ -4,34 +4,53 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// choose returns the first n letters that w chooses, as many as together have at most the given bytes, or else the first
-// alone if one is asked for. It reads no payload. It takes no locks: on MariaDB a locking read locks every row that it
-// looks at, so that others pass over letters that no one takes. It is no write either: on SQLite there is one writer at a
-// time.
-func (s *Store) choose(ctx context.Context, w *where, n, most int, one bool) (chosen []int64, bytes int, err error) {
-	err = s.read(ctx, func() { chosen, bytes = nil, 0 }, func(rows *sql.Rows) error {
-		var seq int64
-		var size int
-		if err := rows.Scan(&seq, &size); err != nil {
-			return err
+// choice is letters that a filter chooses.
+type choice struct {
+	seqs  []int64
+	bytes int
+}
+
+// choose returns the first n letters that f chooses, free ones if asked for, as many as together have at most the given bytes,
+// or else the first alone if one is asked for. It reads no body. It takes no locks: on MariaDB a locking read locks every row
+// that it looks at, so that others pass over letters that no one takes. It is no write either: on SQLite there is one writer at
+// a time.
+func (s *Store) choose(ctx context.Context, f Filter, free bool, n, most int, one bool) (chosen choice, err error) {
+	r, err := s.routeOf(ctx, f)
+	if err != nil {
+		return choice{}, err
+	}
+	err = s.each(ctx, r, func(f Filter) (more bool, err error) {
+		w := s.where(f)
+		if free {
+			w = s.free(f)
 		}
-		if bytes+size > most && !(one && len(chosen) == 0) {
-			return errFull // SQLite would read on, through the payloads, to the next size
-		}
-		chosen, bytes = append(chosen, seq), bytes+size
-		return nil
-	}, `SELECT seq, CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END
-FROM spillway_dead_letters`+w.String()+` ORDER BY seq LIMIT ?`, append(w.args, n)...)
+		before := chosen
+		err = s.read(ctx, func() { chosen = choice{slices.Clip(before.seqs), before.bytes} }, func(rows *sql.Rows) error {
+			var seq int64
+			var size int
+			if err := rows.Scan(&seq, &size); err != nil {
+				return err
+			}
+			if chosen.bytes+size > most && !(one && len(chosen.seqs) == 0) {
+				return errFull
+			}
+			chosen.seqs, chosen.bytes = append(chosen.seqs, seq), chosen.bytes+size
+			return nil
+		}, `SELECT seq, CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END
+FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, append(w.args, n-len(before.seqs))...)
+		return err == nil && len(chosen.seqs) < n, err
+	})
 	if errors.Is(err, errFull) {
 		err = nil
 	}
-	return chosen, bytes, err
+	return chosen, err
 }
 
 var errFull = errors.New("no more letters fit")
@@ -46,7 +65,7 @@ func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token strin
 		return nil, err
 	}
 	keys, args := amongSeqs(chosen)
-	leased, err := s.letters(ctx, `SELECT `+letterColumns+` FROM spillway_dead_letters WHERE `+keys+` AND token = ? ORDER BY seq`,
+	leased, err := s.letters(ctx, letterQuery+` WHERE `+keys+` AND token = ? ORDER BY seq`,
 		append(args, s.db.Bytes(token))...)
 	if err != nil {
 		taken := make([]Taken, len(chosen))
@@ -73,8 +92,8 @@ func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []
 		}
 		w = s.freeByKey(f, locked)
 	}
-	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?`+w.String(),
-		append([]any{s.db.Bytes(token), ticks(lease)}, w.args...)...)
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?, leased_by = ?`+w.String(),
+		append([]any{s.db.Bytes(token), ticks(lease), s.db.Bytes(s.node)}, w.args...)...)
 	return err
 }
 

@@ -1,9 +1,11 @@
 package letters
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
+	"maps"
+	"slices"
 )
 
 // Count returns the number of letters that f chooses. Filter.Limit is not used.
@@ -14,13 +16,30 @@ func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
 	}
-	w, n := s.where(f), 0
-	err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) },
-		`SELECT COUNT(*) FROM spillway_dead_letters`+w.String(), w.args...)
-	if err != nil {
-		return 0, fmt.Errorf("letters: count: %w", err)
+	n, err := s.countLetters(ctx, f)
+	return n, wrapped("count", err)
+}
+
+func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
+	if f.causesOnly() {
+		if err := s.fillCauses(ctx); err != nil {
+			return 0, err
+		}
+		tables, number, w := s.numbers(f)
+		err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) }, `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), w.args...)
+		return n, err
 	}
-	return n, nil
+	r, err := s.routeOf(ctx, f)
+	if err != nil {
+		return 0, err
+	}
+	err = s.each(ctx, r, func(f Filter) (bool, error) {
+		w, some := s.where(f), 0
+		err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&some) }, `SELECT COUNT(*) FROM spillway_dead_letters`+r.hint+w.String(), w.args...)
+		n += some
+		return true, err
+	})
+	return n, err
 }
 
 // TopicCount is the number of letters of one origin topic.
@@ -39,19 +58,43 @@ func (s *Store) CountTopics(ctx context.Context, f Filter) (topics []TopicCount,
 	if err := f.Validate(); err != nil {
 		return nil, 0, err
 	}
-	w := s.where(f)
-	err = s.read(ctx, func() { topics, all = nil, 0 }, func(rows *sql.Rows) error {
-		var topic []byte
-		var n int
-		if err := rows.Scan(&topic, &n, &all); err != nil {
-			return err
-		}
-		topics = append(topics, TopicCount{string(topic), n})
-		return nil
-	}, `SELECT origin_topic, COUNT(*) AS letters, SUM(COUNT(*)) OVER () FROM spillway_dead_letters`+w.String()+`
-GROUP BY origin_topic ORDER BY letters DESC, origin_topic LIMIT ?`, append(w.args, f.limit())...)
+	byTopic, err := s.countTopics(ctx, f)
 	if err != nil {
-		return nil, 0, fmt.Errorf("letters: count by topic: %w", err)
+		return nil, 0, wrapped("count by topic", err)
 	}
-	return topics, all, nil
+	for topic, n := range byTopic {
+		topics, all = append(topics, TopicCount{topic, n}), all+n
+	}
+	slices.SortFunc(topics, func(a, b TopicCount) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Topic, b.Topic))
+	})
+	return topics[:min(len(topics), f.limit())], all, nil
+}
+
+func (s *Store) countTopics(ctx context.Context, f Filter) (map[string]int, error) {
+	counted, err := s.countCauses(ctx, f, 0)
+	if err != nil {
+		return nil, err
+	}
+	topics := make(map[string]string, len(counted))
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(counted)), maxCauses) {
+		w := new(where)
+		w.and("service = ?", asBytes(s.service))
+		anyIn(w, "cause", some, s.db.Text)
+		err := s.read(ctx, func() {}, func(rows *sql.Rows) error {
+			var cause string
+			var topic []byte
+			err := rows.Scan(&cause, &topic)
+			topics[cause] = string(topic)
+			return err
+		}, `SELECT cause, origin_topic FROM spillway_letter_causes`+w.String(), w.args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	byTopic := make(map[string]int)
+	for cause, c := range counted {
+		byTopic[topics[cause]] += c.n
+	}
+	return byTopic, nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -38,6 +40,11 @@ type Filter struct {
 	Types []string `json:"types,omitempty"`
 	// Description is a text that the description of the latest failure contains, byte for byte.
 	Description string `json:"description,omitempty"`
+	// Metadata are keys of the message's metadata, with the values that they must have. It is looked for in every letter that the
+	// other fields choose.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other fields choose.
+	Payload string `json:"payload,omitempty"`
 	// Causes are hashes of causes, as Group.Cause has them.
 	Causes []string `json:"causes,omitempty"`
 	// RedriveIDs are ids of drains. The letter failed again after such a drain brought it back. Or such a drain was the last
@@ -56,6 +63,8 @@ type Filter struct {
 
 	// Statuses are the states of letters. Default: StatusWaiting.
 	Statuses []Status `json:"statuses,omitempty"`
+	// Leased chooses only letters that have a lease now.
+	Leased bool `json:"leased,omitempty"`
 	// After is the Seq of the last letter seen: only later letters are chosen. It pages through a List.
 	After int64 `json:"after,omitempty"`
 	// MaxSeq is the Seq of the last letter to choose, as LastSeq returns it. 0 means no bound.
@@ -73,6 +82,7 @@ func (f *Filter) Validate() error {
 		{"Topics", len(f.Topics)}, {"NotTopics", len(f.NotTopics)}, {"DeadLetterTopics", len(f.DeadLetterTopics)},
 		{"Handlers", len(f.Handlers)}, {"Classes", len(f.Classes)}, {"Reasons", len(f.Reasons)}, {"IDs", len(f.IDs)},
 		{"Statuses", len(f.Statuses)}, {"Types", len(f.Types)}, {"Causes", len(f.Causes)}, {"RedriveIDs", len(f.RedriveIDs)},
+		{"Metadata", len(f.Metadata)},
 	}
 	for _, list := range lists {
 		if list.n > MaxListed {
@@ -105,6 +115,7 @@ func (f *Filter) Matches(l poison.Letter) bool {
 		anyOf(f.Reasons, l.Failure.Reason) &&
 		anyOf(f.Types, l.Failure.Type) &&
 		strings.Contains(l.Failure.Description, f.Description) &&
+		f.matchesMetadata(l.Original) && strings.Contains(string(l.Original.Payload), f.Payload) &&
 		anyOf(f.RedriveIDs, l.Redrive.ID) &&
 		(len(f.Causes) == 0 || slices.Contains(f.Causes, causeOf(l.Topic, &l).hash())) &&
 		(f.StackHash == "" || f.StackHash == l.Failure.StackHash) &&
@@ -113,8 +124,24 @@ func (f *Filter) Matches(l poison.Letter) bool {
 		(f.Until.IsZero() || failed.Before(f.Until))
 }
 
+func (f *Filter) matchesMetadata(msg *message.Message) bool {
+	for key, value := range f.Metadata {
+		if got, ok := msg.Metadata[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
 func anyOf[T comparable](list []T, value T) bool {
 	return len(list) == 0 || slices.Contains(list, value)
+}
+
+func (f *Filter) statuses() []Status {
+	if len(f.Statuses) == 0 {
+		return []Status{StatusWaiting}
+	}
+	return f.Statuses
 }
 
 func (f *Filter) limit() int {

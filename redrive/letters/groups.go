@@ -1,9 +1,12 @@
 package letters
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -26,9 +29,16 @@ type Group struct {
 	Type      string
 	StackHash string
 
-	// Count is the number of letters.
+	// Count is the number of letters that the Filter chooses.
 	Count int
-	// FirstFailedAt is the time of the earliest failure of any letter of the group, to the microsecond.
+	// All are the numbers of all letters of the cause, by their status.
+	All StatusCounts
+	// Arrived counts how often letters of the cause arrived, ever.
+	Arrived int
+	// LastMinute is the number of arrivals in the last full minute.
+	LastMinute int
+	// FirstFailedAt is the time of the earliest failure of any letter of the cause, to the microsecond. If the Filter has more
+	// than statuses and what the letters of a cause have in common, it is that of the letters that the Filter chooses.
 	FirstFailedAt time.Time
 	// LastFailedAt is the time of the latest failure.
 	LastFailedAt time.Time
@@ -38,10 +48,16 @@ type Group struct {
 	Description string
 }
 
+// StatusCounts are numbers of letters.
+type StatusCounts struct {
+	Waiting, Redriven, Succeeded, FailedAgain, Quarantined, Refused, Discarded int
+}
+
 // Filter chooses the letters of the group that wait. If Groups had a Filter with Statuses or times, set them here too.
 func (g Group) Filter() Filter { return Filter{Causes: []string{g.Cause}} }
 
-// Groups returns the causes of the letters that f chooses, the largest groups first, at most Filter.Limit of them.
+// Groups returns the causes of the letters that f chooses, the largest groups first, at most Filter.Limit of them. The numbers
+// are kept with the letters. Only if f has a time, an id, a text to look for, a RedriveID, After or MaxSeq, letters are counted.
 func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -49,40 +65,137 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
-	if err := s.fillCauses(ctx); err != nil {
-		return nil, fmt.Errorf("letters: group: %w", err)
-	}
-	w := s.where(f)
-	var groups []Group
-	err := s.read(ctx, func() { groups = nil }, func(rows *sql.Rows) error {
-		g, err := scanGroup(rows)
-		groups = append(groups, g)
-		return err
-	}, `
-WITH causes AS (
-	SELECT cause, COUNT(*) AS letters, MIN(first_failed_at) AS first, MAX(last_failed_at) AS last, MAX(seq) AS example
-	FROM spillway_dead_letters`+w.String()+`
-	GROUP BY cause
-	ORDER BY letters DESC, example DESC LIMIT ?)
-SELECT causes.cause, l.dead_letter_topic, l.origin_topic, l.handler, l.class, l.reason, l.type, l.stack_hash,
-	causes.letters, causes.first, causes.last, causes.example, l.description
-FROM causes JOIN spillway_dead_letters AS l ON l.seq = causes.example
-ORDER BY letters DESC, example DESC`, append(w.args, f.limit())...)
+	counted, err := s.countCauses(ctx, f, f.limit())
 	if err != nil {
-		return nil, fmt.Errorf("letters: group: %w", err)
+		return nil, wrapped("group", err)
 	}
-	return groups, nil
+	order := slices.SortedFunc(maps.Keys(counted), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counted[b].n, counted[a].n), cmp.Compare(counted[b].example, counted[a].example))
+	})
+	order = order[:min(len(order), f.limit())]
+	groups, err := s.groups(ctx, f, order, counted)
+	return groups, wrapped("group", err)
 }
 
-func scanGroup(rows *sql.Rows) (Group, error) {
-	var g Group
-	var deadLetterTopic, topic, handler []byte
-	var class string
-	var first, last int64
-	err := rows.Scan(&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash,
-		&g.Count, &first, &last, &g.Example, &g.Description)
-	g.DeadLetterTopic, g.Topic, g.Handler = string(deadLetterTopic), string(topic), string(handler)
-	g.Class = classOf(class)
-	g.FirstFailedAt, g.LastFailedAt = fromMicro(first), fromMicro(last)
-	return g, err
+// causeCount is the letters of a cause that a filter chooses.
+type causeCount struct {
+	n                    int
+	first, last, example int64
+}
+
+// countCauses returns the numbers of the letters that f chooses, by cause. A limit that is not 0 may leave out small ones.
+func (s *Store) countCauses(ctx context.Context, f Filter, limit int) (map[string]causeCount, error) {
+	if err := s.fillCauses(ctx); err != nil {
+		return nil, err
+	}
+	counted := make(map[string]causeCount)
+	add := func(rows *sql.Rows) error {
+		var cause string
+		var some causeCount
+		err := rows.Scan(&cause, &some.n, &some.first, &some.last, &some.example)
+		if c, ok := counted[cause]; ok {
+			some.n, some.first, some.last, some.example = some.n+c.n, min(some.first, c.first), max(some.last, c.last), max(some.example, c.example)
+		}
+		counted[cause] = some
+		return err
+	}
+	if f.causesOnly() {
+		tables, number, w := s.numbers(f)
+		query := `SELECT n.cause, ` + number + ` AS letters, MIN(n.first_failed_at), MAX(n.last_failed_at), MAX(n.last_seq) AS example
+FROM ` + tables + w.String() + ` GROUP BY n.cause HAVING ` + number + ` > 0`
+		if limit > 0 {
+			query += ` ORDER BY letters DESC, example DESC LIMIT ?`
+			w.args = append(w.args, limit)
+		}
+		return counted, s.read(ctx, func() { clear(counted) }, add, query, w.args...)
+	}
+	r, err := s.routeOf(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	err = s.each(ctx, r, func(f Filter) (bool, error) {
+		w, before := s.where(f), maps.Clone(counted)
+		return true, s.read(ctx, func() { counted = maps.Clone(before) }, add, `SELECT cause, COUNT(*), MIN(first_failed_at), MAX(last_failed_at), MAX(seq)
+FROM spillway_dead_letters`+r.hint+w.String()+` GROUP BY cause`, w.args...)
+	})
+	return counted, err
+}
+
+// groups describes causes in their order.
+func (s *Store) groups(ctx context.Context, f Filter, order []string, counted map[string]causeCount) ([]Group, error) {
+	described := make(map[string]Group, len(order))
+	for some := range slices.Chunk(order, maxCauses) {
+		if err := s.describe(ctx, some, described); err != nil {
+			return nil, err
+		}
+	}
+	groups := make([]Group, 0, len(order))
+	var seqs []int64
+	for _, cause := range order {
+		g, c := described[cause], counted[cause]
+		g.Cause, g.Count, g.FirstFailedAt, g.LastFailedAt, g.Example = cause, c.n, fromMicro(c.first), fromMicro(c.last), c.example
+		groups, seqs = append(groups, g), append(seqs, c.example)
+	}
+	return groups, s.exemplify(ctx, f, groups, seqs)
+}
+
+// describe reads what the letters of causes have in common, and their numbers.
+func (s *Store) describe(ctx context.Context, some []string, described map[string]Group) error {
+	among := new(where)
+	among.and("service = ?", asBytes(s.service))
+	anyIn(among, "cause", some, s.db.Text)
+	minute := time.Now().Unix() / 60
+	var sums strings.Builder
+	for _, status := range Statuses() {
+		sums.WriteString("SUM(" + string(status) + ") AS " + string(status) + ", ")
+	}
+	args := append(append([]any{minute, minute - 1}, among.args...), among.args...)
+	return s.read(ctx, func() {}, func(rows *sql.Rows) error {
+		var g Group
+		var deadLetterTopic, topic, handler []byte
+		var class string
+		err := rows.Scan(&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash, &g.Description,
+			&g.All.Waiting, &g.All.Redriven, &g.All.Succeeded, &g.All.FailedAgain, &g.All.Quarantined, &g.All.Refused, &g.All.Discarded,
+			&g.Arrived, &g.LastMinute)
+		g.DeadLetterTopic, g.Topic, g.Handler, g.Class = string(deadLetterTopic), string(topic), string(handler), classOf(class)
+		described[g.Cause] = g
+		return err
+	}, `SELECT c.cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description,
+	waiting, redriven, succeeded, failed_again, quarantined, refused, discarded, arrived, of_late
+FROM (SELECT cause, `+sums.String()+`SUM(arrived) AS arrived,
+	SUM(CASE minute WHEN ? THEN minute_before WHEN ? THEN in_minute ELSE 0 END) AS of_late
+	FROM spillway_letter_counts`+among.String()+` GROUP BY cause) AS n
+JOIN (SELECT * FROM spillway_letter_causes`+among.String()+`) AS c ON c.cause = n.cause`, args...)
+}
+
+// exemplify gives each group the letter that arrived last. The one of the numbers may be gone, or in another state.
+func (s *Store) exemplify(ctx context.Context, f Filter, groups []Group, seqs []int64) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	type example struct {
+		status             Status
+		cause, description string
+	}
+	found := make(map[int64]example)
+	keys, args := amongSeqs(seqs)
+	err := s.read(ctx, func() { clear(found) }, func(rows *sql.Rows) error {
+		var seq int64
+		var e example
+		err := rows.Scan(&seq, &e.status, &e.cause, &e.description)
+		found[seq] = e
+		return err
+	}, `SELECT seq, status, cause, description FROM spillway_dead_letters WHERE `+keys, args...)
+	for i := range groups {
+		g := &groups[i]
+		e, ok := found[g.Example]
+		if err == nil && (!ok || e.cause != g.Cause || !slices.Contains(f.statuses(), e.status)) {
+			w := s.where(Filter{Causes: []string{g.Cause}, Statuses: f.Statuses})
+			err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&g.Example, &g.Description) },
+				`SELECT seq, description FROM spillway_dead_letters`+s.statements.byCause+w.String()+` ORDER BY seq DESC LIMIT 1`, w.args...)
+		} else {
+			g.Description = e.description
+		}
+	}
+	return err
 }

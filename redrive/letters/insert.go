@@ -9,11 +9,12 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
+// The metadata and payload of a letter are in its body. The columns metadata and payload were those of earlier versions.
 const insert = `
-INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload,
+INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata,
 	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
 	service, cause, size, arrived_redrive_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 // How a database counts that a letter arrived again. From then on the transaction has the row to itself.
@@ -23,16 +24,29 @@ const (
 )
 
 // store stores one letter, or notes that it arrived again.
-func (s *Store) store(ctx context.Context, tx *sql.Tx, r *record, now time.Time) error {
-	_, fresh, err := s.insert(ctx, tx, r, now)
-	if err != nil || fresh {
+func (s *Store) store(ctx context.Context, tx *sql.Tx, t tally, r *record, now time.Time) error {
+	seq, fresh, err := s.insert(ctx, tx, r, now)
+	if err != nil {
 		return err
 	}
-	return s.again(ctx, tx, r, now)
+	if !fresh {
+		return s.again(ctx, tx, t, r, now)
+	}
+	var payload any // a nil []byte is NULL to some drivers, and empty to others
+	if r.msg.Payload != nil {
+		payload = []byte(r.msg.Payload)
+	}
+	err = s.execLarge(ctx, tx, r.size(), `INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload) VALUES (?, ?, ?)`, seq, r.metadata, payload)
+	if err != nil {
+		return err
+	}
+	first, last := r.failed(now)
+	t.moved(r.cause, "", StatusWaiting)
+	t.arrived(r, seq, first, last)
+	return nil
 }
 
-// insert returns the Seq of a letter that is new. A large one goes through a prepared statement: a driver that writes values
-// into the text of a statement may double them by escaping, and so make it too large.
+// insert returns the Seq of a letter that is new.
 func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time) (seq int64, fresh bool, err error) {
 	args := r.args(now, s.db)
 	if s.statements.returning {
@@ -40,17 +54,7 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time
 		err = tx.QueryRowContext(ctx, s.statements.insert, args...).Scan(&seq, &seen)
 		return seq, seen == 1, err
 	}
-	var result sql.Result
-	if s.limit == 0 || 2*r.size() < s.limit {
-		result, err = tx.ExecContext(ctx, s.statements.insert, args...)
-	} else {
-		var prepared *sql.Stmt
-		if prepared, err = tx.PrepareContext(ctx, s.statements.insert); err != nil {
-			return 0, false, err
-		}
-		defer func() { err = errors.Join(err, prepared.Close()) }()
-		result, err = prepared.ExecContext(ctx, args...)
-	}
+	result, err := tx.ExecContext(ctx, s.statements.insert, args...)
 	if err != nil {
 		return 0, false, err
 	}
@@ -61,31 +65,51 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time
 	return seq, n == 1, err
 }
 
+// execLarge runs a statement whose values have size bytes. Large ones go through a prepared statement: a driver that writes
+// values into the text of a statement may double them by escaping, and so make it too large.
+func (s *Store) execLarge(ctx context.Context, tx *sql.Tx, size int, statement string, args ...any) (err error) {
+	if s.limit == 0 || 2*size < s.limit {
+		_, err = s.exec(ctx, tx, statement, args...)
+		return err
+	}
+	prepared, err := tx.PrepareContext(ctx, s.db.Statement(statement))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, prepared.Close()) }()
+	_, err = prepared.ExecContext(ctx, args...)
+	return err
+}
+
 // again notes that a letter arrived again. A letter that was redriven or discarded waits again then, behind all others, so
 // that a drain that is running does not meet it twice. The holder of a lease loses it: what it is about to mark may be the
 // redrive that failed again just now, if its redrive count was lost on the way. Better a letter too many, which the receiver
 // absorbs, than one too few.
-func (s *Store) again(ctx context.Context, tx *sql.Tx, r *record, now time.Time) error {
-	var seq int64
-	var status string
-	row := tx.QueryRowContext(ctx, s.db.Statement(`SELECT seq, status FROM spillway_dead_letters WHERE identity = ?`), r.identity)
-	if err := row.Scan(&seq, &status); err != nil {
+func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now time.Time) error {
+	var seq, body int64
+	var before Status
+	var cause string
+	row := tx.QueryRowContext(ctx, s.db.Statement(`SELECT seq, `+bodyOf+`, status, cause FROM spillway_dead_letters WHERE identity = ?`), r.identity)
+	if err := row.Scan(&seq, &body, &before, &cause); err != nil {
 		return err
 	}
-	back := comesBack(Status(status))
+	status, back := before, comesBack(before)
 	if back {
-		status = string(StatusWaiting)
+		status = StatusWaiting
 	}
 	l := &r.letter
 	first, last := r.failed(now)
-	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET dead_letter_topic = ?, metadata = ?, class = ?, reason = ?, type = ?,
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET dead_letter_topic = ?, class = ?, reason = ?, type = ?,
 	stack_hash = ?, description = ?, cause = ?, size = ?, arrived_redrive_id = ?, first_failed_at = ?, last_failed_at = ?,
 	token = '', leased_until = 0, status = ? WHERE identity = ?`,
-		[]byte(r.topic), r.metadata, s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type),
+		[]byte(r.topic), s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type),
 		s.db.Bytes(l.Failure.StackHash), s.db.Bytes(l.Failure.Description), s.db.Text(r.cause), len(r.metadata)+len(r.msg.Payload),
-		s.db.Bytes(redriveID(l)), first.UnixMicro(), last.UnixMicro(), s.db.Text(status), r.identity)
+		s.db.Bytes(redriveID(l)), first.UnixMicro(), last.UnixMicro(), s.db.Text(string(status)), r.identity)
+	if err == nil {
+		err = s.rewrite(ctx, tx, body, r)
+	}
 	if err == nil && back {
-		if _, err = s.exec(ctx, tx, s.statements.toBack, seq); err == nil {
+		if _, err = s.exec(ctx, tx, s.statements.toBack, r.identity); err == nil {
 			row := tx.QueryRowContext(ctx, s.db.Statement(`SELECT seq FROM spillway_dead_letters WHERE identity = ?`), r.identity)
 			err = row.Scan(&seq)
 		}
@@ -93,6 +117,12 @@ func (s *Store) again(ctx context.Context, tx *sql.Tx, r *record, now time.Time)
 	if err != nil {
 		return err
 	}
+	if cause == "" { // of an earlier version, and not counted yet
+		before = ""
+	}
+	t.moved(cause, before, "")
+	t.moved(r.cause, "", status)
+	t.arrived(r, seq, first, last)
 	return s.record(ctx, tx, EventArrivedAgain, Act{RedriveID: boundedtext.Text(redriveID(l), maxID)}, subject{seq, r.identity, []byte(r.msg.UUID)})
 }
 
@@ -103,4 +133,22 @@ func comesBack(s Status) bool {
 		return true
 	}
 	return false
+}
+
+// bodyOf is the key of a letter's body.
+const bodyOf = `CASE WHEN moved_from > 0 THEN moved_from ELSE seq END`
+
+// rewrite gives a letter the metadata that it arrived with. Its payload is the same, or it were another letter.
+func (s *Store) rewrite(ctx context.Context, tx *sql.Tx, body int64, r *record) error {
+	result, err := s.exec(ctx, tx, `UPDATE spillway_letter_bodies SET letter_metadata = ? WHERE body = ?`, r.metadata, body)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if err != nil || n > 0 {
+		return err
+	}
+	_, err = s.exec(ctx, tx, `UPDATE spillway_dead_letters SET metadata = ? WHERE identity = ? AND metadata <> ?`,
+		r.metadata, r.identity, []byte{}) // of an earlier version
+	return err
 }

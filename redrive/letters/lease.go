@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // Taken is a letter under a lease. Its holder calls Mark, Release or Postpone, or Renew as long as it works on the letter.
@@ -66,27 +67,69 @@ func (s *Store) mark(ctx context.Context, status Status, act Act, taken []Taken)
 	if err := act.validate(); err != nil {
 		return nil, err
 	}
-	err = s.writeLetters(ctx, len(taken), func(tx *sql.Tx) error {
-		marked = marked[:0]
-		for _, t := range taken {
-			result, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters
-SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ?`+held,
-				s.db.Text(string(status)), s.db.Bytes(act.By[:min(len(act.By), maxBy)]), s.db.Text(boundedtext.Text(act.Reason, maxWhy)),
-				s.db.Text(act.RedriveID), t.Seq, s.db.Bytes(t.Token))
-			if err != nil {
-				return err
-			}
-			n, err := result.RowsAffected() // not 0 if there is a letter: MySQL counts no row that stays as it was, and its token does not
-			if err != nil {
-				return err
-			}
-			if n > 0 {
-				marked = append(marked, t)
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	err = s.writeLetters(ctx, len(taken), func(tx *sql.Tx, t tally) (err error) {
+		if marked, err = s.held(ctx, tx, taken); err != nil || len(marked) == 0 {
+			return err
+		}
+		keys, args := amongSeqs(seqsOf(marked))
+		_, err = s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+`
+SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ? WHERE `+keys,
+			append(append([]any{s.db.Text(string(status))}, s.marks(act)...), args...)...)
+		if err != nil {
+			return err
+		}
+		for _, m := range marked {
+			if m.Cause != "" { // of earlier versions letters are counted with their cause
+				t.moved(m.Cause, m.Status, status)
 			}
 		}
 		return s.record(ctx, tx, status.event(), act, subjectsOf(marked)...)
 	})
 	return marked, err
+}
+
+// held returns those letters whose leases are held, and locks them. They are as they were when they were leased, but for the
+// cause of a letter of an earlier version: whatever else changes a letter ends its lease.
+func (s *Store) held(ctx context.Context, tx *sql.Tx, taken []Taken) (held []Taken, err error) {
+	keys, args := amongSeqs(seqsOf(taken))
+	type row struct{ token, cause string }
+	found := make(map[int64]row, len(taken))
+	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, token, cause FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+` AND token <> '' ORDER BY seq`+s.lock()), args...)
+	if err != nil {
+		return nil, err
+	}
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var seq int64
+		var r row
+		err := rows.Scan(&seq, &r.token, &r.cause)
+		found[seq] = r
+		return err
+	})
+	for _, t := range taken {
+		if r := found[t.Seq]; r.token != "" && r.token == t.Token {
+			t.Cause = r.cause
+			held = append(held, t)
+			delete(found, t.Seq) // once, if it is listed twice
+		}
+	}
+	return held, err
+}
+
+// lock ends a query whose rows this transaction is about to change.
+func (s *Store) lock() string { return strings.TrimSuffix(s.db.SkipLocked(), " SKIP LOCKED") }
+
+// ErrNotFound is the error of a letter that is not there, or of another service.
+var ErrNotFound = errors.New("there is no such letter: it was purged, belongs to another service, or has another Seq now")
+
+func seqsOf(taken []Taken) []int64 {
+	seqs := make([]int64, len(taken))
+	for i, t := range taken {
+		seqs[i] = t.Seq
+	}
+	return seqs
 }
 
 const maxWhy = 255 // bytes: the column of MySQL
@@ -109,9 +152,9 @@ func (s *Store) Release(ctx context.Context, letters ...Taken) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	err := s.writeLetters(ctx, len(letters), func(tx *sql.Tx) error {
+	err := s.writeLetters(ctx, len(letters), func(tx *sql.Tx, _ tally) error {
 		for _, t := range letters {
-			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`+held, t.Seq, s.db.Bytes(t.Token))
+			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`+byToken, t.Seq, s.db.Bytes(t.Token))
 			if err != nil {
 				return err
 			}
@@ -145,9 +188,9 @@ func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken
 	if lease <= 0 {
 		return nil, fmt.Errorf("letters: renew for %s: the time must be positive", lease)
 	}
-	seqs := make([]int64, len(letters))
-	for i, t := range letters {
-		if seqs[i] = t.Seq; t.Token != letters[0].Token {
+	seqs := seqsOf(letters)
+	for _, t := range letters {
+		if t.Token != letters[0].Token {
 			return nil, errors.New("letters: renew leases of more than one Take: use a call for each")
 		}
 	}
@@ -155,7 +198,7 @@ func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken
 	args = append(args, s.db.Bytes(letters[0].Token))
 	until := time.Now().Add(lease)
 	var kept []int64
-	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx) error {
+	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
 		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET leased_until = now_us() + ? WHERE `+keys+` AND token = ?`,
 			append([]any{ticks(lease)}, args...)...)
 		if err == nil {
@@ -175,14 +218,14 @@ func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken
 	return still, nil
 }
 
-// held is the condition that a letter's token is the one that was given out.
-const held = ` WHERE seq = ? AND token = ? AND token <> ''`
+// byToken is the condition that a letter's token is the one that was given out.
+const byToken = ` WHERE seq = ? AND token = ? AND token <> ''`
 
-// ifHeld runs an update of the one letter if its lease is held, and then another statement for its Seq unless that is empty.
+// ifHeld runs an update of the one letter if its lease is held, and then another statement for its identity unless that is empty.
 // The update must change something: MySQL counts no row that stays as it was.
 func (s *Store) ifHeld(ctx context.Context, t Taken, what, then, update string, args ...any) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		result, err := s.exec(ctx, tx, update+held, append(slices.Clip(args), t.Seq, s.db.Bytes(t.Token))...)
+		result, err := s.exec(ctx, tx, update+byToken, append(slices.Clip(args), t.Seq, s.db.Bytes(t.Token))...)
 		if err != nil {
 			return err
 		}
@@ -191,7 +234,7 @@ func (s *Store) ifHeld(ctx context.Context, t Taken, what, then, update string, 
 			return ErrLeaseLost
 		}
 		if err == nil && then != "" {
-			_, err = s.exec(ctx, tx, then, t.Seq)
+			_, err = s.exec(ctx, tx, then, t.identity)
 		}
 		return err
 	})

@@ -23,6 +23,10 @@ type Letter struct {
 	Status Status
 	// Seen counts how often the letter arrived.
 	Seen int
+	// Cause is the hash of its cause, as Group.Cause has it.
+	Cause string
+	// Size is the number of bytes of its metadata and payload.
+	Size int
 	// StoredAt is when the letter arrived first.
 	StoredAt time.Time
 	// Marked is the record of the latest change of Status. It is zero if there was none.
@@ -38,7 +42,11 @@ type Marked struct {
 	Act
 }
 
-const letterColumns = `seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL, status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity`
+// letterQuery reads whole letters. Those of earlier versions have no body.
+const letterQuery = `SELECT seq, dead_letter_topic, id, COALESCE(letter_metadata, metadata),
+	CASE WHEN body IS NULL THEN payload ELSE letter_payload END, COALESCE(payload, letter_payload) IS NOT NULL,
+	status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity, cause, size
+FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = ` + bodyOf
 
 // List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them. StoreConfig.MaxRead may make a
 // page shorter. The next page is after the Seq of the last letter. Only an empty page means that there are no more letters.
@@ -51,14 +59,14 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
 		return nil, err
 	}
 	for {
-		chosen, _, err := s.choose(ctx, s.where(f), f.limit(), s.maxRead, true)
-		if err == nil && len(chosen) == 0 {
+		chosen, err := s.choose(ctx, f, false, f.limit(), s.maxRead, true)
+		if err == nil && len(chosen.seqs) == 0 {
 			return nil, nil
 		}
 		var found []Letter
 		if err == nil {
-			w := s.whereByKey(f, chosen)
-			found, err = s.letters(ctx, `SELECT `+letterColumns+` FROM spillway_dead_letters`+w.String()+` ORDER BY seq`, w.args...)
+			w := s.whereByKey(f, chosen.seqs)
+			found, err = s.letters(ctx, letterQuery+w.String()+` ORDER BY seq`, w.args...)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("letters: list: %w", err)
@@ -66,7 +74,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
 		if len(found) > 0 {
 			return found, nil
 		}
-		f.After = chosen[len(chosen)-1] // all of these changed their status just now
+		f.After = chosen.seqs[len(chosen.seqs)-1] // all of these changed their status just now
 	}
 }
 
@@ -101,7 +109,7 @@ func scanLetter(rows *sql.Rows) (Letter, error) {
 	var hasPayload bool
 	var storedAt, markedAt int64
 	err := rows.Scan(&l.Seq, &topic, &id, &metadata, &payload, &hasPayload, &status, &l.Seen, &storedAt,
-		&markedAt, &l.Marked.By, &l.Marked.Reason, &l.Marked.RedriveID, &l.identity)
+		&markedAt, &l.Marked.By, &l.Marked.Reason, &l.Marked.RedriveID, &l.identity, &l.Cause, &l.Size)
 	if err != nil {
 		return Letter{}, err
 	}

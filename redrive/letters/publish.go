@@ -45,10 +45,10 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	}
 	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
 	defer cancel()
-	err := s.writeLetters(ctx, len(records), func(tx *sql.Tx) error {
+	err := s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {
 		now := time.Now()
 		for i := range records {
-			if err := s.store(ctx, tx, &records[i], now); err != nil {
+			if err := s.store(ctx, tx, t, &records[i], now); err != nil {
 				return err
 			}
 		}
@@ -59,6 +59,9 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	}
 	if err != nil {
 		return fmt.Errorf("letters: store %d letter(s) of %q: %w", len(messages), logged(topic), err)
+	}
+	for i := range records {
+		s.known.add(records[i].cause)
 	}
 	return nil
 }

@@ -46,12 +46,8 @@ func (r *record) failed(now time.Time) (first, last time.Time) {
 func (r *record) args(now time.Time, db *database.Database) []any {
 	l := &r.letter
 	first, last := r.failed(now)
-	var payload any // a nil []byte is NULL to some drivers, and empty to others
-	if r.msg.Payload != nil {
-		payload = []byte(r.msg.Payload)
-	}
 	return []any{
-		r.identity, []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload,
+		r.identity, []byte(r.topic), []byte(r.msg.UUID), []byte{},
 		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason), db.Bytes(l.Failure.Type),
 		db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
 		[]byte(r.service), db.Text(r.cause), len(r.metadata) + len(r.msg.Payload), db.Bytes(redriveID(l)),

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
@@ -24,12 +26,14 @@ type StoreConfig struct {
 	// MaxRead is the largest number of bytes of metadata and payload that one List, Take or Free reads into memory. One letter
 	// is read even if it is larger. Default: DefaultMaxRead, 32 MiB.
 	MaxRead int
+	// Node names this process as the holder of leases. Default: the name of the host and the process's id.
+	Node string
 }
 
 // DefaultMaxRead is the default of StoreConfig.MaxRead.
 const DefaultMaxRead = 32 << 20
 
-// Store keeps dead letters in the table spillway_dead_letters of a database, until they are redriven or discarded. It is a
+// Store keeps dead letters in tables of a database, spillway_dead_letters and those beside it, until they are purged. It is a
 // message.Publisher and a poison.Initializer, so that a poison.Queue can publish into it. It is safe for concurrent use, also
 // by several processes. It starts no goroutines.
 type Store struct {
@@ -39,6 +43,9 @@ type Store struct {
 	maxRead    int // in bytes
 	limit      int // in bytes of a letter, or 0
 	closed     atomic.Bool
+	slots      *slots
+	node       string
+	known      knownCauses
 }
 
 // ErrClosed is the error of Publish after Close.
@@ -74,7 +81,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 		err = database.ValidateService(known.Kind(), config.Service)
 	}
 	if err == nil {
-		err = known.Upgrade(ctx, table, events)
+		err = known.Upgrade(ctx, table, events, causes, counts, bodies)
 	}
 	limit := 0
 	if err == nil {
@@ -83,10 +90,20 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if err != nil {
 		return nil, fmt.Errorf("letters: NewStore: %w", err)
 	}
-	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead, limit: limit}
-	s.statements.insert = known.Statement(s.statements.insert)
+	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead, limit: limit,
+		slots: newSlots(), node: config.node()}
+	s.statements.insert, s.statements.count = known.Statement(s.statements.insert), known.Statement(s.statements.count)
 	s.beginCauses(ctx)
 	return s, nil
+}
+
+// node is the name of the process, cut to what the table takes.
+func (c *StoreConfig) node() string {
+	if c.Node != "" {
+		return boundedtext.Text(c.Node, maxID)
+	}
+	host, _ := os.Hostname() // without a name there is the process's id
+	return boundedtext.Text(fmt.Sprintf("%s/%d", host, os.Getpid()), maxID)
 }
 
 // usable returns an error for arguments with which there is nothing to do.
@@ -115,15 +132,21 @@ func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
 	return s.db.Write(ctx, work)
 }
 
-// writeLetters is write for n letters at once.
-func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx) error) error {
+// writeLetters is write for n letters at once. What work notes in the tally is counted at the end of the transaction.
+func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx, tally) error) error {
+	slot, giveBack := s.slots.take()
+	defer giveBack()
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if n > 1 && s.statements.several != "" {
 			if _, err := tx.ExecContext(ctx, s.statements.several); err != nil {
 				return err
 			}
 		}
-		return work(tx)
+		t := make(tally)
+		if err := work(tx, t); err != nil {
+			return err
+		}
+		return s.count(ctx, tx, slot, t)
 	})
 }
 

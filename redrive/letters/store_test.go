@@ -133,7 +133,7 @@ func testStore_groups(t *testing.T, on fixture.Database) {
 	want := letters.Group{
 		DeadLetterTopic: "orders.dlq", Topic: "orders", Handler: "billing", Class: classify.ClassPermanent,
 		Reason: "no_such_customer", Type: "*shop.Error", StackHash: "abc",
-		Count: 3, FirstFailedAt: fixture.FailedAt, LastFailedAt: fixture.FailedAt.Add(time.Hour), Example: 3, Description: "customer 3 is unknown",
+		Count: 3, All: letters.StatusCounts{Waiting: 3}, Arrived: 3, FirstFailedAt: fixture.FailedAt, LastFailedAt: fixture.FailedAt.Add(time.Hour), Example: 3, Description: "customer 3 is unknown",
 	}
 	if want.Cause = groups[0].Cause; groups[0] != want {
 		t.Errorf("got  %+v\nwant %+v", groups[0], want)

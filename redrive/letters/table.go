@@ -15,7 +15,31 @@ var table = schema.Table{
 			"status", "seen", "stored_at", "token", "leased_until", "marked_at", "marked_by", "marked_why", "redrive_id",
 		}},
 		{File: "0005_causes.sql", Columns: []string{"service", "cause", "size", "arrived_redrive_id"}},
+		{File: "0014_letters.sql", Columns: []string{"leased_by", "moved_from"}},
 	},
+}
+
+// causes is the table of what the letters of a cause have in common.
+var causes = schema.Table{
+	Component: "letter_causes", Name: "spillway_letter_causes", Key: []string{"service", "cause"},
+	Versions: []schema.Version{{File: "0011_letter_causes.sql", Columns: []string{
+		"service", "cause", "dead_letter_topic", "origin_topic", "handler", "class", "reason", "type", "stack_hash", "description",
+	}}},
+}
+
+// counts is the table of how many letters each cause has.
+var counts = schema.Table{
+	Component: "letter_counts", Name: "spillway_letter_counts", Key: []string{"service", "cause", "slot"},
+	Versions: []schema.Version{{File: "0012_letter_counts.sql", Columns: []string{
+		"service", "cause", "slot", "waiting", "redriven", "succeeded", "failed_again", "quarantined", "refused", "discarded",
+		"arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute", "minute_before",
+	}}},
+}
+
+// bodies is the table of the metadata and payloads.
+var bodies = schema.Table{
+	Component: "letter_bodies", Name: "spillway_letter_bodies", Key: []string{"body"},
+	Versions: []schema.Version{{File: "0013_letter_bodies.sql", Columns: []string{"body", "letter_metadata", "letter_payload"}}},
 }
 
 // events is the table of what became of letters.
@@ -32,10 +56,17 @@ type statements struct {
 	// returns the letter's Seq and how often it arrived.
 	insert    string
 	returning bool
-	// toBack puts the letter of a seq, which this transaction has to itself, behind all others.
+	// count adds to the numbers of a cause.
+	count string
+	// unless ends an INSERT of a row that may be there already.
+	unless string
+	// byCause comes behind the name of the table if a statement must find letters by their status and cause. noCause is the same
+	// for letters without a cause.
+	byCause, noCause string
+	// toBack puts the letter of an identity, which this transaction has to itself, behind all others.
 	toBack string
-	// contains is the condition that a description contains a text, compared by their bytes.
-	contains string
+	// contains is the condition that an expression contains a text, compared by their bytes.
+	contains func(expression string) string
 	// byKey comes behind the name of the table if a statement must find letters by their key, and lock no others.
 	byKey string
 	// several comes first in a transaction that writes more than one letter. Empty if there is no need.
@@ -45,31 +76,43 @@ type statements struct {
 var statementsOf = map[database.Kind]statements{
 	database.SQLite: {
 		insert: insert + onConflict, returning: true,
-		toBack:   `UPDATE spillway_dead_letters SET seq = ` + sqliteBehind + ` WHERE seq = ?`,
-		contains: `instr(CAST(description AS BLOB), CAST(? AS BLOB)) > 0`,
+		count:    countStatement(countsConflict),
+		unless:   `ON CONFLICT DO NOTHING`,
+		byCause:  ` INDEXED BY spillway_dead_letters_status_cause`,
+		toBack:   `UPDATE spillway_dead_letters SET ` + movedFrom + `, seq = ` + sqliteBehind + ` WHERE identity = ?`,
+		contains: func(e string) string { return `instr(CAST(` + e + ` AS BLOB), CAST(? AS BLOB)) > 0` },
 	},
 	database.Postgres: {
 		insert: insert + onConflict, returning: true,
-		toBack:   `UPDATE spillway_dead_letters SET seq = DEFAULT WHERE seq = ?`,
-		contains: `position(?::bytea IN description) > 0`,
+		count:    countStatement(countsConflict),
+		unless:   `ON CONFLICT DO NOTHING`,
+		toBack:   `UPDATE spillway_dead_letters SET ` + movedFrom + `, seq = DEFAULT WHERE identity = ?`,
+		contains: func(e string) string { return `position(?::bytea IN ` + e + `) > 0` },
 		// Two transactions that write the same letters in different orders would wait for each other. So each waits for the
 		// other to end first: a deadlock costs a second, and a crowd of them never ends. The first number is "spil" in ASCII.
 		several: `SELECT pg_advisory_xact_lock(1936746860, 'spillway_dead_letters'::regclass::oid::int)`,
 	},
 	database.MySQL: { // a deadlock is noticed at once, and its transaction runs again: several need no lock in front
 		insert:   insert + onDuplicate,
+		count:    countStatement(countsDuplicate),
+		unless:   `ON DUPLICATE KEY UPDATE spillway_letter_causes.cause = spillway_letter_causes.cause`,
+		byCause:  ` FORCE INDEX (spillway_dead_letters_status_cause)`,
+		noCause:  ` FORCE INDEX (spillway_dead_letters_status_cause)`,
 		toBack:   mysqlToBack,
-		contains: `LOCATE(?, description) > 0`,
+		contains: func(e string) string { return `LOCATE(?, ` + e + `) > 0` },
 		byKey:    ` FORCE INDEX (PRIMARY)`, // of a small table the server would rather read, and so lock, all rows
 	},
 }
 
+// movedFrom keeps the Seq that names the body of the letter. MySQL assigns from left to right.
+const movedFrom = `moved_from = CASE WHEN spillway_dead_letters.moved_from = 0 THEN spillway_dead_letters.seq ELSE spillway_dead_letters.moved_from END`
+
 const sqliteBehind = `(SELECT MAX(seq) + 1 FROM spillway_dead_letters)`
 
 // mysqlToBack lets the letter conflict with itself, for a number that was given to no other letter: one that UPDATE makes up
-// would be given out again by MariaDB, and the letter that got it would overwrite this one.
+// would be given out again by MariaDB, and the letter that got it would overwrite this one. An INSERT of a SELECT would lock all numbers.
 const mysqlToBack = `
 INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, origin_topic, handler, class, reason, type,
 	stack_hash, description, first_failed_at, last_failed_at, stored_at)
-SELECT identity, '', '', '', '', '', '', '', '', '', '', 0, 0, 0 FROM spillway_dead_letters WHERE seq = ?
-ON DUPLICATE KEY UPDATE seq = VALUES(seq)`
+VALUES (?, '', '', '', '', '', '', '', '', '', '', 0, 0, 0)
+ON DUPLICATE KEY UPDATE ` + movedFrom + `, seq = VALUES(seq)`

@@ -26,14 +26,14 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 	var taken []Taken
 	token, left := watermill.NewUUID(), s.maxRead
 	for len(taken) < n && left > 0 {
-		chosen, bytes, err := s.choose(ctx, s.free(f), n-len(taken), left, len(taken) == 0)
-		if err == nil && len(chosen) == 0 {
+		chosen, err := s.choose(ctx, f, true, n-len(taken), left, len(taken) == 0)
+		if err == nil && len(chosen.seqs) == 0 {
 			break
 		}
 		var more []Taken
 		if err == nil {
-			f.After, left = chosen[len(chosen)-1], left-bytes
-			more, err = s.lease(ctx, f, chosen, token, lease)
+			f.After, left = chosen.seqs[len(chosen.seqs)-1], left-chosen.bytes
+			more, err = s.lease(ctx, f, chosen.seqs, token, lease)
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("letters: take: %w", err), s.giveUp(ctx, taken))
@@ -55,11 +55,8 @@ func (s *Store) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	if n < 1 || n > MaxLimit {
 		return nil, fmt.Errorf("letters: look for %d free letters: the number must be 1 to %d", n, MaxLimit)
 	}
-	chosen, _, err := s.choose(ctx, s.free(f), n, s.maxRead, true)
-	if err != nil {
-		return nil, fmt.Errorf("letters: look for free letters: %w", err)
-	}
-	return chosen, nil
+	chosen, err := s.choose(ctx, f, true, n, s.maxRead, true)
+	return chosen.seqs, wrapped("look for free letters", err)
 }
 
 // Lease leases those of the letters, at most MaxLimit, that f still chooses and that have no lease, as Take does. It reads

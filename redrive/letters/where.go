@@ -1,9 +1,11 @@
 package letters
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 )
 
 // where collects conditions of constant text and the values bound to them. No value ever becomes part of the text.
@@ -39,6 +41,11 @@ func anyIn[T any](w *where, column string, values []T, bind func(T) any) {
 // Names and ids are bytes in the database, so that any of them survives in a database of any encoding.
 func asBytes(s string) any { return []byte(s) }
 
+// ofBody is the metadata or the payload of a letter, whichever version stored it.
+func ofBody(column string) string {
+	return `COALESCE((SELECT letter_` + column + ` FROM spillway_letter_bodies WHERE body = ` + bodyOf + `), ` + column + `)`
+}
+
 // where returns the conditions for what f chooses of the store's service. The fields have been validated.
 func (s *Store) where(f Filter) *where { return s.conditions(f, "service", "status") }
 
@@ -67,26 +74,18 @@ func (s *Store) freeByKey(f Filter, seqs []int64) *where {
 func (s *Store) conditions(f Filter, service, status string) *where {
 	w := new(where)
 	w.and(service+" = ?", asBytes(s.service))
-	statuses := f.Statuses
-	if len(statuses) == 0 {
-		statuses = []Status{StatusWaiting}
-	}
-	anyIn(w, status, statuses, func(status Status) any { return s.db.Text(string(status)) })
+	anyIn(w, status, f.statuses(), func(status Status) any { return s.db.Text(string(status)) })
 	if f.After > 0 {
 		w.and("seq > ?", f.After)
 	}
 	if f.MaxSeq > 0 {
 		w.and("seq <= ?", f.MaxSeq)
 	}
-	anyIn(w, "origin_topic", f.Topics, asBytes)
-	anyIn(w, "origin_topic NOT", f.NotTopics, asBytes)
-	anyIn(w, "dead_letter_topic", f.DeadLetterTopics, asBytes)
-	anyIn(w, "handler", f.Handlers, asBytes)
-	anyIn(w, "class", f.Classes, func(class classify.Class) any { return s.db.Text(class.String()) })
-	anyIn(w, "reason", f.Reasons, s.db.Bytes)
+	if f.Leased {
+		w.and("token <> '' AND leased_until > now_us()")
+	}
+	s.common(w, &f, "")
 	anyIn(w, "id", f.IDs, asBytes)
-	anyIn(w, "type", f.Types, s.db.Bytes)
-	anyIn(w, "cause", f.Causes, s.db.Text)
 	if len(f.RedriveIDs) > 0 {
 		either := new(where)
 		anyIn(either, "redrive_id", f.RedriveIDs, s.db.Text)
@@ -94,10 +93,14 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 		w.and("("+strings.Join(either.conditions, " OR ")+")", either.args...)
 	}
 	if f.Description != "" {
-		w.and(s.statements.contains, s.db.Bytes(f.Description))
+		w.and(s.statements.contains("description"), s.db.Bytes(f.Description))
 	}
-	if f.StackHash != "" {
-		w.and("stack_hash = ?", s.db.Bytes(f.StackHash))
+	for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
+		pair := metadatacodec.Append(metadatacodec.Append(nil, key), f.Metadata[key])
+		w.and(s.statements.contains(ofBody("metadata")), pair)
+	}
+	if f.Payload != "" {
+		w.and(s.statements.contains(ofBody("payload")), []byte(f.Payload))
 	}
 	if !f.Since.IsZero() {
 		w.and("last_failed_at >= ?", f.Since.UnixMicro())

@@ -72,9 +72,10 @@ func (Engine) TooLarge(err error, size, limit int) bool {
 	return false
 }
 
-// IsThere reports whether a statement failed because what it makes is there: a table, a column, or an index.
+// IsThere reports whether a statement failed because what it makes is there: a table, a column, or an index. It also reports
+// whether an index to drop is not there.
 func (Engine) IsThere(err error) bool {
-	return slices.Contains([]uint16{1050, 1060, 1061}, Number(err))
+	return slices.Contains([]uint16{1050, 1060, 1061, 1091}, Number(err))
 }
 
 // MayNot reports whether the user has no right to do it, or the session or the server may only read.

@@ -1,0 +1,127 @@
+package letters_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Decision 18: the numbers of the causes are those of the letters, whatever was done to them, by several processes at once.
+func TestStore_numbers(t *testing.T) { onEach(t, testStore_numbers) }
+
+func testStore_numbers(t *testing.T, on fixture.Database) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("SPILLWAY_SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	t.Logf("SPILLWAY_SEED=%d", seed)
+	open := on.Create(t)
+	db := open()
+	stores := []*letters.Store{storeOn(t, db), storeOn(t, open())}
+	var actors sync.WaitGroup
+	for i := range 4 {
+		actors.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(i)))
+			for range 40 {
+				if err := actAtRandom(t.Context(), stores[i%2], random); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	actors.Wait()
+	wantNumbers(t, db, stores[0])
+}
+
+// actAtRandom does one thing to some of a few letters of a few causes.
+func actAtRandom(ctx context.Context, store *letters.Store, random *rand.Rand) error {
+	act := letters.Act{By: "model", Reason: "a test", RedriveID: "model"}
+	any := letters.Filter{Statuses: letters.Statuses()}
+	status := letters.Statuses()[random.IntN(len(letters.Statuses()))]
+	id := fmt.Sprint(random.IntN(60))
+	switch random.IntN(10) {
+	case 0, 1, 2, 3:
+		return store.Publish("orders.dlq", letter(id, "{}", func(l *poison.Letter) {
+			l.Failure.Description = []string{"disk full", "no such customer", "timeout", "refused"}[random.IntN(4)]
+		}))
+	case 4:
+		return store.Publish("orders.dlq", fixture.OfTwo(1+random.IntN(6))...)
+	case 5, 6:
+		taken, err := store.Take(ctx, any, time.Minute, 1+random.IntN(5))
+		if err == nil {
+			_, err = store.MarkEach(ctx, status, act, taken...)
+		}
+		return err
+	case 7:
+		taken, err := store.Take(ctx, any, time.Minute, 2)
+		for _, t := range taken {
+			if err := store.Postpone(ctx, t); err != nil && !errors.Is(err, letters.ErrLeaseLost) {
+				return err
+			}
+		}
+		return err
+	case 8:
+		_, err := store.MarkAll(ctx, letters.Filter{Statuses: letters.Statuses(), IDs: []string{id, "id-1"}}, status, act)
+		return err
+	}
+	_, err := store.Purge(ctx, letters.Filter{Statuses: []letters.Status{status}, IDs: []string{id, "id-2"}}, act)
+	return err
+}
+
+// wantNumbers compares the numbers that the Store keeps with the letters that are there, and each letter has its body.
+func wantNumbers(t testing.TB, db *sql.DB, store *letters.Store) {
+	t.Helper()
+	type key struct{ cause, status string }
+	there := map[key]int{}
+	rows, err := db.Query(`SELECT cause, status, COUNT(*) FROM spillway_dead_letters GROUP BY cause, status`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var k key
+		var n int
+		err := rows.Scan(&k.cause, &k.status, &n)
+		there[k] = n
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := 0
+	for _, status := range letters.Statuses() {
+		groups, err := store.Groups(t.Context(), letters.Filter{Statuses: []letters.Status{status}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups {
+			all += g.Count
+			k := key{g.Cause, string(status)}
+			if there[k] != g.Count {
+				t.Errorf("%d %s letters of %s are counted, %d are there", g.Count, status, g.Description, there[k])
+			}
+			delete(there, k)
+			if found := list(t, store, letters.Filter{Causes: []string{g.Cause}, Statuses: []letters.Status{status}, Limit: 1000}); len(found) != g.Count {
+				t.Errorf("%d %s letters of %s are listed, %d are counted", len(found), status, g.Description, g.Count)
+			}
+		}
+	}
+	for k, n := range there {
+		t.Errorf("%d %s letters of %s are there, and none counted", n, k.status, k.cause)
+	}
+	var bodies int
+	if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_letter_bodies`).Scan(&bodies); err != nil || bodies != all {
+		t.Errorf("%d letters have %d bodies, %v", all, bodies, err)
+	}
+}

@@ -1,0 +1,225 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// Outcome is what became of the letters of a redrive.
+type Outcome struct {
+	// Redriven is the number of letters that were published, and not heard of since.
+	Redriven int
+	// Succeeded is the number of letters whose messages were handled.
+	Succeeded int
+	// FailedAgain is the number of letters whose messages became dead letters again.
+	FailedAgain int
+}
+
+// Learn looks for what became of the letters that a drain or campaign redrove, and marks them. It returns the numbers.
+//   - A letter failed again if another letter of the same message arrived with the id of the redrive, or the same one again.
+//   - A letter succeeded if the idempotent receiver applied its message: the receiver's keys are in the same database, of the
+//     same service and handler, and the key of the message is its id.
+//
+// Otherwise another program calls Succeeded. Live traffic does nothing for it: Learn looks keys up. Events name the Node.
+func (s *Store) Learn(ctx context.Context, redriveID string) (Outcome, error) {
+	if err := s.usable(ctx); err != nil {
+		return Outcome{}, err
+	}
+	act := Act{By: s.node, RedriveID: redriveID}
+	err := act.validate()
+	if redriveID == "" {
+		err = errNoRedriveID
+	}
+	if err != nil {
+		return Outcome{}, wrapped("learn", err)
+	}
+	outcome, err := s.learn(ctx, act)
+	return outcome, wrapped("learn of redrive "+logged(redriveID), err)
+}
+
+var errNoRedriveID = errors.New("the id of a redrive is needed: that of a drain's Report, or of a campaign")
+
+func (s *Store) learn(ctx context.Context, act Act) (Outcome, error) {
+	keys := s.hasKeys(ctx)
+	for after := int64(0); ; {
+		asked, err := s.askedOf(ctx, act.RedriveID, after)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if len(asked) == 0 {
+			return s.outcome(ctx, act.RedriveID)
+		}
+		after = asked[len(asked)-1].seq
+		failed, err := s.cameBack(ctx, act.RedriveID, asked)
+		if err == nil {
+			err = s.learned(ctx, act, StatusFailedAgain, failed)
+		}
+		if err == nil && keys {
+			var applied []redriven
+			if applied, err = s.applied(ctx, asked, failed); err == nil {
+				err = s.learned(ctx, act, StatusSucceeded, applied)
+			}
+		}
+		if err != nil {
+			return Outcome{}, err
+		}
+	}
+}
+
+// redriven is a redriven letter that is asked for.
+type redriven struct {
+	seq         int64
+	id, handler string
+}
+
+func (s *Store) askedOf(ctx context.Context, redriveID string, after int64) (asked []redriven, err error) {
+	err = s.read(ctx, func() { asked = nil }, func(rows *sql.Rows) error {
+		var a redriven
+		var id, handler []byte
+		err := rows.Scan(&a.seq, &id, &handler)
+		a.id, a.handler = string(id), string(handler)
+		asked = append(asked, a)
+		return err
+	}, `SELECT seq, id, handler FROM spillway_dead_letters WHERE redrive_id = ? AND redrive_id <> '' AND seq > ? AND COALESCE(service, '') = ? AND COALESCE(status, '') = 'redriven'
+ORDER BY seq LIMIT ?`, s.db.Text(redriveID), after, asBytes(s.service), sweepAtOnce)
+	return asked, err
+}
+
+// cameBack returns the letters that have another letter, of the same message and handler, which arrived with the redrive's id.
+func (s *Store) cameBack(ctx context.Context, redriveID string, asked []redriven) (back []redriven, err error) {
+	w := new(where)
+	w.and("COALESCE(service, '') = ?", asBytes(s.service))
+	w.and("arrived_redrive_id = ?", s.db.Bytes(redriveID))
+	ids := make([]string, 0, len(asked))
+	for _, a := range asked {
+		if a.id != "" {
+			ids = append(ids, a.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	anyIn(w, "id", ids, asBytes)
+	type message struct{ id, handler string }
+	found := make(map[message]int64)
+	err = s.read(ctx, func() { clear(found) }, func(rows *sql.Rows) error {
+		var seq int64
+		var id, handler []byte
+		err := rows.Scan(&seq, &id, &handler)
+		found[message{string(id), string(handler)}] = seq
+		return err
+	}, `SELECT seq, id, handler FROM spillway_dead_letters`+w.String(), w.args...)
+	for _, a := range asked {
+		if seq, ok := found[message{a.id, a.handler}]; ok && seq != a.seq {
+			back = append(back, a)
+		}
+	}
+	return back, err
+}
+
+// hasKeys reports whether the receiver's keys are in this database.
+func (s *Store) hasKeys(ctx context.Context) bool {
+	return s.read(ctx, func() {}, func(*sql.Rows) error { return nil }, `SELECT id FROM spillway_keys WHERE expires_at IS NULL AND consumer = ''`) == nil
+}
+
+// applied returns the letters whose messages the receiver applied, without those that came back.
+func (s *Store) applied(ctx context.Context, asked, without []redriven) (applied []redriven, err error) {
+	came := make(map[int64]bool, len(without))
+	for _, a := range without {
+		came[a.seq] = true
+	}
+	byConsumer := make(map[string][]redriven)
+	for _, a := range asked {
+		if consumer := s.consumer(a.handler); !came[a.seq] && a.id != "" {
+			byConsumer[consumer] = append(byConsumer[consumer], a)
+		}
+	}
+	for consumer, some := range byConsumer {
+		w := new(where)
+		w.and("consumer = ?", s.db.Text(database.Column(consumer)))
+		anyIn(w, "id", some, func(a redriven) any { return s.db.Text(database.Column(a.id)) })
+		w.and("expires_at IS NULL") // a lease says that a handler is at work
+		has := make(map[string]bool)
+		err := s.read(ctx, func() { clear(has) }, func(rows *sql.Rows) error {
+			var id string
+			err := rows.Scan(&id)
+			has[id] = true
+			return err
+		}, `SELECT id FROM spillway_keys`+w.String(), w.args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range some {
+			if has[database.Column(a.id)] {
+				applied = append(applied, a)
+			}
+		}
+	}
+	return applied, nil
+}
+
+// consumer is what idempotency.Store.Consumer returns for the handler.
+func (s *Store) consumer(handler string) string {
+	if s.service == "" && !strings.Contains(handler, "/") {
+		return handler
+	}
+	return s.service + "/" + handler
+}
+
+// learned marks letters that are still redriven by this redrive.
+func (s *Store) learned(ctx context.Context, act Act, status Status, learned []redriven) error {
+	if len(learned) == 0 {
+		return nil
+	}
+	seqs := make([]int64, len(learned))
+	for i, a := range learned {
+		seqs[i] = a.seq
+	}
+	return s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, t tally) error {
+		letters, err := s.lockFree(ctx, tx, Filter{Statuses: []Status{StatusRedriven}, RedriveIDs: []string{act.RedriveID}}, seqs)
+		if err != nil {
+			return err
+		}
+		return s.move(ctx, tx, t, letters, status, act)
+	})
+}
+
+// outcome counts the letters of a redrive by what is known. A letter that waits again arrived again.
+func (s *Store) outcome(ctx context.Context, redriveID string) (o Outcome, err error) {
+	err = s.read(ctx, func() { o = Outcome{} }, func(rows *sql.Rows) error {
+		var status Status
+		var n int
+		err := rows.Scan(&status, &n)
+		switch status {
+		case StatusRedriven:
+			o.Redriven += n
+		case StatusSucceeded:
+			o.Succeeded += n
+		case StatusFailedAgain, StatusWaiting:
+			o.FailedAgain += n
+		}
+		return err
+	}, `SELECT status, COUNT(*) FROM spillway_dead_letters WHERE redrive_id = ? AND redrive_id <> '' AND COALESCE(service, '') = ? GROUP BY status`,
+		s.db.Text(redriveID), asBytes(s.service))
+	return o, err
+}
+
+// Succeeded marks redriven letters of a handler whose messages were handled: a hook for a service whose receiver keeps its keys
+// in another database. It returns how many letters it marked. An id of which there is no redriven letter is no error.
+func (s *Store) Succeeded(ctx context.Context, act Act, handler string, messageIDs ...string) (n int, err error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	if len(messageIDs) > MaxListed {
+		return 0, fmt.Errorf("letters: note the success of %d messages: at most %d are possible: use several calls", len(messageIDs), MaxListed)
+	}
+	if len(messageIDs) == 0 {
+		return 0, nil
+	}
+	return s.MarkAll(ctx, Filter{IDs: messageIDs, Handlers: []string{handler}, Statuses: []Status{StatusRedriven}}, StatusSucceeded, act)
+}

@@ -1,0 +1,209 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// sweepAtOnce is how many letters one transaction of MarkAll or Purge changes: few, so that live traffic does not wait.
+const sweepAtOnce = 200
+
+// swept is a letter that a sweep has locked.
+type swept struct {
+	subject
+	cause  string
+	status Status
+	body   int64
+}
+
+// sweep calls change with the letters that f chooses and that are there when it starts, in small transactions. It leaves out
+// letters that have a lease, and those that another transaction is writing. It returns how many it changed, also with an error.
+func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally, []swept) error) (n int, err error) {
+	if f.Limit != 0 {
+		return 0, errors.New("Filter.Limit pages through lists: leave it out")
+	}
+	if f.MaxSeq == 0 {
+		if f.MaxSeq, err = s.LastSeq(ctx); err != nil || f.MaxSeq == 0 {
+			return 0, err
+		}
+	}
+	for {
+		chosen, err := s.choose(ctx, f, true, sweepAtOnce, int(^uint(0)>>1), true)
+		if err != nil || len(chosen.seqs) == 0 {
+			return n, err
+		}
+		f.After = chosen.seqs[len(chosen.seqs)-1]
+		some := 0
+		err = s.writeLetters(ctx, len(chosen.seqs), func(tx *sql.Tx, t tally) error {
+			letters, err := s.lockFree(ctx, tx, f, chosen.seqs)
+			if some = len(letters); err != nil || some == 0 {
+				return err
+			}
+			return change(tx, t, letters)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += some
+	}
+}
+
+// lockFree returns those of the letters that f still chooses, that have no lease, and that no other transaction is writing.
+func (s *Store) lockFree(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) (letters []swept, err error) {
+	f.After, f.MaxSeq = 0, 0
+	w := s.freeByKey(f, seqs)
+	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id, cause, status, `+bodyOf+` AS its_body
+FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+s.db.SkipLocked()), w.args...)
+	if err != nil {
+		return nil, err
+	}
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var l swept
+		err := rows.Scan(&l.seq, &l.identity, &l.id, &l.cause, &l.status, &l.body)
+		letters = append(letters, l)
+		return err
+	})
+	return letters, err
+}
+
+// MarkAll gives all letters that f chooses, and that are there when it starts, another status. It takes small transactions, and
+// can be called again after an error. It leaves out letters that have a lease or the status already. It returns how many it
+// changed, also with an error. A redrive publishes letters first: see package redrive.
+func (s *Store) MarkAll(ctx context.Context, f Filter, status Status, act Act) (n int, err error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(f.Validate(), status.validate(), act.validate()); err != nil {
+		return 0, wrapped("mark all", err)
+	}
+	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error { return s.move(ctx, tx, t, letters, status, act) })
+	return n, wrapped(fmt.Sprintf("mark all, after %d", n), err)
+}
+
+// move gives letters that are locked their new status.
+func (s *Store) move(ctx context.Context, tx *sql.Tx, t tally, letters []swept, status Status, act Act) error {
+	var about []subject
+	var seqs []int64
+	for _, l := range letters {
+		if l.status == status {
+			continue
+		}
+		if l.cause != "" {
+			t.moved(l.cause, l.status, status)
+		}
+		about, seqs = append(about, l.subject), append(seqs, l.seq)
+	}
+	if len(about) == 0 {
+		return nil
+	}
+	redriveID := `?`
+	if status == StatusSucceeded || status == StatusFailedAgain { // of the redrive that was
+		redriveID = `COALESCE(NULLIF(?, ''), redrive_id)`
+	}
+	keys, args := amongSeqs(seqs)
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+`
+SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = `+redriveID+` WHERE `+keys,
+		append(append([]any{s.db.Text(string(status))}, s.marks(act)...), args...)...)
+	if err != nil {
+		return err
+	}
+	return s.record(ctx, tx, status.event(), act, about...)
+}
+
+// marks are what a letter's row keeps of an act.
+func (s *Store) marks(act Act) []any {
+	return []any{s.db.Bytes(act.By[:min(len(act.By), maxBy)]), s.db.Text(boundedtext.Text(act.Reason, maxWhy)), s.db.Text(act.RedriveID)}
+}
+
+// Purge deletes the letters that f chooses and that are there when it starts, with their metadata and payloads. Their events
+// stay. Filter.Statuses must name the states of letters to delete; Filter.Until bounds the age. Purge takes small transactions,
+// beside other traffic, and can be called again after an error. It leaves out letters that have a lease. It returns how many it
+// deleted, also with an error.
+func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(f.Validate(), act.validate()); err != nil {
+		return 0, wrapped("purge", err)
+	}
+	if len(f.Statuses) == 0 {
+		return 0, errors.New("letters: purge: Filter.Statuses is empty: name the states of the letters to delete, such as StatusSucceeded")
+	}
+	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error {
+		about, seqs, bodies := make([]subject, len(letters)), make([]int64, len(letters)), make([]int64, len(letters))
+		for i, l := range letters {
+			about[i], seqs[i], bodies[i] = l.subject, l.seq, l.body
+			if l.cause != "" {
+				t.moved(l.cause, l.status, "")
+			}
+		}
+		w := new(where)
+		anyIn(w, "body", bodies, func(body int64) any { return body })
+		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_letter_bodies`+w.String(), w.args...); err != nil {
+			return err
+		}
+		keys, args := amongSeqs(seqs)
+		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_dead_letters WHERE `+keys, args...); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, EventPurged, act, about...)
+	})
+	return n, wrapped(fmt.Sprintf("purge, after %d", n), err)
+}
+
+// BreakLeases takes letters away from the holders of their leases, and records it. Filter.Leased finds such letters, and Heads
+// names the holders. A holder learns of it when it marks or renews: ErrLeaseLost. What it published is published: break a
+// lease only if its holder is gone. BreakLeases returns the Seqs of the letters whose leases it broke.
+func (s *Store) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken []int64, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(seqs) > MaxLimit {
+		return nil, fmt.Errorf("letters: break %d leases: at most %d are possible: use several calls", len(seqs), MaxLimit)
+	}
+	if err := act.validate(); err != nil {
+		return nil, wrapped("break leases", err)
+	}
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
+		broken = nil
+		keys, args := amongSeqs(seqs)
+		rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id, leased_by FROM spillway_dead_letters`+s.statements.byKey+
+			` WHERE `+keys+` AND COALESCE(service, '') = ? AND leased_until > now_us() ORDER BY seq`+s.lock()), append(args, asBytes(s.service))...)
+		if err != nil {
+			return err
+		}
+		var leased []subject
+		var holders []string
+		err = database.Each(rows, func(rows *sql.Rows) error {
+			var l subject
+			var holder string
+			err := rows.Scan(&l.seq, &l.identity, &l.id, &holder)
+			leased, holders, broken = append(leased, l), append(holders, holder), append(broken, l.seq)
+			return err
+		})
+		if err != nil || len(leased) == 0 {
+			return err
+		}
+		keys, args = amongSeqs(broken)
+		if _, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+keys, args...); err != nil {
+			return err
+		}
+		for i, l := range leased {
+			of := act
+			of.Detail = "the holder was " + holders[i]
+			if err := s.record(ctx, tx, EventLeaseBroken, of, l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return broken, wrapped(fmt.Sprintf("break the leases of %d letter(s)", len(seqs)), err)
+}

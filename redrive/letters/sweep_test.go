@@ -1,0 +1,172 @@
+package letters_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V9: letters are discarded and purged by status, cause and age, in small transactions. Those under a lease stay, and
+// so do the events of those that go.
+func TestStore_sweep(t *testing.T) { onEach(t, testStore_sweep) }
+
+func testStore_sweep(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store, ctx := storeOn(t, db), t.Context()
+	publish(t, store, "orders.dlq", several(450)...) // more than one transaction
+	publish(t, store, "orders.dlq", letter("b", "{}", fixture.By("b")), letter("old", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = fixture.FailedAt.Add(-time.Hour) }))
+	taken, err := store.Take(ctx, letters.Filter{IDs: []string{"id-7"}}, time.Hour, 1)
+	if err != nil || len(taken) != 1 {
+		t.Fatal(taken, err)
+	}
+	act := letters.Act{By: "ann", Reason: "the customer is gone"}
+	if n, err := store.MarkAll(ctx, letters.Filter{Handlers: []string{"billing"}}, letters.StatusDiscarded, act); err != nil || n != 450 {
+		t.Errorf("discarded %d, %v", n, err)
+	}
+	wantCount(t, store, letters.Filter{}, 2)
+	if n, err := store.MarkAll(ctx, letters.Filter{Statuses: letters.Statuses()}, letters.StatusDiscarded, act); err != nil || n != 451 {
+		t.Errorf("of %d letters all but one are discarded already, %v", n, err)
+	}
+	if _, err := store.Purge(ctx, letters.Filter{}, act); err == nil || !strings.Contains(err.Error(), "Filter.Statuses") {
+		t.Errorf("purged what waits by mistake: %v", err)
+	}
+	old := letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}, Until: fixture.FailedAt}
+	if n, err := store.Purge(ctx, old, act); err != nil || n != 1 {
+		t.Errorf("purged %d old ones, %v", n, err)
+	}
+	old.Until = time.Time{}
+	if n, err := store.Purge(ctx, old, act); err != nil || n != 450 {
+		t.Errorf("purged %d, %v", n, err)
+	}
+	if found := list(t, store, letters.Filter{Statuses: letters.Statuses()}); len(found) != 1 || found[0].Original.UUID != "id-7" {
+		t.Errorf("%+v", found)
+	}
+	wantNumbers(t, db, store)
+	history, err := store.History(ctx, 3)
+	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventDiscarded, letters.EventPurged}) || history[1].Reason != act.Reason {
+		t.Errorf("of a purged letter: %+v, %v", history, err)
+	}
+
+	leased, err := store.Heads(ctx, letters.Filter{Leased: true})
+	if err != nil || len(leased) != 1 || leased[0].LeasedBy == "" || time.Until(leased[0].LeasedUntil) < 50*time.Minute || leased[0].MessageID != "id-7" {
+		t.Fatalf("%+v, %v", leased, err)
+	}
+	if broken, err := store.BreakLeases(ctx, act, leased[0].Seq, 1, 99999); err != nil || !slices.Equal(broken, []int64{leased[0].Seq}) {
+		t.Error(broken, err)
+	}
+	if err := store.Mark(ctx, taken[0], letters.StatusRedriven, act); !errors.Is(err, letters.ErrLeaseLost) {
+		t.Errorf("the holder: %v", err)
+	}
+	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventLeaseBroken}})
+	if err != nil || len(events) != 1 || events[0].By != "ann" || !strings.Contains(events[0].Detail, leased[0].LeasedBy) {
+		t.Errorf("%+v, %v", events, err)
+	}
+}
+
+// Feature V12: a redrive ends with what became of its letters: handled as the receiver's keys say, dead again, or not heard of.
+func TestStore_learn(t *testing.T) { onEach(t, testStore_learn) }
+
+func testStore_learn(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store, ctx := storeOn(t, db), t.Context()
+	publish(t, store, "orders.dlq", several(6)...)
+	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
+	if err != nil || len(taken) != 6 {
+		t.Fatal(taken, err)
+	}
+	act := letters.Act{By: "ann", RedriveID: "campaign-1"}
+	if marked, err := store.MarkEach(ctx, letters.StatusRedriven, act, taken...); err != nil || len(marked) != 6 {
+		t.Fatal(marked, err)
+	}
+	again := func(id, redrive string) {
+		publish(t, store, "orders.dlq", letter(id, "{}", redrivenTimes(1), func(l *poison.Letter) { l.Redrive.ID = redrive }))
+	}
+	again("id-0", "campaign-1")
+	again("id-1", "another")
+	publish(t, store, "orders.dlq", letter("id-2", "{}")) // the same letter: it waits again
+	want := letters.Outcome{Redriven: 4, FailedAgain: 2}
+	for range 2 { // there are no keys yet; the second time says the same
+		if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(handler, id string) {
+		claim, err := keys.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: keys.Consumer(handler), ID: id}})
+		if err == nil {
+			err = claim.Commit(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply("billing", "id-0") // of a later redrive: this one failed
+	apply("billing", "id-3")
+	apply("mailer", "id-4")
+	want = letters.Outcome{Redriven: 3, Succeeded: 1, FailedAgain: 2}
+	if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if n, err := store.Succeeded(ctx, letters.Act{By: "mailer"}, "billing", "id-5", "unknown"); err != nil || n != 1 {
+		t.Errorf("%d learnt by the hook, %v", n, err)
+	}
+	want = letters.Outcome{Redriven: 2, Succeeded: 2, FailedAgain: 2}
+	if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	history, err := store.History(ctx, taken[3].Seq)
+	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventStored, letters.EventRedriven, letters.EventSucceeded}) || history[2].RedriveID != "campaign-1" {
+		t.Errorf("%+v, %v", history, err)
+	}
+	if _, err := store.Learn(ctx, ""); err == nil {
+		t.Error("no redrive is an error")
+	}
+	wantNumbers(t, db, store)
+}
+
+// Feature V9: letters are found by metadata and payload, a list comes without them, and one letter with them.
+func TestStore_search(t *testing.T) { onEach(t, testStore_search) }
+
+func testStore_search(t *testing.T, on fixture.Database) {
+	store, ctx := on.NewStore(t), t.Context()
+	publish(t, store, "orders.dlq", letter("1", "a\x00b\xff%_c"), letter("2", "other", func(l *poison.Letter) { l.Original.Metadata["tenant"] = "red" }))
+	for name, f := range map[string]letters.Filter{
+		"Payload":  {Payload: "\x00b\xff%"},
+		"Metadata": {Metadata: map[string]string{"tenant": "blue"}},
+		"both":     {Payload: "a", Metadata: map[string]string{"tenant": "blue"}, Handlers: []string{"billing"}},
+	} {
+		if heads, err := store.Heads(ctx, f); err != nil || len(heads) != 1 || heads[0].MessageID != "1" {
+			t.Errorf("%s: %+v, %v", name, heads, err)
+		}
+		wantCount(t, store, f, 1)
+		if groups, err := store.Groups(ctx, f); err != nil || len(groups) != 1 || groups[0].Count != 1 || groups[0].All.Waiting != 2 {
+			t.Errorf("%s: %+v, %v", name, groups, err)
+		}
+	}
+	for name, f := range map[string]letters.Filter{"Payload": {Payload: "abc"}, "Metadata": {Metadata: map[string]string{"tenant": "blu"}}, "Handlers": {Handlers: []string{"none"}}} {
+		if heads, err := store.Heads(ctx, f); err != nil || len(heads) != 0 {
+			t.Errorf("%s: %+v, %v", name, heads, err)
+		}
+	}
+	l, err := store.Get(ctx, 1)
+	if err != nil || string(l.Original.Payload) != "a\x00b\xff%_c" || l.Original.Metadata["tenant"] != "blue" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := store.Get(ctx, 99); !errors.Is(err, letters.ErrNotFound) {
+		t.Error(err)
+	}
+	topics, all, err := store.CountTopics(ctx, letters.Filter{Payload: "a"})
+	if err != nil || all != 1 || len(topics) != 1 || topics[0].Topic != "orders" {
+		t.Errorf("%+v, %d, %v", topics, all, err)
+	}
+}

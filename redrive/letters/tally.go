@@ -1,0 +1,166 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tally is what a transaction changes in the numbers of each cause.
+type tally map[string]*change
+
+// change is that of one cause.
+type change struct {
+	by      map[Status]int
+	arrived int
+	first   time.Time // failures of the letters that arrived
+	last    time.Time
+	seq     int64 // of the letter that arrived last
+	record  *record
+}
+
+func (t tally) of(cause string) *change {
+	c := t[cause]
+	if c == nil {
+		c = &change{by: make(map[Status]int)}
+		t[cause] = c
+	}
+	return c
+}
+
+// moved counts a letter that goes from one status to another. An empty status is none.
+func (t tally) moved(cause string, from, to Status) {
+	c := t.of(cause)
+	if from != "" {
+		c.by[from]--
+	}
+	if to != "" {
+		c.by[to]++
+	}
+}
+
+// arrived counts an arrival.
+func (t tally) arrived(r *record, seq int64, first, last time.Time) {
+	c := t.of(r.cause)
+	c.record = r
+	if c.arrived == 0 || first.Before(c.first) {
+		c.first = first
+	}
+	if c.arrived == 0 || last.After(c.last) {
+		c.last = last
+	}
+	c.arrived, c.seq = c.arrived+1, max(c.seq, seq)
+}
+
+// count writes a tally within the transaction that changes the letters. The numbers of a cause are spread over slots: two
+// writers that count in different slots do not wait for each other. The causes come in one order, so that two transactions
+// cannot wait for each other.
+func (s *Store) count(ctx context.Context, tx *sql.Tx, slot int, t tally) error {
+	minute := time.Now().Unix() / 60
+	for _, cause := range slices.Sorted(maps.Keys(t)) {
+		c := t[cause]
+		args := []any{[]byte(s.service), s.db.Text(cause), slot}
+		changed := c.arrived > 0
+		for _, status := range Statuses() {
+			args = append(args, c.by[status])
+			changed = changed || c.by[status] != 0
+		}
+		if !changed {
+			continue
+		}
+		if err := s.introduce(ctx, tx, c.record); err != nil {
+			return err
+		}
+		if c.arrived > 0 {
+			args = append(args, c.arrived, c.first.UnixMicro(), c.last.UnixMicro(), c.seq, minute, c.arrived)
+		} else {
+			args = append(args, 0, int64(math.MaxInt64), int64(math.MinInt64), 0, 0, 0)
+		}
+		if _, err := tx.ExecContext(ctx, s.statements.count, args...); err != nil {
+			return fmt.Errorf("count letters of cause %s: %w", cause, err)
+		}
+	}
+	return nil
+}
+
+// upsert is how a database names the old and the new values of a row that is there already.
+type upsert struct{ begin, newBefore, newAfter, old string }
+
+var (
+	countsConflict  = upsert{"ON CONFLICT (service, cause, slot) DO UPDATE SET", "excluded.", "", "spillway_letter_counts."}
+	countsDuplicate = upsert{"ON DUPLICATE KEY UPDATE", "VALUES(", ")", ""}
+)
+
+// countStatement adds to the numbers of one cause in one slot. MySQL assigns from left to right, and reads what it has
+// assigned already: minute comes last.
+func countStatement(u upsert) string {
+	var columns, marks, sets []string
+	for _, status := range Statuses() {
+		columns = append(columns, string(status))
+		sets = append(sets, strings.ReplaceAll("status = old.status + new(status)", "status", string(status)))
+	}
+	columns = append(columns, "arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute")
+	marks = slices.Repeat([]string{"?"}, len(columns)+3)
+	sets = append(sets,
+		"arrived = old.arrived + new(arrived)",
+		"first_failed_at = CASE WHEN new(first_failed_at) < old.first_failed_at THEN new(first_failed_at) ELSE old.first_failed_at END",
+		"last_failed_at = CASE WHEN new(last_failed_at) > old.last_failed_at THEN new(last_failed_at) ELSE old.last_failed_at END",
+		"last_seq = CASE WHEN new(last_seq) > old.last_seq THEN new(last_seq) ELSE old.last_seq END",
+		"minute_before = CASE WHEN new(minute) <= old.minute THEN old.minute_before WHEN new(minute) = old.minute + 1 THEN old.in_minute ELSE 0 END",
+		"in_minute = CASE WHEN new(minute) <= old.minute THEN old.in_minute + new(in_minute) ELSE new(in_minute) END",
+		"minute = CASE WHEN new(minute) > old.minute THEN new(minute) ELSE old.minute END",
+	)
+	text := strings.NewReplacer("old.", u.old, "new(", u.newBefore, ")", u.newAfter).Replace(strings.Join(sets, ",\n\t"))
+	return "INSERT INTO spillway_letter_counts (service, cause, slot, " + strings.Join(columns, ", ") + ", minute_before)\nVALUES (" +
+		strings.Join(marks, ", ") + ", 0)\n" + u.begin + "\n\t" + text
+}
+
+// maxKnown bounds the causes that a Store remembers as written.
+const maxKnown = 10_000
+
+// introduce writes the cause of a letter that arrived, unless this Store wrote it before.
+func (s *Store) introduce(ctx context.Context, tx *sql.Tx, r *record) error {
+	if r == nil || s.known.has(r.cause) {
+		return nil
+	}
+	l := &r.letter
+	_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_causes (service, cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) `+s.statements.unless, []byte(s.service), s.db.Text(r.cause), []byte(r.topic), []byte(l.Origin.Topic), []byte(l.Origin.Handler),
+		s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type), s.db.Bytes(l.Failure.StackHash),
+		s.db.Bytes(l.Failure.Description))
+	if err != nil {
+		return fmt.Errorf("write cause %s: %w", r.cause, err)
+	}
+	return nil
+}
+
+// knownCauses are causes whose rows are committed, at most maxKnown of them. A row is never deleted.
+type knownCauses struct {
+	mu     sync.RWMutex
+	causes map[string]struct{}
+}
+
+func (k *knownCauses) has(cause string) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	_, has := k.causes[cause]
+	return has
+}
+
+func (k *knownCauses) add(cause string) {
+	if k.has(cause) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.causes == nil || len(k.causes) >= maxKnown {
+		k.causes = make(map[string]struct{})
+	}
+	k.causes[cause] = struct{}{}
+}

@@ -1,0 +1,98 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+)
+
+const (
+	// window is how many Seqs one statement reads at most if no index answers. A scan of a large table is many short statements:
+	// each has its own time limit, and the scan ends with its context.
+	window = 50_000
+	// bodyWindow is the same if the bodies of letters are read.
+	bodyWindow = 5_000
+	// fewLetters is how many letters of some causes are looked up and sorted at once.
+	fewLetters = 5_000
+)
+
+// route is how letters are found: the conditions, and what comes behind the name of the table and after ORDER BY.
+type route struct {
+	f         Filter
+	nothing   bool   // f chooses no letter
+	hint      string // the index to use
+	order     string // "seq", or what keeps a database from using an index for the order
+	inWindows bool
+}
+
+// routeOf decides how letters that f chooses are found. The numbers of the causes say how many there are.
+func (s *Store) routeOf(ctx context.Context, f Filter) (route, error) {
+	r := route{f: f, order: "seq"}
+	if len(f.IDs) > 0 || f.Leased { // by the index of ids, or of tokens
+		r.order = "seq + 0"
+		return r, nil
+	}
+	if f.byCause() {
+		if err := s.fillCauses(ctx); err != nil {
+			return r, err
+		}
+		causes, letters, err := s.causes(ctx, f)
+		if err != nil {
+			return r, err
+		}
+		switch {
+		case len(causes) == 0:
+			r.nothing = true
+			return r, nil
+		case len(causes) <= maxCauses:
+			r.f = f.ofCauses(causes)
+			if letters <= fewLetters {
+				r.hint, r.order = s.statements.byCause, "seq + 0"
+				return r, nil
+			}
+		}
+	}
+	bare := r.f
+	bare.After, bare.MaxSeq = 0, 0
+	r.inWindows = bare.byCause() || !bare.causesOnly() // all others are in the order of an index
+	return r, nil
+}
+
+// each calls read with a filter for one statement after the other, in the order of Seq, until read returns false.
+func (s *Store) each(ctx context.Context, r route, read func(Filter) (more bool, err error)) error {
+	if r.nothing {
+		return nil
+	}
+	if !r.inWindows {
+		_, err := read(r.f)
+		return err
+	}
+	first, last, err := s.bounds(ctx)
+	if err != nil {
+		return err
+	}
+	width := int64(window)
+	if r.f.Payload != "" || len(r.f.Metadata) > 0 {
+		width = bodyWindow
+	}
+	if r.f.MaxSeq > 0 {
+		last = min(last, r.f.MaxSeq)
+	}
+	for after := max(r.f.After, first-1); after < last; after += width {
+		f := r.f
+		f.After, f.MaxSeq = after, min(after+width, last)
+		if more, err := read(f); err != nil || !more {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounds are the least and the greatest Seq in the table.
+func (s *Store) bounds(ctx context.Context) (first, last int64, err error) {
+	err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&first, &last) },
+		`SELECT COALESCE((SELECT MIN(seq) FROM spillway_dead_letters), 0), COALESCE((SELECT MAX(seq) FROM spillway_dead_letters), 0)`)
+	return first, last, err
+}
