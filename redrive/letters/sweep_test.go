@@ -70,7 +70,7 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	}
 }
 
-// Feature V12: a redrive ends with what became of its letters: handled as the receiver's keys say, dead again, or not heard of.
+// Feature V9: a redrive ends with what became of its letters: handled as the receiver's keys say, dead again, or not heard of.
 func TestStore_learn(t *testing.T) { onEach(t, testStore_learn) }
 
 func testStore_learn(t *testing.T, on fixture.Database) {
