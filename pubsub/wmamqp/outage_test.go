@@ -65,7 +65,7 @@ func (l *errorLog) Error(msg string, err error, _ watermill.LogFields) {
 
 func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
 
-// In an outage that is many times longer than a message may be held, messages are given back and held again. The broker closes no
+// Feature R12, promise P3: in an outage that is many times longer than a message may be held, messages are given back and held again. The broker closes no
 // channel, no message is counted, dead-lettered or lost, and the outage does not use up the crash limit.
 //
 // SPILLWAY_CONSUMER_TIMEOUT is the consumer_timeout of the broker if it was set low for this test. Then messages are held for half of

@@ -49,7 +49,7 @@ func (b *bench) receive(from <-chan *message.Message, id string) *message.Messag
 	return nil
 }
 
-// While a part keeps the valve shut, the subscription has neither a transaction nor a connection. The messages before
+// Feature R12: while a part keeps the valve shut, the subscription has neither a transaction nor a connection. The messages before
 // the one that was given back are committed. The messages behind it are left for later.
 func TestShutValveHoldsNoTransaction(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
@@ -110,7 +110,7 @@ func TestValveEndsBatch(t *testing.T) {
 	})
 }
 
-// A message that is given back because of an outage is not counted, however often, and however late. A backoff of an
+// Feature R12: a message that is given back because of an outage is not counted, however often, and however late. A backoff of an
 // hour for nacks and a limit of one delivery would show it.
 func TestGivenBackIsNotCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {

@@ -1,0 +1,167 @@
+package spillway_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// behind returns a pool whose connections go through a proxy.
+func behind(t *testing.T, d databases.Database, address string) (*sql.DB, *faultproxy.Proxy) {
+	t.Helper()
+	var server string
+	var through func(proxy string) string
+	if d.Name == databases.MariaDB.Name {
+		config, err := mysql.ParseDSN(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, through = config.Addr, func(proxy string) string { config.Addr = proxy; return config.FormatDSN() }
+	} else {
+		at, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, through = at.Host, func(proxy string) string { at.Host = proxy; return at.String() }
+	}
+	proxy, err := faultproxy.New(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	return d.Open(t, through(proxy.Addr())), proxy
+}
+
+// Promises P1, P3, P7, decision 13: the store of keys, that of the crash limit and that of messages that wait for a stage are cut off
+// under load, each alone and all at once, as users configure them. No message is dead-lettered, lost, doubled or counted for it.
+func TestStoresCutOff(t *testing.T) {
+	configure := map[string]func(t *testing.T, c *spillway.Config, direct, cut *sql.DB){
+		"keys": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
+			c.DB, c.Stages.Store = cut, delayStore(t, direct)
+		},
+		"crash limit": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
+			var err error
+			if c.CrashStore, err = crashlimit.NewStore(t.Context(), cut, crashlimit.StoreConfig{Service: "shop"}); err != nil {
+				t.Fatal(err)
+			}
+			c.DB, c.StagesInDB = direct, true
+			c.CrashLimit = crashlimit.Config{Max: 1, Heartbeat: 100 * time.Millisecond}
+		},
+		"stages": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
+			c.DB, c.Stages.Store = direct, delayStore(t, cut)
+		},
+		"all": func(t *testing.T, c *spillway.Config, _, cut *sql.DB) {
+			c.DB, c.StagesInDB, c.CrashLimit.Max = cut, true, 1
+		},
+	}
+	for _, d := range []databases.Database{databases.Postgres, databases.MariaDB} {
+		for name, configure := range configure {
+			t.Run(d.Name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				storesCutOff(t, d, configure)
+			})
+		}
+	}
+}
+
+func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T, *spillway.Config, *sql.DB, *sql.DB)) {
+	address := d.Create(t)
+	direct := d.Open(t, address)
+	if _, err := direct.Exec(`CREATE TABLE effects (id VARCHAR(36) NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	cut, proxy := behind(t, d, address)
+	live := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	t.Cleanup(func() { _ = live.Close() })
+	dead := &outputs{}
+	config := spillway.Config{Service: "shop", Publisher: dead, Stages: stages.Config{
+		Stages: stages.Delays(100 * time.Millisecond), Publisher: live,
+		Subscriber: func(string, string) (message.Subscriber, error) { return staysOpen{live}, nil },
+	}}
+	configure(t, &config, direct, cut)
+	dlc, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	failed := map[string]bool{}
+	handle := func(msg *message.Message) error {
+		mu.Lock()
+		first := !failed[msg.UUID] && strings.HasSuffix(msg.UUID, "-down")
+		failed[msg.UUID] = true
+		mu.Unlock()
+		if first {
+			return classify.Transient(errors.New("503"))
+		}
+		if n := msg.Metadata[poison.KeyAttempts]; n > "1" {
+			t.Errorf("%s: %s attempts are counted", msg.UUID, n)
+		}
+		_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO effects VALUES ('` + msg.UUID + `')`)
+		return err
+	}
+	stop := testkit.RunRouter(t, nil, func(router *message.Router) {
+		dlc.Attach(router)
+		if _, err := dlc.Stages().AddConsumerHandler(router, "billing", "orders", staysOpen{live}, handle); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer stop()
+	var want []string
+	publish := func(phase string) {
+		for i := range 20 {
+			id := fmt.Sprintf("%s-%d", phase, i)
+			if i%2 == 0 {
+				id += "-down"
+			}
+			want = append(want, id)
+			if err := live.Publish("orders", message.NewMessage(id, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	applied := func() map[string]int {
+		counts := map[string]int{}
+		for id := range strings.SplitSeq(effects(t, direct), ",") {
+			counts[id]++
+		}
+		return counts
+	}
+	publish("before")
+	proxy.Cut()
+	publish("during")
+	time.Sleep(4 * time.Second) // longer than retries take
+	proxy.Heal()
+	publish("after")
+	testkit.Eventually(t, "all take effect", func() bool { return len(applied())+len(dead.ids()) >= len(want) }, func() string {
+		return fmt.Sprintf("%d of %d", len(applied()), len(want))
+	})
+	counts := applied()
+	for _, id := range want {
+		if counts[id] != 1 {
+			t.Errorf("%s took effect %d times", id, counts[id])
+		}
+	}
+	if ids := dead.ids(); len(ids) > 0 {
+		t.Errorf("dead-lettered: %v", ids)
+	}
+}
