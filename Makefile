@@ -27,7 +27,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages demo-redrive demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ demo-sql: ## the same on tables, everything about a message in one transaction: 
 demo-stages: ## a downstream that is down for 20 s: staged retry on Kafka and PostgreSQL, as a chart; -blocking shows it without
 	@$(SERVICES) up kafka postgres
 	@$(GO) run ./examples/stages
+
+demo-redrive: ## an incident from the alert to its end, with the command redrive on Kafka and PostgreSQL; every message is counted by id
+	@$(SERVICES) up kafka postgres
+	@$(GO) run ./examples/incident
 
 demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the guard
 	@$(GO) run ./examples/outage $(FLAGS)

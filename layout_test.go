@@ -89,6 +89,7 @@ var floors = map[string]int{
 	"cmd/redrive/internal/screen":  5,
 	"conformance/internal/report":  6,
 	"examples/amqp":                6,
+	"examples/incident":            6,
 	"examples/kafka":               6,
 	"examples/quickstart":          6,
 	"examples/sql":                 6,

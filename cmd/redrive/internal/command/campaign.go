@@ -70,8 +70,8 @@ func (a *app) campaigns() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "campaigns [ID]",
 		Short: "List campaigns, or show one with all that was done with it",
-		Long: `campaigns lists the campaigns of the service, the newest first. HANDLED letters have been redriven and are known to have
-succeeded; AGAIN counts those that came back as dead letters. With an id, or its first characters, it shows one campaign and its record.`,
+		Long: `campaigns lists the campaigns of the service, the newest first. SUCCEEDED counts redriven letters that are known to
+have been handled, and AGAIN those that came back as dead letters. With an id, or its first characters, it shows one campaign and its record.`,
 		Example: `  redrive campaigns
   redrive campaigns 9f3a12bc`,
 		Args: arguments(0, 1, "the id of a campaign, or nothing"),
@@ -101,7 +101,7 @@ succeeded; AGAIN counts those that came back as dead letters. With an id, or its
 func (a *app) campaignTable(page []campaigns.Campaign) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold}, {Name: "REDRIVEN", Right: true},
-		{Name: "HANDLED", Right: true, Drop: 3}, {Name: "AGAIN", Right: true, Drop: 2}, {Name: "RATE", Right: true, Drop: 5},
+		{Name: "SUCCEEDED", Right: true, Drop: 3}, {Name: "AGAIN", Right: true, Drop: 2}, {Name: "RATE", Right: true, Drop: 5},
 		{Name: "STARTED", Style: screen.Dim, Drop: 4}, {Name: "BY", Min: 6, Drop: 1}, {Name: "REASON", Min: 16},
 	}}
 	for _, c := range page {

@@ -86,18 +86,22 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 		d.note("tables", err, "")
 		return
 	}
+	known := 0
 	for _, v := range versions {
 		switch v.State() {
 		case "ok":
-			d.note("tables of "+v.Component, nil, "version %d", v.Found)
+			known++
 		case "missing":
 			if !strings.HasPrefix(v.Component, "letter") {
 				continue // a service makes what it uses
 			}
 			fallthrough
 		default:
-			d.note("tables of "+v.Component, connect.Require(ctx, db, v.Component), "version %d", v.Found)
+			d.note("tables of "+v.Component, connect.Require(ctx, db, v.Component), "")
 		}
+	}
+	if known > 0 {
+		d.note("tables", nil, "as this command knows them")
 	}
 	store, err := d.storeOn(ctx, db)
 	if err != nil {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+var update = flag.Bool("update", false, "write docs/incidents.md")
+
+// The example starts itself as its service, and here that is the test.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-serve") {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// Features V6, V7, V9 and V10, promises P1 and P7, end to end: an incident through the built command. Nothing is lost, nothing happens twice,
+// everything is on record, and docs/incidents.md shows what the command prints.
+func TestIncident(t *testing.T) {
+	services.Postgres(t)
+	r, steps, err := run(context.Background(), plan{messages: 1000, failing: 120, rate: 50, seed: 1, broker: "sql"}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	const path = "../../docs/incidents.md"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := onPage(string(page), steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	shown, now := strings.Split(string(page), "\n"), strings.Split(want, "\n")
+	for i := range min(len(shown), len(now)) {
+		if shown[i] != now[i] {
+			t.Fatalf("%s:%d shows\n%s\nand the command prints\n%s\ngo test ./examples/incident -update writes the page", path, i+1, shown[i], now[i])
+		}
+	}
+	if len(shown) != len(now) {
+		t.Errorf("%s has %d lines, and %d are printed: go test ./examples/incident -update writes the page", path, len(shown), len(now))
+	}
+}
+
+// What cannot be done is an error that says what to do.
+func TestIncidentRefuses(t *testing.T) {
+	services.Postgres(t)
+	_, _, err := run(context.Background(), plan{messages: 10, failing: 5, broker: "pigeons"}, t.Output())
+	if err == nil || !strings.Contains(err.Error(), "give kafka or sql") {
+		t.Error(err)
+	}
+}
