@@ -48,6 +48,8 @@
 //     once, by closing the channel.
 //   - A nacked message is held for NackBackoff before it is requeued, because RabbitMQ redelivers it at once. The wait doubles with
 //     each nack in a row.
+//   - While something that a handler needs is away, a message is held for at most MaxHold, 15 minutes, and then given back. So the
+//     broker does not close the channel. If more was fetched, all of it goes back once, and one message at a time is fetched.
 //   - If its queue is deleted, the subscriber declares the queue again.
 //   - The x-delivery-count of a quorum queue is in DeliveryFromContext and not in metadata. So a redelivered message is the same
 //     message, and a letter that arrives twice is one letter in the dead-letter store.

@@ -17,6 +17,9 @@
 // A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. With InFlight
 // several messages of a partition are delivered at once, in no order. An offset is committed when all before it are acked.
 //
+// While something that a handler needs is away, its messages are held: the session lives on, and nothing is given back for up to a
+// day. Sarama stops fetching when its channel is full.
+//
 // A record that the unmarshaler cannot read becomes a message with the record's bytes, which poison.Queue dead-letters with reason
 // unmarshal_error. Watermill-kafka's subscriber would stand still. So every handler of this subscriber needs a Queue.
 //
