@@ -15,7 +15,7 @@ SERVED  = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./...
 OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/bench/kafka
 TABLES  = ./pubsub/wmsql ./delay ./redrive/...
-KEYS    = ./idempotency/... ./middleware/crashlimit ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
+KEYS    = ./idempotency/... ./middleware/crashlimit ./middleware/outageguard ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(KEYS) ./conformance ./internal/chaos ./internal/services),$(SERVED))
 SERVE   = SPILLWAY_EMBEDDED= CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 15m
 served  = $(filter $(SERVED),$(shell $(GO) list $(1)))
@@ -130,7 +130,7 @@ embedded:
 	SPILLWAY_EMBEDDED=1 CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
-	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./internal/bench ./middleware/crashlimit
+	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./internal/bench ./middleware/crashlimit ./middleware/outageguard
 
 conformance: start ## the suite of promises over all pub/subs, and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \

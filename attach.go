@@ -44,7 +44,7 @@ func (ch *Channel) Attach(router *message.Router) {
 }
 
 // Plugin runs what goes on beside the handlers, for as long as the handlers run. It registers the process for CrashLimit,
-// purges old keys, moves due messages of the store of Stages, and reports stages that no handler uses any more, as
+// purges old keys, moves due messages of the store of Stages, shares outages, and reports stages that no handler uses any more, as
 // stages.Stages.Plugin says. Attach adds the plugin.
 func (ch *Channel) Plugin(router *message.Router) error {
 	switch {

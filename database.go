@@ -7,6 +7,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -27,6 +28,11 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 	}
 	if c.CrashStore == nil && c.CrashLimit.Max != 0 && c.CrashLimit.Delivered == nil {
 		if c.CrashStore, err = crashlimit.NewStore(ctx, c.DB, crashlimit.StoreConfig{Service: c.Service}); err != nil {
+			return nil, err
+		}
+	}
+	if c.Outage != nil && c.Outage.Shared && c.Outage.Store == nil {
+		if c.Outage.Store, err = outageguard.NewStore(ctx, c.DB, outageguard.StoreConfig{Service: c.Service}); err != nil {
 			return nil, err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -46,6 +47,9 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 		return s, err
 	}
 	if s.crashes, err = crashlimit.NewStore(ctx, db, crashlimit.StoreConfig{Service: "shop"}); err != nil {
+		return s, err
+	}
+	if _, err = outageguard.NewStore(ctx, db, outageguard.StoreConfig{Service: "shop"}); err != nil {
 		return s, err
 	}
 	s.redrive, err = campaigns.New(ctx, s.letters, campaigns.Config{})
@@ -103,7 +107,7 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 }
 
 // newest is what spillway_schema records of the newest versions of all tables.
-var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", "delayed 1", "deliveries 1", "keys 1", "keys 2", "letter_bodies 1", "letter_causes 1", "letter_counts 1", "letter_events 1", "letters 1", "letters 2", "letters 3", "processes 1"}
+var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", "delayed 1", "deliveries 1", "keys 1", "keys 2", "letter_bodies 1", "letter_causes 1", "letter_counts 1", "letter_events 1", "letters 1", "letters 2", "letters 3", "outages 1", "processes 1"}
 
 func wantNewest(t testing.TB, db *sql.DB) {
 	t.Helper()

@@ -94,7 +94,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 		if ch.outage, err = outageguard.New(*config.Outage); err != nil {
 			return err
 		}
-		parts = append(parts, ch.outage)
+		parts, ch.plugins = append(parts, ch.outage), append(ch.plugins, ch.outage.Plugin)
 	}
 	if config.Idempotency != nil {
 		receiver, err := idempotency.NewReceiver(config.Idempotency, config.Receiver)

@@ -57,6 +57,8 @@ type cell struct {
 	sharedAt   time.Time // when it last opened by share
 	flaps      int
 
+	shared shared
+
 	queue    list.List     // of *waiter, first come first served
 	pausing  int           // messages that wait a moment for their next attempt while the guard is closed
 	reopen   chan struct{} // shuts valves, or nil
@@ -83,6 +85,9 @@ func (s *cell) become(to State, now time.Time) {
 	}
 	s.state, s.since = to, now
 	s.guard.changes.add(change)
+	if sharing := s.guard.sharing; sharing != nil && (to == Ramping || change.From == Closed) {
+		sharing.changed()
+	}
 }
 
 // trouble begins when something fails, and ends when nothing has failed for a while.
@@ -196,6 +201,7 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.
 // probeFailed goes on with the outage. If too few messages say that there is one, the message goes on its way.
 func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
 	s.cause = err
+	s.shared.open = false // this instance knows by itself
 	s.become(Open, now)
 	mixed, patience := s.evidence.mixed() > 0, s.guard.config.Alone
 	if mixed {
@@ -254,6 +260,9 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 		s.evidence.succeeded(p.of, true)
 		s.evidence.newRun(now)
 		s.evidence.newWindow(now)
+		if s.guard.sharing != nil {
+			s.shared.prove(now)
+		}
 		s.beginRamp(now)
 	case Ramping:
 		s.evidence.succeeded(p.of, false)

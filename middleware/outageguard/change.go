@@ -24,7 +24,7 @@ const (
 	Probing
 	// Ramping lets more messages pass every 250 ms: 1, 2, 4 and so on.
 	Ramping
-	// Frozen holds all messages until Guard.Close is called.
+	// Frozen holds all messages until Guard.Close, or Store.Release, is called.
 	Frozen
 )
 
@@ -61,6 +61,8 @@ type Change struct {
 	From, To State
 	// Reason says why the guard opened: one of the constants, or what Open was called with.
 	Reason string
+	// Actor is who froze the handler, if a Store says so.
+	Actor string
 	// Cause is the latest error that counted. It is nil for a freeze.
 	Cause error
 	// Waiting is the number of messages that are held now.
@@ -77,6 +79,8 @@ const (
 	ReasonShare = "share"
 	// ReasonNothing means that nothing succeeded for a whole Config.Window.
 	ReasonNothing = "nothing_succeeds"
+	// ReasonShared means that another instance found an outage.
+	ReasonShared = "shared"
 )
 
 // changes are told one at a time, in their order, without a lock that a hook could meet.
@@ -139,6 +143,9 @@ func (g *Guard) log(change Change) {
 	if change.Scope != "" {
 		fields["scope"] = change.Scope
 	}
+	if change.Actor != "" {
+		fields["actor"] = boundedtext.Text(change.Actor, 200)
+	}
 	if change.Lasted > 0 {
 		fields["lasted"] = change.Lasted.Round(time.Millisecond).String()
 	}
@@ -146,7 +153,7 @@ func (g *Guard) log(change Change) {
 	case change.To == Closed:
 		g.config.Logger.Info("The outage guard closed: messages pass again", fields)
 	case change.To == Frozen:
-		g.config.Logger.Info("The outage guard is open by hand: messages are held, uncounted, until Close is called", fields)
+		g.config.Logger.Info("The outage guard is open by hand: messages are held, uncounted, until it is closed by hand", fields)
 	case change.To == Open && change.From == Ramping:
 		fields["cause"] = g.cause(change.Cause).Error()
 		g.config.Logger.Info("The outage guard opened again in the ramp: messages are held, uncounted, until a probe succeeds", fields)

@@ -2,6 +2,7 @@ package outageguard
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,6 +44,12 @@ type Config struct {
 	Scope func(*message.Message) string
 	// MaxScopes is the number of scopes of a handler that have a state of their own. Further scopes share one state. Default: 100.
 	MaxScopes int
+	// Store shares outages among the instances of a service: one that finds an outage opens the guards of the others, and one whose
+	// message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a spillway.Channel's Attach.
+	// Default: each instance decides for itself.
+	Store *Store
+	// Shared sets Store to a store in the DB of a spillway.Channel. Default: false.
+	Shared bool
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
 	// Logger receives an Error line when the guard opens, an Info line when it closes, and Debug lines between. Payloads are never
@@ -84,6 +91,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("outageguard: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe", c.Probe, c.MaxProbe)
 	case c.Alone < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
 		return fmt.Errorf("outageguard: Config.Alone (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative", c.Alone, c.MaxRetryAfter, c.MaxHold)
+	case c.Shared && c.Store == nil:
+		return errors.New("outageguard: Config.Shared is set without a Store: nothing would be shared; set Config.Store, or the DB of a spillway.Channel")
 	case c.MaxScopes < 1:
 		return fmt.Errorf("outageguard: Config.MaxScopes is %d: it must be at least 1", c.MaxScopes)
 	}

@@ -9,44 +9,79 @@ import (
 	"github.com/watermill-spillway/spillway/internal/intake"
 )
 
-// freeze holds the messages of a handler, or of all, until it is lifted by hand.
-type freeze struct {
-	handler, reason string
-	since           time.Time
-	lifted          chan struct{}
-	waiting         atomic.Int64
+// frozen names a freeze. A handler can be frozen by this process and, shared, by the Store.
+type frozen struct {
+	handler string // "" for all
+	shared  bool
 }
 
-// Open holds the messages of a handler until Close is called, for a deployment or a repair. Handler "" means all handlers. No probe
-// ends a freeze. Messages in work end as usual. If the handler is frozen already, Open changes its reason.
+// freeze holds the messages of a handler, or of all, until it is lifted.
+type freeze struct {
+	handler, reason, actor string
+	since                  time.Time
+	lifted                 chan struct{}
+	waiting                atomic.Int64
+}
+
+// Open holds the messages of a handler in this process until Close is called, for a deployment or a repair. Handler "" means all
+// handlers. No probe ends a freeze. Messages in work end as usual. If the handler is frozen already, Open changes its reason. See
+// Store.Freeze for all instances of a service.
 func (g *Guard) Open(handler, reason string) {
-	reason = boundedtext.Text(reason, 200)
 	g.mu.Lock()
-	from, f := Frozen, g.freezes[handler]
-	if f == nil {
-		from, f = Closed, &freeze{handler: handler, since: time.Now(), lifted: make(chan struct{})}
-		g.freezes[handler] = f
-		g.troubled.Add(1)
-	}
-	f.reason = reason
-	g.changes.add(Change{Handler: handler, From: from, To: Frozen, Reason: reason, Waiting: int(f.waiting.Load())})
+	g.freeze(frozen{handler: handler}, boundedtext.Text(reason, 200), "")
 	g.mu.Unlock()
 	g.tell()
 }
 
-// Close ends the freeze of a handler. It also ends an outage of the handler: then messages pass in a ramp, without a probe. Handler ""
-// means all handlers, and ends every freeze. A freeze of all handlers ends in no other way.
+// freeze begins a freeze, or changes its reason. The caller holds g.mu.
+func (g *Guard) freeze(of frozen, reason, actor string) {
+	from, f := Frozen, g.freezes[of]
+	if f == nil {
+		from, f = Closed, &freeze{handler: of.handler, since: time.Now(), lifted: make(chan struct{})}
+		g.freezes[of] = f
+		g.troubled.Add(1)
+	} else if f.reason == reason && f.actor == actor {
+		return
+	}
+	f.reason, f.actor = reason, actor
+	g.changes.add(Change{Handler: of.handler, From: from, To: Frozen, Reason: reason, Actor: actor, Waiting: int(f.waiting.Load())})
+}
+
+// lift ends a freeze. The caller holds g.mu.
+func (g *Guard) lift(of frozen) {
+	f := g.freezes[of]
+	delete(g.freezes, of)
+	close(f.lifted)
+	g.troubled.Add(-1)
+	g.changes.add(Change{Handler: of.handler, From: Frozen, To: Closed, Reason: f.reason, Actor: f.actor, Waiting: int(f.waiting.Load()),
+		Lasted: time.Since(f.since)})
+}
+
+// freezeShared makes the freezes of the Store the guard's own.
+func (g *Guard) freezeShared(all map[string]Shared) {
+	g.mu.Lock()
+	for of := range g.freezes {
+		if _, there := all[of.handler]; of.shared && !there {
+			g.lift(of)
+		}
+	}
+	for handler, one := range all {
+		g.freeze(frozen{handler, true}, one.Reason, one.Actor)
+	}
+	g.mu.Unlock()
+	g.tell()
+}
+
+// Close ends the freeze of a handler that Open began. It also ends an outage of the handler: then messages pass in a ramp, without a
+// probe. Handler "" means all handlers, and ends every freeze that Open began. A freeze of all handlers ends in no other way, and one in
+// the Store with Store.Release alone.
 func (g *Guard) Close(handler string) {
 	now := time.Now()
 	g.mu.Lock()
-	for name, f := range g.freezes {
-		if handler != "" && handler != name {
-			continue
+	for of := range g.freezes {
+		if !of.shared && (handler == "" || handler == of.handler) {
+			g.lift(of)
 		}
-		delete(g.freezes, name)
-		close(f.lifted)
-		g.troubled.Add(-1)
-		g.changes.add(Change{Handler: name, From: Frozen, To: Closed, Reason: f.reason, Waiting: int(f.waiting.Load()), Lasted: now.Sub(f.since)})
 	}
 	var open []*cell
 	for at, s := range g.cells {
@@ -67,16 +102,19 @@ func (g *Guard) Close(handler string) {
 	g.tell()
 }
 
+// freezeOf returns a freeze of a handler, or of all, or nil.
 func (g *Guard) freezeOf(handler string) *freeze {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if len(g.freezes) == 0 {
 		return nil
 	}
-	if f := g.freezes[handler]; f != nil {
-		return f
+	for _, of := range [...]frozen{{handler: handler}, {handler, true}, {}, {shared: true}} {
+		if f := g.freezes[of]; f != nil {
+			return f
+		}
 	}
-	return g.freezes[""]
+	return nil
 }
 
 // thaw waits until the freeze is lifted. Its error gives the message back.

@@ -22,7 +22,9 @@ type Guard struct {
 
 	mu      sync.RWMutex
 	cells   map[place]*cell
-	freezes map[string]*freeze
+	freezes map[frozen]*freeze
+
+	sharing *sharing // nil without Config.Store
 }
 
 // place names a cell.
@@ -40,7 +42,11 @@ func New(config Config) (*Guard, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	return &Guard{config: config, cells: make(map[place]*cell), freezes: make(map[string]*freeze)}, nil
+	g := &Guard{config: config, cells: make(map[place]*cell), freezes: make(map[frozen]*freeze)}
+	if config.Store != nil {
+		g.sharing = newSharing(g, config.Store)
+	}
+	return g, nil
 }
 
 // Middleware guards h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver: then each

@@ -17,6 +17,8 @@ type Status struct {
 	// Reason and Cause say why the guard is open.
 	Reason string `json:"reason,omitempty"`
 	Cause  string `json:"cause,omitempty"`
+	// Actor is who froze the handler, if a Store says so.
+	Actor string `json:"actor,omitempty"`
 	// Waiting is the number of messages that are held.
 	Waiting int `json:"waiting"`
 	// NextProbe is when the next message is tried, if the state is Open.
@@ -32,7 +34,7 @@ func (g *Guard) Health() []Status {
 	}
 	found := []Status{}
 	for _, f := range g.freezes {
-		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason, Waiting: int(f.waiting.Load())})
+		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason, Actor: f.actor, Waiting: int(f.waiting.Load())})
 	}
 	g.mu.RUnlock()
 	for _, s := range cells {

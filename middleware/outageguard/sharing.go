@@ -1,0 +1,172 @@
+package outageguard
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+)
+
+const (
+	// shareEvery is how often an instance asks the store, and shows that it lives.
+	shareEvery = time.Second
+	// shareTimeout bounds one round.
+	shareTimeout = 5 * time.Second
+)
+
+// sharing keeps a guard and a store in step, beside the handlers.
+type sharing struct {
+	guard    *Guard
+	store    *Store
+	instance string
+	life     *lifecycle.Lifecycle
+	wake     chan struct{}
+
+	end   context.CancelFunc
+	ended chan struct{}
+	away  bool // the store did not answer
+	swept time.Time
+}
+
+func newSharing(g *Guard, store *Store) *sharing {
+	s := &sharing{guard: g, store: store, instance: rand.Text(), wake: make(chan struct{}, 1)}
+	s.life = lifecycle.New(s.start, s.stop)
+	return s
+}
+
+// Plugin shares outages with the other instances of the service through Config.Store, for as long as handlers of the router run. Without
+// a Store it does nothing. A store that is away is logged: then each instance decides for itself.
+func (g *Guard) Plugin(router *message.Router) error {
+	switch {
+	case router == nil:
+		return errors.New("outageguard: Plugin: the router is nil")
+	case g.sharing == nil:
+		return nil
+	}
+	return g.sharing.life.Plugin(router)
+}
+
+// start asks the store once before the first message: a freeze may be in it.
+func (s *sharing) start() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.end, s.ended = cancel, make(chan struct{})
+	s.round(ctx)
+	go func() {
+		defer close(s.ended)
+		s.run(ctx)
+	}()
+	return nil
+}
+
+func (s *sharing) stop() {
+	s.end()
+	<-s.ended
+	ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
+	defer cancel()
+	if _, err := s.store.db.Exec(ctx, s.store.say.leave, s.store.service, s.store.db.Text(s.instance)); err != nil && !s.away {
+		s.guard.config.Logger.Error("outageguard: the store does not answer; outages of this instance count until they expire", err, nil)
+	}
+	s.guard.lonely()
+}
+
+func (s *sharing) run(ctx context.Context) {
+	ticks := time.NewTicker(shareEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		case <-s.wake:
+		}
+		s.round(ctx)
+	}
+}
+
+// changed has a round begin soon.
+func (s *sharing) changed() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// round reads what others found, and then writes what this instance found.
+func (s *sharing) round(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	defer cancel()
+	err := safecall.Call("outageguard: the store", func() error { return s.exchange(ctx) })
+	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	if away := err != nil; away != s.away {
+		s.away = away
+		if away {
+			s.guard.config.Logger.Error("outageguard: the store does not answer; each instance decides for itself until it does", s.guard.cause(err), nil)
+		} else {
+			s.guard.config.Logger.Info("outageguard: the store answers again", nil)
+		}
+	}
+}
+
+func (s *sharing) exchange(ctx context.Context) error {
+	rows, err := s.store.List(ctx)
+	if err != nil {
+		s.guard.lonely()
+		return err
+	}
+	own, others, freezes := map[place]bool{}, map[place]Shared{}, map[string]Shared{}
+	for _, row := range rows {
+		at := place{handler: row.Handler, scope: row.Scope}
+		switch row.Instance {
+		case "":
+			freezes[row.Handler] = row
+		case s.instance:
+			own[at] = true
+		default:
+			others[at] = row
+		}
+	}
+	s.guard.freezeShared(freezes)
+	for _, news := range s.guard.share(own, others) {
+		if err := s.write(ctx, news); err != nil {
+			return err
+		}
+	}
+	if now := time.Now(); now.Sub(s.swept) > time.Hour {
+		s.swept = now
+		_, err = s.store.db.Exec(ctx, s.store.say.purge, s.store.service, time.Hour.Milliseconds())
+	}
+	return err
+}
+
+// write tells the other instances what became of a cell.
+func (s *sharing) write(ctx context.Context, news news) error {
+	db, say := s.store.db, s.store.say
+	key := []any{s.store.service, db.Text(news.at.handler), db.Text(news.at.scope)}
+	var err error
+	switch news.what {
+	case isOpen:
+		_, err = db.Exec(ctx, say.put, append(key, db.Text(s.instance), db.Text(Open.String()), db.Text(news.reason), db.Text(news.cause),
+			db.Text(""), leaseOf.Milliseconds())...)
+	case isProved:
+		_, err = db.Exec(ctx, say.proved, key...)
+	case isOver:
+		_, err = db.Exec(ctx, say.remove, append(key, db.Text(s.instance))...)
+	}
+	if err == nil {
+		news.cell.written(news)
+	}
+	return err
+}
+
+// canBeShared reports whether a cell has a name that a row can have.
+func canBeShared(at place) bool {
+	return !at.others && database.Column(at.handler) == at.handler && database.Column(at.scope) == at.scope
+}

@@ -1,0 +1,215 @@
+package outageguard_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// instance is one process of a service: a router with the handler billing behind a guard.
+type instance struct {
+	t       *testing.T
+	guard   *outageguard.Guard
+	log     testkit.Log
+	source  *gochannel.GoChannel
+	stop    func()
+	calls   atomic.Int64
+	handled atomic.Int64
+}
+
+func openStore(t *testing.T, db *sql.DB) *outageguard.Store {
+	t.Helper()
+	store, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func newInstance(t *testing.T, db *sql.DB, config outageguard.Config, away *atomic.Bool) *instance {
+	t.Helper()
+	i := &instance{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)}
+	config.Store, config.Logger = openStore(t, db), &i.log
+	i.guard = newGuard(t, config)
+	i.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		router.AddPlugin(i.guard.Plugin)
+		router.AddMiddleware(i.guard.Middleware)
+		router.AddNoPublisherHandler("billing", "orders", i.source, func(*message.Message) error {
+			if i.calls.Add(1); away.Load() {
+				return errAway
+			}
+			i.handled.Add(1)
+			return nil
+		})
+	})
+	return i
+}
+
+func (i *instance) send(n int) {
+	i.t.Helper()
+	for range n {
+		if err := i.source.Publish("orders", message.NewMessage(watermill.NewUUID(), nil)); err != nil {
+			i.t.Fatal(err)
+		}
+	}
+}
+
+// until waits until the handler's state has a reason. Reason "" means that nothing is held.
+func (i *instance) until(reason string) {
+	i.t.Helper()
+	testkit.Eventually(i.t, fmt.Sprintf("reason %q", reason), func() bool {
+		all := i.guard.Health()
+		if reason == "" {
+			return len(all) == 0
+		}
+		return len(all) > 0 && all[0].Reason == reason
+	}, func() string { return fmt.Sprintf("%+v", i.guard.Health()) })
+}
+
+// Feature R12: an outage that one instance finds opens the guards of the others. A message that succeeds in one closes them all.
+func TestSharedOutage(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var away, never atomic.Bool
+		db := d.Open(t, address)
+		finds := newInstance(t, db, outageguard.Config{Probe: time.Hour, MaxProbe: time.Hour}, &away) // it closes by the other's success alone
+		hears := newInstance(t, d.Open(t, address), outageguard.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
+		probes := newInstance(t, d.Open(t, address), outageguard.Config{}, &away)
+		away.Store(true)
+		finds.send(3)
+		finds.until(outageguard.ReasonAway)
+		hears.until(outageguard.ReasonShared)
+		probes.until(outageguard.ReasonShared)
+		if n := hears.calls.Load(); n != 0 {
+			t.Errorf("%d calls in an instance that only heard of the outage", n)
+		}
+		away.Store(false)
+		probes.send(1)
+		testkit.Eventually(t, "the held messages are handled", func() bool { return finds.handled.Load() == 3 && probes.handled.Load() == 1 })
+		for _, i := range []*instance{finds, hears, probes} {
+			i.until("")
+			i.stop()
+		}
+		if left, err := openStore(t, db).List(t.Context()); err != nil || len(left) != 0 {
+			t.Errorf("%+v, %v", left, err)
+		}
+	})
+}
+
+// Feature R12: an outage of an instance that died expires.
+func TestSharedOutageExpires(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var never atomic.Bool
+		db := d.Open(t, address)
+		i := newInstance(t, db, outageguard.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
+		exec := func(statement string) {
+			t.Helper()
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(`INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
+VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1, 9000000000000)`)
+		i.until(outageguard.ReasonShared)
+		if cause := i.guard.Health()[0].Cause; !strings.Contains(cause, "another instance, dead: the bank is away") {
+			t.Error(cause)
+		}
+		exec(`UPDATE spillway_outages SET expires_at = 1`)
+		i.until("")
+	})
+}
+
+// Feature R12: a freeze in the store holds messages in all instances, also in those that start later, until it is released by hand.
+func TestSharedFreeze(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var never atomic.Bool
+		db := d.Open(t, address)
+		store := openStore(t, db)
+		first := newInstance(t, db, outageguard.Config{}, &never)
+		for _, handler := range []string{"billing", ""} {
+			if err := store.Freeze(t.Context(), handler, "bank upgrade", "ann"); err != nil {
+				t.Fatal(err)
+			}
+			first.until("bank upgrade")
+			later := newInstance(t, d.Open(t, address), outageguard.Config{}, &never)
+			if all := later.guard.Health(); len(all) != 1 || all[0].State != outageguard.Frozen || all[0].Actor != "ann" {
+				t.Errorf("at start: %+v", all)
+			}
+			later.send(2)
+			testkit.Eventually(t, "messages are held", func() bool { return later.guard.Health()[0].Waiting == 2 })
+			later.guard.Close("") // another freeze
+			if list, err := store.List(t.Context()); err != nil || len(list) != 1 || list[0].State != outageguard.Frozen || list[0].Actor != "ann" || list[0].Since.IsZero() {
+				t.Errorf("%+v, %v", list, err)
+			}
+			if n := later.calls.Load(); n != 0 {
+				t.Errorf("%d calls while frozen", n)
+			}
+			if released, err := store.Release(t.Context(), handler); err != nil || !released {
+				t.Errorf("%t, %v", released, err)
+			}
+			testkit.Eventually(t, "messages are handled", func() bool { return later.handled.Load() == 2 })
+			first.until("")
+			later.stop()
+		}
+		if released, err := store.Release(t.Context(), "billing"); err != nil || released {
+			t.Errorf("released twice: %t, %v", released, err)
+		}
+		for _, err := range []error{
+			store.Freeze(t.Context(), "billing", "", "ann"), store.Freeze(t.Context(), "billing", "why", ""),
+			store.Freeze(t.Context(), strings.Repeat("x", 300), "why", "ann"), store.Freeze(t.Context(), "a\x00b", "why", "ann"),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "outageguard: Freeze: the ") {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// Feature R12: while the store is away each instance decides for itself. One Error line says so.
+func TestStoreAway(t *testing.T) {
+	db := databases.SQLite.New(t)
+	var away atomic.Bool
+	i := newInstance(t, db, outageguard.Config{}, &away)
+	if _, err := db.Exec(`DROP TABLE spillway_outages`); err != nil {
+		t.Fatal(err)
+	}
+	away.Store(true)
+	i.send(3)
+	i.until(outageguard.ReasonAway)
+	testkit.Eventually(t, "the log says so", func() bool { return len(i.log.Lines(watermill.ErrorLogLevel, "the store does not answer")) == 1 })
+	away.Store(false)
+	testkit.Eventually(t, "all are handled", func() bool { return i.handled.Load() == 3 })
+	i.until("")
+	i.stop()
+	if n := len(i.log.Lines(watermill.ErrorLogLevel, "the store does not answer")); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// A store that nothing could be shared through is an error that says what to do.
+func TestNewStoreRefuses(t *testing.T) {
+	db := databases.SQLite.New(t)
+	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "a b"}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Service") {
+		t.Error(err)
+	}
+	if _, err := outageguard.NewStore(context.Background(), nil, outageguard.StoreConfig{}); err == nil {
+		t.Error("no database")
+	}
+	if _, err := outageguard.New(outageguard.Config{Shared: true}); err == nil || !strings.Contains(err.Error(), "Config.Shared is set without a Store") {
+		t.Error(err)
+	}
+	if err := newGuard(t, outageguard.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,147 @@
+package outageguard
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
+)
+
+// StoreConfig configures a Store.
+type StoreConfig struct {
+	// Service names the processes that share their outages. It has at most 100 letters, digits, dots, underscores and hyphens. It is
+	// required on a database server. On SQLite the default is none.
+	Service string
+}
+
+// Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A command line uses
+// it too: see Freeze, Release and List. It is safe for concurrent use.
+type Store struct {
+	db      *database.Database
+	service any // as it is bound
+	say     statements
+}
+
+var table = schema.Table{
+	Component: "outages", Name: "spillway_outages", Key: []string{"service", "handler", "scope", "instance"}, Versions: []schema.Version{{
+		File:    "0009_outages.sql",
+		Columns: []string{"service", "handler", "scope", "instance", "state", "reason", "cause", "actor", "since", "expires_at"},
+	}},
+}
+
+// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its table if that is
+// missing, and waits for that for at most 30 seconds. The Store does not close db.
+func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
+	if ctx == nil {
+		return nil, errors.New("outageguard: the context is nil: give context.Background() if there is no other")
+	}
+	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err == nil {
+		if err := database.ValidateService(on.Kind(), config.Service); err != nil {
+			return nil, fmt.Errorf("outageguard: StoreConfig.Service: %w", err)
+		}
+		err = on.Upgrade(ctx, table)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("outageguard: open the store: %w", err)
+	}
+	return &Store{db: on, service: on.Text(config.Service), say: statementsFor(on)}, nil
+}
+
+// Shared is an outage or a freeze in a Store.
+type Shared struct {
+	// Handler is empty for a freeze of all handlers.
+	Handler string `json:"handler"`
+	Scope   string `json:"scope,omitempty"`
+	// Instance names the process that found an outage. It is empty for a freeze.
+	Instance string `json:"instance,omitempty"`
+	// State is Open or Frozen.
+	State State `json:"state"`
+	// Reason says why. Cause is the error of an outage, and Actor is who froze the handler.
+	Reason string    `json:"reason"`
+	Cause  string    `json:"cause,omitempty"`
+	Actor  string    `json:"actor,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
+// List returns the outages and freezes of the service. Outages of instances that died are not among them.
+func (s *Store) List(ctx context.Context) ([]Shared, error) {
+	found := []Shared{}
+	err := s.db.Query(ctx, func() { found = found[:0] }, func(rows *sql.Rows) error {
+		var one Shared
+		var state string
+		var since int64
+		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &state, &one.Reason, &one.Cause, &one.Actor, &since); err != nil {
+			return err
+		}
+		one.State, one.Since = Open, time.UnixMilli(since)
+		if one.Instance == "" {
+			one.State = Frozen
+		}
+		found = append(found, one)
+		return nil
+	}, s.say.list, s.service)
+	if err != nil {
+		return nil, fmt.Errorf("outageguard: list the outages: %w", err)
+	}
+	return found, nil
+}
+
+// Freeze holds the messages of a handler in all instances until Release is called, also in those that start later. Handler "" means
+// all handlers. The reason and the actor are required, and stand in the log of each instance. It takes effect within seconds.
+func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error {
+	if reason == "" || actor == "" {
+		return errors.New("outageguard: Freeze: the reason or the actor is empty: say why the handler is frozen, and by whom")
+	}
+	if database.Column(handler) != handler {
+		return fmt.Errorf("outageguard: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text", boundedtext.Text(handler, 300))
+	}
+	if _, err := s.db.Exec(ctx, s.say.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""), s.db.Text(Frozen.String()),
+		s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""), s.db.Text(boundedtext.Text(actor, 1000)), 0); err != nil {
+		return fmt.Errorf("outageguard: freeze %q: %w", handler, err)
+	}
+	return nil
+}
+
+// Release ends the freeze of a handler that Freeze began, and reports whether there was one. A freeze of all handlers ends with the
+// handler "" alone.
+func (s *Store) Release(ctx context.Context, handler string) (released bool, err error) {
+	n, err := s.db.Exec(ctx, s.say.remove, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""))
+	if err != nil {
+		return false, fmt.Errorf("outageguard: release %q: %w", handler, err)
+	}
+	return n > 0, nil
+}
+
+// statements are what a store says to its database.
+type statements struct{ list, put, remove, proved, leave, purge string }
+
+// leaseOf is how long the outage of an instance counts after its last sign of life.
+const leaseOf = 15 * time.Second
+
+func statementsFor(db *database.Database) statements {
+	put := `INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, now_ms(), now_ms() + ?)`
+	if db.Kind() == database.MySQL {
+		put += ` ON DUPLICATE KEY UPDATE reason = VALUES(reason), cause = VALUES(cause), actor = VALUES(actor), expires_at = VALUES(expires_at)`
+	} else {
+		put += ` ON CONFLICT (service, handler, scope, instance) DO UPDATE SET reason = excluded.reason, cause = excluded.cause, actor = excluded.actor, expires_at = excluded.expires_at`
+	}
+	const of = ` WHERE service = ? AND handler = ? AND scope = ?`
+	return statements{
+		list: db.Statement(`SELECT handler, scope, instance, state, reason, cause, actor, since FROM spillway_outages
+WHERE service = ? AND (instance = '' OR expires_at > now_ms()) ORDER BY handler, scope, instance`),
+		put:    db.Statement(put),
+		remove: db.Statement(`DELETE FROM spillway_outages` + of + ` AND instance = ?`),
+		proved: db.Statement(`DELETE FROM spillway_outages` + of + ` AND instance <> ''`),
+		leave:  db.Statement(`DELETE FROM spillway_outages WHERE service = ? AND instance = ?`),
+		purge:  db.Statement(`DELETE FROM spillway_outages WHERE service = ? AND instance <> '' AND expires_at < now_ms() - ?`),
+	}
+}
