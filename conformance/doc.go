@@ -57,6 +57,7 @@
 //	R8   any delay over a table
 //	R9   same handler and outputs in every stage
 //	R10  the message survives its stages
+//	R11  retries keep to a budget; none is set aside for it
 //	R12a downstream away: held, probed, none set aside
 //	R12b the server of messages and keys killed
 //	R12c join, SIGKILL and deploy during an outage

@@ -18,6 +18,7 @@ func features() []feature {
 		{"R8", "any delay over a table", (*bench).delayStore},
 		{"R9", "same handler and outputs in every stage", (*bench).stagesShareHandler},
 		{"R10", "the message survives its stages", (*bench).stagesKeepMessage},
+		{"R11", "retries keep to a budget; none is set aside for it", (*bench).retryBudget},
 		{"R12a", "downstream away: held, probed, none set aside", (*bench).downstreamAway},
 		{"R12b", "the server of messages and keys killed", (*bench).serverKilled},
 		{"R12c", "join, SIGKILL and deploy during an outage", (*bench).changedWhileOpen},
