@@ -145,7 +145,7 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 		c.of.given.forget(c.queue, in.UUID, &d)
 		c.settle(in, true)
 	case <-msg.Nacked():
-		c.of.given.add(c.queue, in.UUID)
+		c.of.given.add(c.queue, in.UUID, &d)
 		c.acks = 0
 		waited := time.Since(began) > c.config.MaxHold/2 // because something that its handler needs is away
 		if c.returnAll = c.prefetch > 1 && (waited || c.valve.Shuts() != shuts); c.returnAll {
@@ -163,7 +163,7 @@ func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
 		cancel()
 		acked := c.grace(msg)
 		if !acked {
-			c.of.given.add(c.queue, in.UUID)
+			c.of.given.add(c.queue, in.UUID, &d)
 		}
 		c.settle(in, acked)
 	case <-c.ctx.Done():

@@ -32,7 +32,7 @@ func TestDeliveryCount(t *testing.T) {
 			for i := range 3 {
 				msg := b.next(messages)
 				d, _ := wmamqp.DeliveryFromContext(msg.Context())
-				if n, ok := wmamqp.DeliveryCount(msg); n != want || !ok || d.Count != want*(i+1) || d.GivenBack != i {
+				if n, ok := wmamqp.DeliveryCount(msg); n != want || !ok || d.Count != want*(i+1) || d.GivenBack != want*i {
 					t.Errorf("delivery %d: %d, %v of %+v, want %d", i+2, n, ok, d, want)
 				}
 				if i == 2 {

@@ -13,35 +13,49 @@ import (
 // consumer_timeout.
 const remembered = time.Hour
 
-// givenBack remembers how often this process gave back messages of a queue itself. The process lives, so no message crashed it then.
+// givenBack remembers how often this process gave back messages of a queue itself, and the queue counted it. The process lives, so no
+// message crashed it then. From RabbitMQ 4.3 on a quorum queue does not count a nack.
 type givenBack struct {
 	mu sync.Mutex
-	of recent.Memory[int]
+	of recent.Memory[returned]
 }
 
-func newGivenBack() givenBack { return givenBack{of: recent.For[int](remembered)} }
+// returned is what is known of one message.
+type returned struct {
+	times int // that the queue counted
+	back  bool
+	count int // the queue's, when the message was given back last
+}
+
+func newGivenBack() givenBack { return givenBack{of: recent.For[returned](remembered)} }
 
 // add notes that a message is given back. A message without an id is not remembered.
-func (g *givenBack) add(queue, id string) {
+func (g *givenBack) add(queue, id string, d *amqp091.Delivery) {
 	if id == "" {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	*g.of.Note(recent.Named(queue, id), time.Now())++
+	one := g.of.Note(recent.Named(queue, id), time.Now())
+	one.back, one.count = true, countOf(d.Headers[deliveryCount])
 }
 
-// times returns how often a message was given back.
+// times returns how often a message was given back, as far as the queue counted it.
 func (g *givenBack) times(queue, id string, d *amqp091.Delivery) int {
 	if !d.Redelivered {
 		return 0
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := g.of.Get(recent.Named(queue, id)); n != nil {
-		return *n
+	one := g.of.Get(recent.Named(queue, id))
+	if one == nil {
+		return 0
 	}
-	return 0
+	if one.back && countOf(d.Headers[deliveryCount]) > one.count {
+		one.times++
+	}
+	one.back = false
+	return one.times
 }
 
 func (g *givenBack) forget(queue, id string, d *amqp091.Delivery) {

@@ -20,8 +20,8 @@ type Delivery struct {
 	Redelivered bool
 	// Count is how often a quorum queue delivered the message before and got it back. On a classic queue it is 0.
 	Count int
-	// GivenBack is how many deliveries in Count this process is known to have given back itself, by a nack or on a connection that
-	// was lost. This Subscriber remembers at most 1000 messages, each for an hour after it was last given back.
+	// GivenBack is how many deliveries in Count this Subscriber is known to have given back itself, by a nack or on a connection that
+	// was lost. It remembers at most 1000 messages, each for an hour after it was last given back.
 	GivenBack int
 	// Timestamp is the producer's, or zero.
 	Timestamp time.Time
