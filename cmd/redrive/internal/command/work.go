@@ -14,12 +14,13 @@ import (
 func (a *app) work() *cobra.Command {
 	var config campaigns.Config
 	var once bool
+	var lease time.Duration
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "Work on campaigns from here, for services that do not",
 		Long: `work redrives the letters of the service's campaigns through --broker until Ctrl-C, beside other workers if there are any. A
-letter goes only to a topic of --allow. If work is killed, its letters are taken by another worker after half a minute; the
-one that was being published may come twice, with the same id.`,
+letter goes only to a topic of --allow. If work is killed, another worker takes its letters after --lease. The letter that was
+being published may come twice, with the same id.`,
 		Example: `  redrive work --broker kafka://kafka-1:9092 --allow orders,payments
   redrive work --broker sql --allow orders --once`,
 		Args: arguments(0, 0, "none"),
@@ -36,7 +37,7 @@ one that was being published may come twice, with the same id.`,
 			if err != nil {
 				return err
 			}
-			worker, err := campaigns.NewWorker(all, broker, campaigns.WorkerConfig{})
+			worker, err := campaigns.NewWorker(all, broker, campaigns.WorkerConfig{Lease: lease})
 			if err != nil {
 				return err
 			}
@@ -49,6 +50,7 @@ one that was being published may come twice, with the same id.`,
 	}
 	cmd.Flags().StringSliceVar(&config.Allow, "allow", nil, "topics that letters may go to (required)")
 	cmd.Flags().IntVar(&config.MaxRedrives, "max-redrives", redrive.DefaultMaxRedrives, "redrives after which a letter is quarantined")
+	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long letters in hand stay reserved if this process is killed")
 	cmd.Flags().BoolVar(&once, "once", false, "end when no campaign can go on")
 	return cmd
 }

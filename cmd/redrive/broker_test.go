@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+// brokers are the addresses that --broker takes.
+var brokers = map[string]func(*testing.T) string{
+	"sql":   func(*testing.T) string { return "sql" },
+	"kafka": func(t *testing.T) string { return "kafka://" + strings.Join(services.Kafka(t), ",") },
+	"amqp":  func(t *testing.T) string { return services.AMQP(t) },
+}
+
+// Features V1, V8 and V10: a dead-letter topic is redriven straight from each broker, to allowed topics only, once, and on request no more
+// than a few.
+func TestDrain(t *testing.T) {
+	for name, address := range brokers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := address(t)
+			s := shopOn(t, databases.Postgres, databases.Postgres.Create(t))
+			s.env = append(s.env, "SPILLWAY_BROKER="+address)
+			broker, err := connect.Open(t.Context(), address, s.open, watermill.NopLogger{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer broker.Close()
+			live := "drained-" + strings.ToLower(rand.Text()[:10])
+			dead := live + ".dlq"
+			topics := []string{live, dead, poison.ParkedTopic(dead), poison.QuarantineTopic(dead)}
+			if err := broker.Publisher.(poison.Initializer).InitializeTopics(topics...); err != nil {
+				t.Fatal(err)
+			}
+			if name == "sql" {
+				for _, topic := range topics {
+					s.subscribe(broker, "reader", topic, 0)
+				}
+			}
+			var want []string
+			for _, id := range []string{"one", "two", "three"} {
+				want = append(want, id)
+				if err := broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := broker.Publish(dead, letter("forged", `{}`, func(l *poison.Letter) { l.Origin.Topic = "admin" })); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"drain", dead, "--allow", live, "--idle", "20s"}
+			if got := s.pipe(args...); got.code != 4 || !strings.Contains(got.err, "redrive 4 messages of "+dead) {
+				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
+			}
+			if got := s.pipe(append(args, "--yes", "--max", "2")...); got.code != 0 || !strings.Contains(got.out, "redriven 2, parked 0") {
+				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
+			}
+			if got := s.pipe(append(args, "--yes")...); got.code != 5 || !strings.Contains(got.out, "redriven 1, ") {
+				t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
+			}
+			if got := s.subscribe(broker, "reader", live, 3); !slices.Equal(got, want) {
+				t.Errorf("redriven %v, want %v", got, want)
+			}
+			if got := s.subscribe(broker, "reader", poison.ParkedTopic(dead), 1); !slices.Equal(got, []string{"forged"}) {
+				t.Errorf("parked %v", got)
+			}
+		})
+	}
+}
+
+// subscribe reads n messages of a topic.
+func (s *shop) subscribe(broker *connect.Broker, group, topic string, n int) (ids []string) {
+	s.t.Helper()
+	sub, err := broker.Subscriber(group)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer sub.Close()
+	ctx, cancel := context.WithTimeout(s.t.Context(), testkit.Patience)
+	defer cancel()
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for range n {
+		msg, ok := <-messages
+		if !ok {
+			return ids
+		}
+		ids = append(ids, msg.UUID)
+		msg.Ack()
+	}
+	return ids
+}
+
+// Features V7 and V10: redrive work does the campaigns of a service that runs no worker. Killed, and begun again, it loses none.
+func TestWork(t *testing.T) {
+	var messages []*message.Message
+	for i := range 60 {
+		messages = append(messages, letter("id-"+string(rune('a'+i/26))+string(rune('a'+i%26)), "{}"))
+	}
+	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t), messages...)
+	s.env = append(s.env, "SPILLWAY_BROKER=sql")
+	broker, err := connect.Open(t.Context(), "sql", s.open, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	s.subscribe(broker, "reader", "orders", 0)
+	if got := s.pipe("redrive", "--all", "--rate", "30", "--reason", "INC-7", "--yes", "--detach"); got.code != 0 {
+		t.Fatalf("exit %d: %s", got.code, got.err)
+	}
+	killed := exec.Command(binary, "work", "--allow", "orders", "--lease", "1s")
+	killed.Env = s.env
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	redriven := func() int {
+		page, err := s.campaigns().List(t.Context(), campaigns.List{})
+		if err != nil || len(page) != 1 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		return page[0].Redriven
+	}
+	testkit.Eventually(t, "it redrives", func() bool { return redriven() > 5 })
+	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait()
+	if n := redriven(); n == 60 {
+		t.Fatal("it was killed too late")
+	}
+	if got := s.pipe("work", "--allow", "orders", "--once"); got.code != 0 {
+		t.Fatalf("exit %d: %s", got.code, got.err)
+	}
+	if n := redriven(); n != 60 {
+		t.Errorf("%d redriven", n)
+	}
+	sub, err := broker.Subscriber("reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	n, err := sub.Backlog(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := slices.Compact(slices.Sorted(slices.Values(s.subscribe(broker, "reader", "orders", n))))
+	if len(ids) != 60 || n > 61 { // the one in flight may come twice
+		t.Errorf("%d messages came back, of %d letters", n, len(ids))
+	}
+}
