@@ -22,6 +22,9 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   export    see redrive export --help
   discard   chosen discarded left
   import    imported skipped
+  campaigns a campaign as package campaigns has it; with an ID also: events
+  redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
+  guard     handler scope instance state reason cause actor since
   drain     id taken redriven quarantined refused parked failed`
 
 // causeView is a cause for programs.

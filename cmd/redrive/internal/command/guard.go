@@ -1,0 +1,175 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+func (a *app) guard() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "guard",
+		Short: "List outages, and hold or release the messages of a handler by hand",
+		Long: `guard shows and changes what the outage guards of a service share through the database: Config.Outage.Shared. A freeze counts
+in all instances within seconds, and ends by release alone.`,
+		Example: `  redrive guard list
+  redrive guard open billing --reason "INC-7: the ledger is migrated"
+  redrive guard open --reason "INC-7: hold everything" --yes
+  redrive guard close billing`,
+		Args: arguments(0, 0, "list, open or close"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.guardList(), a.guardOpen(), a.guardClose())
+	return cmd
+}
+
+// outages opens what the guards share. Looking makes no table.
+func (a *app) outages(ctx context.Context) (*outageguard.Store, error) {
+	db, err := a.database(ctx)
+	if err == nil {
+		err = connect.Require(ctx, db, "outages")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return outageguard.NewStore(ctx, db, outageguard.StoreConfig{Service: a.settings.service})
+}
+
+func (a *app) guardList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List outages and freezes",
+		Long:    "list prints the handlers whose messages are held, in all instances: by an outage that was found, or by hand.",
+		Example: "  redrive guard list --json",
+		Args:    arguments(0, 0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := a.outages(cmd.Context())
+			if err != nil {
+				return err
+			}
+			all, err := store.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(all) == 0 {
+				a.screen.Note("no outage and no freeze: all messages pass")
+				return nil
+			}
+			return a.outageTable(all)
+		},
+	}
+}
+
+func (a *app) outageTable(all []outageguard.Shared) error {
+	t := &screen.Table{Columns: []screen.Column{
+		{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber}, {Name: "SINCE", Style: screen.Dim},
+		{Name: "BY", Min: 8}, {Name: "REASON", Min: 16}, {Name: "CAUSE", Min: 16, Drop: 1},
+	}}
+	for _, o := range all {
+		if a.json {
+			if err := a.screen.JSON(o); err != nil {
+				return err
+			}
+			continue
+		}
+		handler, by := o.Handler, o.Actor
+		if handler == "" {
+			handler = "(all)"
+		}
+		if by == "" {
+			by = o.Instance
+		}
+		t.Row(handler, o.Scope, o.State.String(), a.when(o.Since), by, o.Reason, o.Cause)
+	}
+	if !a.json {
+		a.screen.Table(t)
+	}
+	return nil
+}
+
+func (a *app) guardOpen() *cobra.Command {
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "open [HANDLER]", Short: "Hold the messages of a handler, or of all handlers",
+		Long: `open freezes a handler in all instances of the service: its messages are held, uncounted, until guard close. Messages in work end
+as usual. Without HANDLER it freezes every handler.`,
+		Example: "  redrive guard open billing --reason \"INC-7: the ledger is migrated\"",
+		Args:    arguments(0, 1, "a handler, or nothing for all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return wrong("--reason is empty: say why, for those who look at the guard later")
+			}
+			store, err := a.outages(cmd.Context())
+			if err != nil {
+				return err
+			}
+			handler := handlerOf(args)
+			if !yes {
+				if err := a.screen.Confirm("hold the messages of %s of %s in all instances?", named(handler), a.owner()); err != nil {
+					return err
+				}
+			}
+			if err := store.Freeze(cmd.Context(), handler, reason, a.settings.by); err != nil {
+				return err
+			}
+			return a.guarded(handler, "frozen")
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who look at the guard later (required)")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func (a *app) guardClose() *cobra.Command {
+	return &cobra.Command{
+		Use: "close [HANDLER]", Short: "End a freeze",
+		Long:    "close ends the freeze of a handler in all instances, or with no HANDLER the freeze of all handlers. It ends no outage that was found.",
+		Example: "  redrive guard close billing",
+		Args:    arguments(0, 1, "a handler, or nothing for all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := a.outages(cmd.Context())
+			if err != nil {
+				return err
+			}
+			handler := handlerOf(args)
+			released, err := store.Release(cmd.Context(), handler)
+			if err != nil {
+				return err
+			}
+			if !released {
+				return none("%s of %s: there is no freeze; redrive guard list shows all", named(handler), a.owner())
+			}
+			return a.guarded(handler, "released")
+		},
+	}
+}
+
+// guarded says what became of a freeze.
+func (a *app) guarded(handler, state string) error {
+	if a.json {
+		return a.screen.JSON(struct {
+			Handler string `json:"handler"`
+			State   string `json:"state"`
+		}{handler, state})
+	}
+	a.screen.Line("%s of %s: %s", named(handler), a.owner(), state)
+	return nil
+}
+
+func handlerOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func named(handler string) string {
+	if handler == "" {
+		return "all handlers"
+	}
+	return "the handler " + handler
+}
