@@ -29,9 +29,9 @@ func (b *batch) one(ctx context.Context, i int, t letters.Taken) {
 	returned := false
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
-			b.refusedBy(errInterrupted)
+			b.refusedBy(r, errInterrupted)
 			b.release(t)
-			b.note(result{row: r, rest: rest, tries: r.tries + 1})
+			b.note(result{row: r, rest: b.config.Poll, tries: r.tries + 1})
 			b.cancel()
 		}
 	}()
@@ -81,10 +81,10 @@ func (b *batch) refusal(ctx context.Context, r row, err error) result {
 	}
 	own := poison.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) // it says nothing of the target
 	if !own {
-		b.refusedBy(err)
+		b.refusedBy(r, err)
 	}
-	if tries := r.tries + 1; !own && tries < maxTries {
-		return result{row: r, rest: rest * time.Duration(tries), tries: tries}
+	if tries := r.tries + 1; !own && (tries < maxTries || b.isDown()) {
+		return result{row: r, rest: b.config.Poll * time.Duration(tries), tries: tries}
 	}
 	return result{row: r, outcome: failed, why: boundedtext.Error(err, maxText)}
 }

@@ -8,10 +8,9 @@ import (
 
 // todo are the campaigns that a worker looks at. Those that ended long ago, or of which all is known, are not among them.
 func (r *rounds) todo(ctx context.Context) ([]Campaign, error) {
-	return r.list(ctx, ` WHERE service = ? AND (state IN ('running', 'canary')
+	return r.list(ctx, ` WHERE service = ? AND (state IN ('running', 'canary', 'paused')
 	OR state = 'selecting' AND leased_until <= now_us()
 	OR state = 'scheduled' AND not_before <= now_us()
-	OR state = 'paused' AND resume_at > 0 AND resume_at <= now_us()
 	OR state IN ('finished', 'cancelled') AND redriven > succeeded + failed_again AND ended_at > now_us() - ?)
 ORDER BY created_at, id LIMIT 1000`, r.service(), listenFor.Microseconds())
 }

@@ -19,20 +19,17 @@ const (
 	maxRefusals = 3
 	// maxTries is how often a letter that the publisher refuses is taken while others are accepted.
 	maxTries = 5
-	// rest is how long such a letter waits before it is taken again, times its tries.
-	rest = time.Second
 )
 
 // run works on a campaign until it does not run any more, or ctx ends.
 func (w *Worker) run(ctx context.Context, c Campaign) {
 	log := w.Campaigns.config.Logger
-	refusals, pause := 0, firstPause
+	target, pause := &target{refused: make(map[int64]bool), accepts: c.Redriven > 0}, firstPause
 	for ctx.Err() == nil {
 		k, err := w.claim(ctx, c)
 		if err == nil && len(k.rows) > 0 {
-			b := &batch{Worker: w, campaign: c, claim: k, refusals: refusals}
+			b := &batch{Worker: w, campaign: c, claim: k, to: target}
 			err = b.work(ctx)
-			refusals = b.refusals
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -57,13 +54,19 @@ type batch struct {
 	cancel   context.CancelFunc
 	marker   marker
 
-	mu       sync.Mutex // guards what follows
-	hand     map[int64]letters.Taken
-	until    time.Time
-	lost     map[int64]bool
-	results  []result
-	refusals int   // in a row
-	down     error // why the campaign is to pause: the target refuses
+	mu      sync.Mutex // guards what follows
+	hand    map[int64]letters.Taken
+	until   time.Time
+	lost    map[int64]bool
+	results []result
+	to      *target
+	down    error // why the campaign is to pause: the target refuses
+}
+
+// target is what one run of a worker knows of where the letters go.
+type target struct {
+	refused map[int64]bool // letters that were refused since one was accepted
+	accepts bool           // it accepted a letter before
 }
 
 // outcome is what became of a letter of a claim.
@@ -214,12 +217,15 @@ func (b *batch) note(r result) {
 	delete(b.hand, r.seq)
 }
 
-// stop ends the batch: the target is down.
-func (b *batch) refusedBy(err error) {
+// refusedBy notes that the target refused a letter. Three different letters in a row say that the target is down, and so does
+// one that was refused again and again if the target has accepted none.
+func (b *batch) refusedBy(r row, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refusals++; b.refusals >= maxRefusals && b.down == nil {
-		b.down = fmt.Errorf("the target refused %d letters in a row: %s", b.refusals, boundedtext.Error(err, 500))
+	b.to.refused[r.seq] = true
+	never := r.tries+1 >= maxTries && !b.to.accepts
+	if (len(b.to.refused) >= maxRefusals || never) && b.down == nil {
+		b.down = fmt.Errorf("the target refused %d letters in a row: %s", len(b.to.refused), boundedtext.Error(err, 500))
 		b.cancel()
 	}
 }
@@ -227,7 +233,14 @@ func (b *batch) refusedBy(err error) {
 func (b *batch) accepted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refusals = 0
+	b.to.accepts = true
+	clear(b.to.refused)
+}
+
+func (b *batch) isDown() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.down != nil
 }
 
 func (b *batch) release(taken ...letters.Taken) {

@@ -19,7 +19,8 @@ import (
 
 // WorkerConfig configures a Worker.
 type WorkerConfig struct {
-	// Poll is how often a worker looks for campaigns to work on. Default: 1 s. At least 1 ms.
+	// Poll is how often a worker looks for campaigns to work on, and the rest of a letter that was refused, times its tries.
+	// Default: 1 s. At least 1 ms.
 	Poll time.Duration
 	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews it. After
 	// a crash other workers wait for that long. Default: 30 s. At least 100 ms.
@@ -181,13 +182,17 @@ func (r *rounds) look(ctx context.Context, c Campaign) error {
 	switch c.State {
 	case Selecting:
 		return r.goOn(ctx, c)
-	case Scheduled, Paused:
+	case Scheduled:
 		return r.wake(ctx, c)
-	case Canary, Finished, Cancelled:
-		return r.listen(ctx, c)
 	}
-	if err := r.listen(ctx, c); err != nil {
+	err := r.listen(ctx, c)
+	switch {
+	case err != nil:
 		return err
+	case c.State == Paused && !c.ResumeAt.IsZero():
+		return r.wake(ctx, c)
+	case c.State != Running:
+		return nil
 	}
 	if held, err := r.holdForApproval(ctx, c); held || err != nil {
 		return err

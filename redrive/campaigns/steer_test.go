@@ -1,0 +1,320 @@
+package campaigns_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V7: a campaign is paused, resumed, given another rate and cancelled while it runs. What it did not redrive waits.
+func TestSteer(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(200)...)
+		r := request
+		r.Rate = 20
+		c := start(t, all, r)
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		published := func(n int) func() bool { return func() bool { return len(out.All()) >= n } }
+		testkit.Eventually(t, "it runs", published(3))
+		c, err := all.Pause(t.Context(), c.ID, act)
+		if err != nil || c.State != campaigns.Paused || c.Why != act.Reason {
+			t.Fatal(c, err)
+		}
+		if _, err := all.Pause(t.Context(), c.ID, act); !errors.Is(err, campaigns.ErrState) {
+			t.Error(err)
+		}
+		var still campaigns.Campaign
+		testkit.Eventually(t, "what was in hand is counted", func() bool {
+			before := len(out.All())
+			time.Sleep(100 * time.Millisecond)
+			still, err = all.Get(t.Context(), c.ID)
+			return err == nil && len(out.All()) == before && still.Redriven == before
+		})
+		if _, err := all.SetRate(t.Context(), c.ID, 2000, act); err != nil {
+			t.Fatal(err)
+		}
+		if c, err = all.Resume(t.Context(), c.ID, act); err != nil || c.State != campaigns.Running || c.Rate != 2000 {
+			t.Fatal(c, err)
+		}
+		testkit.Eventually(t, "it goes on, faster", published(100))
+		if c, err = all.Cancel(t.Context(), c.ID, act); err != nil || c.State != campaigns.Cancelled {
+			t.Fatal(c, err)
+		}
+		for name, call := range map[string]func() (campaigns.Campaign, error){
+			"resume": func() (campaigns.Campaign, error) { return all.Resume(t.Context(), c.ID, act) },
+			"rate":   func() (campaigns.Campaign, error) { return all.SetRate(t.Context(), c.ID, 1, act) },
+			"cancel": func() (campaigns.Campaign, error) { return all.Cancel(t.Context(), c.ID, act) },
+		} {
+			if _, err := call(); !errors.Is(err, campaigns.ErrState) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := all.Get(t.Context(), "x'; DROP TABLE spillway_campaigns; --"); !errors.Is(err, campaigns.ErrNotFound) {
+			t.Error(err)
+		}
+		next := start(t, all, request) // at once: only what is in hand this moment may still be missing
+		reach(t, all, next.ID, campaigns.Finished)
+		testkit.Eventually(t, "all is published once or waits", func() bool {
+			n, err := store.Count(t.Context(), letters.Filter{})
+			return err == nil && n+len(out.All()) == 200
+		})
+		wantIDs(t, out, len(out.All()))
+		events, err := all.History(t.Context(), c.ID, 0)
+		var what []campaigns.What
+		for _, e := range events {
+			what = append(what, e.What)
+		}
+		want := []campaigns.What{campaigns.Started, campaigns.Ran, campaigns.PausedIt, campaigns.RateSet, campaigns.Resumed, campaigns.CancelledIt}
+		if err != nil || !slices.Equal(what, want) {
+			t.Error(what, err)
+		}
+	})
+}
+
+// Feature V7: every call that changes a campaign has a name and a reason.
+func TestActs(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	all := open(t, store, config)
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(3)...)
+	c := start(t, all, request)
+	for _, bad := range []campaigns.Act{{}, {By: "ann"}, {Reason: "x"}, {By: " ", Reason: "x"}, {By: "a\x00", Reason: "x"}, {By: string(make([]byte, 2000)), Reason: "x"}} {
+		if _, err := all.Cancel(t.Context(), c.ID, bad); err == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+		if _, err := all.Start(t.Context(), campaigns.Request{Act: bad}); err == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+	for _, bad := range []campaigns.Request{
+		{Max: -1}, {Rate: -1}, {Rate: 1e9}, {Concurrency: 1000}, {StopAt: 2}, {Canary: -1}, {To: "admin"}, {To: "orders", FirstStage: true},
+		{Filter: letters.Filter{Limit: 5}}, {Seqs: []int64{0}}, {Seqs: []int64{1}, Filter: letters.Filter{Topics: []string{"orders"}}},
+		{Seqs: make([]int64, 0, 1), Filter: letters.Filter{Topics: []string{"\xff"}}}, {Edit: &campaigns.Edit{}}, {CanaryWait: -1},
+	} {
+		bad.Act = act
+		if _, err := all.Start(t.Context(), bad); err == nil || errors.Is(err, campaigns.ErrNoLetters) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if _, err := all.Start(t.Context(), request); !errors.Is(err, campaigns.ErrNoLetters) {
+		t.Error(err)
+	}
+}
+
+// Feature V7: a campaign over a size needs another person, also if the program that started it knows nothing of that.
+func TestApproval(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	all := open(t, store, campaigns.Config{Allow: []string{"orders"}, ApproveOver: 5})
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(6)...)
+	out := &fixture.Outbox{}
+	c := start(t, open(t, store, campaigns.Config{}), request)
+	if c.State != campaigns.Running {
+		t.Fatal(c.State)
+	}
+	run(t, all, out, quick)
+	reach(t, all, c.ID, campaigns.Approval)
+	if _, err := all.Approve(t.Context(), c.ID, campaigns.Act{By: " Ann", Reason: "me too"}); !errors.Is(err, campaigns.ErrState) {
+		t.Error(err)
+	}
+	if len(out.All()) > 0 {
+		t.Error("it was not approved")
+	}
+	bob := campaigns.Act{By: "bob", Reason: "looked at it"}
+	if c, err := all.Approve(t.Context(), c.ID, bob); err != nil || c.ApprovedBy != "bob" {
+		t.Fatal(c, err)
+	}
+	reach(t, all, c.ID, campaigns.Finished)
+	wantIDs(t, out, 6)
+}
+
+// Feature V7: a campaign waits for its time, by the database's clock.
+func TestSchedule(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	all := open(t, store, config)
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(3)...)
+	r := request
+	r.NotBefore = time.Now().Add(300 * time.Millisecond)
+	out := &fixture.Outbox{}
+	run(t, all, out, quick)
+	c := start(t, all, r)
+	if c.State != campaigns.Scheduled {
+		t.Error(c.State)
+	}
+	reach(t, all, c.ID, campaigns.Finished)
+	for _, p := range out.All() {
+		if p.At.Before(r.NotBefore.Add(-2 * time.Millisecond)) {
+			t.Errorf("published %s early", r.NotBefore.Sub(p.At))
+		}
+	}
+}
+
+// failing is a live topic whose handler fails all letters that fail chooses: they come back as dead letters.
+func failing(t testing.TB, store *letters.Store, fail func(id string) bool) *fixture.Outbox {
+	return &fixture.Outbox{Before: func(_ string, msg *message.Message) error {
+		if !fail(msg.UUID) {
+			return nil
+		}
+		return store.Publish("orders.dlq", failedAgain(msg))
+	}}
+}
+
+func failedAgain(msg *message.Message) *message.Message {
+	l := poison.Read(msg)
+	l.Failure = poison.Failure{Class: 1, Reason: "again", Description: "still unknown", FirstFailedAt: time.Now(), LastFailedAt: time.Now()}
+	return l.Encode()
+}
+
+// Feature V7: the canary alone, and nothing more if too many of it fail again. Resume says that the rest may go.
+func TestCanary(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(60)...)
+		r := request
+		r.Canary, r.Concurrency, r.CanaryWait = 10, 4, time.Hour
+		out := failing(t, store, func(id string) bool { return id < "id-4" }) // seven of the first ten
+		stop := run(t, all, out, quick)
+		run(t, all, out, quick)
+		c := start(t, all, r)
+		c = reach(t, all, c.ID, campaigns.Paused)
+		if c.Redriven != 10 || c.FailedAgain < 3 || c.Pending != 50 {
+			t.Errorf("%+v", c)
+		}
+		wantIDs(t, out, 10)
+		stop()
+		if _, err := all.Resume(t.Context(), c.ID, act); err != nil {
+			t.Fatal(err)
+		}
+		reach(t, all, c.ID, campaigns.Finished)
+		wantIDs(t, out, 60)
+	})
+}
+
+// Feature V7: a canary of which nothing bad is heard lets the rest go after its wait.
+func TestCanary_passes(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	all := open(t, store, config)
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(30)...)
+	r := request
+	r.Canary, r.CanaryWait = 10, 200*time.Millisecond
+	out := failing(t, store, func(id string) bool { return id == "id-3" })
+	run(t, all, out, quick)
+	c := start(t, all, r)
+	c = reach(t, all, c.ID, campaigns.Finished)
+	wantIDs(t, out, 30)
+	if sent := out.All(); sent[10].At.Sub(sent[9].At) < 150*time.Millisecond {
+		t.Errorf("the eleventh came %s after the tenth", sent[10].At.Sub(sent[9].At))
+	}
+	testkit.Eventually(t, "the one that failed again is counted", func() bool {
+		c, _ = all.Get(t.Context(), c.ID)
+		return c.FailedAgain == 1 && c.NotHeard == 29
+	})
+}
+
+// Feature V7: a campaign of which more than the share fails again stops itself, and counts anew after Resume.
+func TestStopsItself(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(300)...)
+		r := request
+		r.Rate, r.StopAfter, r.Concurrency = 300, 20, 4
+		var healed atomic.Bool
+		out := failing(t, store, func(string) bool { return !healed.Load() })
+		run(t, all, out, quick)
+		c := reach(t, all, start(t, all, r).ID, campaigns.Paused)
+		if c.Redriven < 20 || c.Redriven == 300 || c.FailedAgain < 5 {
+			t.Errorf("%+v", c)
+		}
+		healed.Store(true)
+		testkit.Eventually(t, "the last ones are heard of", func() bool {
+			c, _ = all.Get(t.Context(), c.ID)
+			return c.FailedAgain == c.Redriven || c.FailedAgain == len(out.All())
+		})
+		if _, err := all.Resume(t.Context(), c.ID, act); err != nil {
+			t.Fatal(err)
+		}
+		c = reach(t, all, c.ID, campaigns.Finished)
+		if c.Redriven != 300 || c.FailedAgain == 300 {
+			t.Errorf("%+v", c)
+		}
+		wantIDs(t, out, 300)
+	})
+}
+
+// Feature V7: a target that is down in the middle pauses the campaign with the reason; it goes on by itself, or by hand.
+func TestTargetDown(t *testing.T) {
+	for _, after := range []time.Duration{0, 50 * time.Millisecond} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			store := fixture.SQLite.NewStore(t)
+			all := open(t, store, config)
+			fixture.Publish(t, store, "orders.dlq", fixture.Several(100)...)
+			r := request
+			r.ResumeAfter, r.Concurrency = after, 2
+			var calls, down atomic.Int64
+			down.Store(1)
+			out := &fixture.Outbox{Before: func(string, *message.Message) error {
+				if calls.Add(1) > 50 && down.Load() == 1 {
+					return fixture.ErrDown
+				}
+				return nil
+			}}
+			w := quick
+			w.PublishAttempts = 1
+			run(t, all, out, w)
+			c := reach(t, all, start(t, all, r).ID, campaigns.Paused)
+			if c.Redriven != 50 || c.Failed != 0 || c.Pending != 50 || c.ResumeAt.IsZero() != (after == 0) {
+				t.Errorf("%+v", c)
+			}
+			down.Store(0)
+			if after == 0 {
+				if _, err := all.Resume(t.Context(), c.ID, act); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c = reach(t, all, c.ID, campaigns.Finished)
+			if c.Redriven != 100 {
+				t.Errorf("%+v", c)
+			}
+			wantIDs(t, out, 100)
+		})
+	}
+}
+
+// Feature V7: letters that the publisher never takes do not keep the others, and wait as before.
+func TestRefusedLetters(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	all := open(t, store, config)
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(20)...)
+	out := &fixture.Outbox{Before: func(_ string, msg *message.Message) error {
+		switch msg.UUID {
+		case "id-3":
+			return fmt.Errorf("x: %w", poison.ErrTooLarge)
+		case "id-7":
+			panic("publisher")
+		}
+		return nil
+	}}
+	w := quick
+	w.PublishAttempts = 1
+	run(t, all, out, w)
+	c := reach(t, all, start(t, all, request).ID, campaigns.Finished)
+	if c.Failed != 2 || c.Redriven != 18 {
+		t.Errorf("%+v", c)
+	}
+	fixture.WantCount(t, store, letters.Filter{IDs: []string{"id-3", "id-7"}}, 2)
+	wantIDs(t, out, 18)
+}
