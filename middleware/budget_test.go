@@ -3,6 +3,8 @@ package middleware_test
 import (
 	"math"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,6 +206,24 @@ func TestBudgetsAreSeparate(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Feature R11: handlers that fail at the same time get no more than the budget has.
+func TestBudgetConcurrently(t *testing.T) {
+	shared, err := middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 10, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var granted atomic.Int64
+	for range 8 {
+		b := newTill(t, shared)
+		all.Go(func() { granted.Add(int64(b.of(200, newMessage("1")))) })
+	}
+	all.Wait()
+	if n := granted.Load(); n != 600 {
+		t.Errorf("%d retries of 600", n)
+	}
 }
 
 // Feature R11: what cannot be a budget is an error that names the field.
