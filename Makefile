@@ -4,6 +4,7 @@ FUZZTIME   ?= 10m
 CHAOS      ?= 10
 MESSAGES   ?= 20000
 SEED       ?= 0
+OUTAGE     ?= 30s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 SERVICES    = internal/services/services.sh
 
@@ -27,7 +28,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages demo-redrive demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-sql demo-stages demo-redrive demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,9 +133,9 @@ embedded:
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
 	$(GO) test -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./internal/bench ./middleware/crashlimit ./middleware/outageguard
 
-conformance: start ## the suite of promises over all pub/subs, and its matrix
+conformance: start ## the suite of promises over all pub/subs, with outages of OUTAGE (default 30s), and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
-	SPILLWAY_CONFORMANCE_OUT=$$results $(GO) test -count=1 -timeout 30m ./conformance; status=$$?; \
+	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_CONFORMANCE_OUTAGE=$(OUTAGE) $(GO) test -count=1 -timeout 30m ./conformance; status=$$?; \
 	$(GO) run ./conformance/internal/report $$results && exit $$status
 
 conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings, by databases and stores, and their matrix
@@ -170,6 +171,9 @@ bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outa
 
 chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flow on each broker, and account for every id; SEED repeats
 	$(GO) run ./internal/chaos -messages $(MESSAGES) -seed $(SEED)
+
+outage-campaign: start ## the same with outages of a downstream that the handlers call, of up to a minute, behind the guard of outages
+	$(GO) run ./internal/chaos -outages -messages $(MESSAGES) -seed $(SEED)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 10)
 	SPILLWAY_CHAOS=$(CHAOS) $(GO) test -race -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./pubsub/wmsql

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,14 +27,15 @@ func (p pickyAMQP) Unmarshal(delivery amqp091.Delivery) (*message.Message, error
 	return p.Marshaler.Unmarshal(delivery)
 }
 
-// The suite on RabbitMQ's classic and quorum queues, one after the other: a row restarts the broker.
+// The suite on RabbitMQ's classic and quorum queues, at the same time but for the row that restarts the broker.
 func TestAMQP(t *testing.T) {
 	t.Parallel()
-	t.Run("classic", func(t *testing.T) { runAMQP(t, "amqp-classic", nil) })
-	t.Run("quorum", func(t *testing.T) { runAMQP(t, "amqp-quorum", wmamqp.QuorumQueue(nil)) })
+	var beside sync.RWMutex
+	t.Run("classic", func(t *testing.T) { t.Parallel(); runAMQP(t, "amqp-classic", nil, &beside) })
+	t.Run("quorum", func(t *testing.T) { t.Parallel(); runAMQP(t, "amqp-quorum", wmamqp.QuorumQueue(nil), &beside) })
 }
 
-func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
+func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RWMutex) {
 	b := amqpBroker{services.AMQP(t), arguments}
 	at, err := url.Parse(b.uri)
 	if err != nil {
@@ -61,6 +63,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table) {
 		Pins:        map[string]string{"D9": "no SQL source", "R12b": elsewhere},
 		Hostile:     b.hostile(),
 		Competing:   true,
+		Beside:      beside,
 
 		DeleteTopic: b.deleteQueue,
 		ReadOnly:    b.readOnly,

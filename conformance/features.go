@@ -74,3 +74,6 @@ func features() []feature {
 // faults are rows with a bench that has nothing open, most of them on consumers in processes of their own. Those that are true
 // have the broker for themselves; the others, which mostly wait, run at the same time.
 var faults = map[string]bool{"R12a": false, "R12b": true, "R12c": false, "R12d": false, "R12e": false, "R12f": false, "R12g": false, "D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}
+
+// restarts are the rows that restart the broker.
+var restarts = map[string]bool{"F2": true, "R12b": true}

@@ -110,7 +110,7 @@ func (b *bench) downstreamHangs() {
 		inHand = int64(len(ids))
 	}
 	o.wantOnlyProbes(inHand)
-	if n := o.stagings.Load(); n > inHand*20 {
+	if n := o.stagings.Load(); n > inHand*10 {
 		o.Errorf("%d messages went to a stage before the guard knew", n)
 	}
 	o.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(), o.story())

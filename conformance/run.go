@@ -26,19 +26,28 @@ func Run(t *testing.T, target Target) {
 	}
 	target.validate(t)
 	target.command = childCommand(t, target)
+	results := map[string]string{}
+	for _, f := range features() { // first, while the suites on the same broker are at these rows too
+		if _, pinned := target.Pins[f.id]; !pinned && restarts[f.id] {
+			results[f.id] = f.on(t, target)
+		}
+	}
 	var together sync.WaitGroup
 	var after, last []func() // what runs together comes after the others, and last its records, in order
 	for _, f := range features() {
 		reason, pinned := target.Pins[f.id]
-		result := "pinned"
+		result, done := results[f.id]
+		if pinned {
+			result, done = "pinned", true
+		}
 		if alone, fault := faults[f.id]; fault && !alone {
-			if !pinned { // the rows that restart the broker are over by then
+			if !done {
 				after = append(after, func() { result = f.on(t, target) })
 			}
 			last = append(last, func() { record(t, target, f, result, reason) })
 			continue
 		}
-		if !pinned {
+		if !done {
 			result = f.on(t, target)
 		}
 		record(t, target, f, result, reason)
@@ -66,6 +75,13 @@ func (target *Target) validate(t *testing.T) {
 
 // on runs the feature and returns its result, or "" if -run left it out.
 func (f feature) on(t *testing.T, target Target) (result string) {
+	if lock := target.Beside; lock != nil && restarts[f.id] {
+		lock.Lock()
+		defer lock.Unlock()
+	} else if lock != nil {
+		lock.RLock()
+		defer lock.RUnlock()
+	}
 	passed := t.Run(f.id, func(t *testing.T) {
 		result = "pass"
 		defer func() {

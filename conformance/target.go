@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"os/exec"
+	"sync"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -64,6 +65,9 @@ type Target struct {
 	// Restart stops the broker gracefully, starts it, and returns when it answers. It may skip the test if the broker cannot be
 	// restarted.
 	Restart func(t testing.TB)
+	// Beside is locked while a row runs, for targets on one broker whose suites run at the same time: give all of them the same
+	// lock. A row that restarts the broker then waits until no other row runs. Default: none.
+	Beside *sync.RWMutex
 	// Service names the server among those of "make services", if it can be killed and holds messages and effects. The suite
 	// kills it, and starts it again.
 	Service string
