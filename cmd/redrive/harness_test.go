@@ -206,7 +206,10 @@ func (s *shop) terminal(columns int, in string, args ...string) result {
 
 var today = regexp.MustCompile(`(20\d\d-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
 
-// golden compares a text with its file. Times of today are no part of it.
+// lastMinute is how many letters came in the last full minute: a minute may end while a test runs.
+var lastMinute = regexp.MustCompile(`(?m)("last_minute":|^[0-9a-f]{32}\t\d+\t|^[0-9a-f]{8} +\d+ +)\d+\b`)
+
+// golden compares a text with its file. Times of today are no part of it, and neither are arrivals per minute.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	got = today.ReplaceAllStringFunc(got, func(s string) string {
@@ -215,6 +218,7 @@ func golden(t *testing.T, name, got string) {
 		}
 		return "NOW"
 	})
+	got = lastMinute.ReplaceAllString(got, "${1}0")
 	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {

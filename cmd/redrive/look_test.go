@@ -141,7 +141,7 @@ func TestExitCodes(t *testing.T) {
 		{2, "--reason is empty", []string{"discard", "--cause", "a"}},
 		{2, "no flag chooses", []string{"discard", "--reason", "why"}},
 		{4, "add --yes", []string{"discard", "--all", "--reason", "why"}},
-		{3, "no letter that waits", []string{"discard", "--topic", "other", "--reason", "why", "--yes"}},
+		{3, "no letter is chosen", []string{"discard", "--topic", "other", "--reason", "why", "--yes"}},
 		{2, "--allow is empty", []string{"drain", "x"}},
 		{0, "", []string{"discard", "--id", "id-0", "--reason", "why", "--yes"}},
 	} {

@@ -16,7 +16,7 @@ func (a *app) causes() *cobra.Command {
 		Use:   "causes",
 		Short: "List what failed, the most frequent causes first",
 		Long: `causes lists why letters wait: how many failed in the same handler, for the same reason, with the same text, its numbers
-and ids apart. EXAMPLE is the SEQ of the letter that came last: redrive show prints it. Times are UTC.`,
+and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the SEQ of the letter that came last: redrive show prints it. Times are UTC.`,
 		Example: `  redrive causes
   redrive causes --since 1h
   redrive causes --topic orders --status all
@@ -40,7 +40,7 @@ and ids apart. EXAMPLE is the SEQ of the letter that came last: redrive show pri
 				return err
 			}
 			t := &screen.Table{Columns: []screen.Column{
-				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold},
+				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold}, {Name: "LAST MIN", Right: true, Drop: 6},
 				{Name: "FIRST", Drop: 4, Style: screen.Dim}, {Name: "LAST", Drop: 1, Style: screen.Dim},
 				{Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "CLASS", Drop: 5}, {Name: "REASON", Min: 14},
 				{Name: "EXAMPLE", Right: true, Drop: 2}, {Name: "DESCRIPTION", Min: 20},
@@ -56,7 +56,7 @@ and ids apart. EXAMPLE is the SEQ of the letter that came last: redrive show pri
 				if a.screen.Terminal() {
 					cause = cause[:min(len(cause), shortCause)]
 				}
-				t.Row(cause, g.Count, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler, g.Class.String(), g.Reason, g.Example, g.Description)
+				t.Row(cause, g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler, g.Class.String(), g.Reason, g.Example, g.Description)
 			}
 			if len(groups) == 0 {
 				a.screen.Note("no letter is waiting or chosen: redrive causes --status all shows what was redriven and discarded")

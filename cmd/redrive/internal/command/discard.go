@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +51,7 @@ program works on at the moment.`,
 				}
 			}
 			report := discardReport{Chosen: n}
-			err = discardAll(ctx, store, f, letters.Act{By: a.settings.by, Reason: reason}, &report)
+			report.Discarded, err = store.MarkAll(ctx, f, letters.StatusDiscarded, letters.Act{By: a.settings.by, Reason: reason})
 			report.Left = max(0, n-report.Discarded)
 			if a.json {
 				err = errors.Join(err, a.screen.JSON(report))
@@ -84,27 +83,9 @@ func (a *app) freeze(ctx context.Context, store *letters.Store, chosen *choice) 
 		n, err = store.Count(ctx, f)
 	}
 	if err == nil && n == 0 {
-		err = none("no letter that waits is chosen: redrive list takes the same flags")
+		err = none("no letter is chosen: redrive list takes the same flags")
 	}
 	return f, n, err
-}
-
-// discardAll marks letters by the hundred. When ctx ends, those in hand are given back.
-func discardAll(ctx context.Context, store *letters.Store, f letters.Filter, act letters.Act, report *discardReport) error {
-	for {
-		taken, err := store.Take(ctx, f, time.Minute, 100)
-		if err != nil || len(taken) == 0 {
-			return err
-		}
-		marked, err := store.MarkEach(ctx, letters.StatusDiscarded, act, taken...)
-		report.Discarded += len(marked)
-		if err != nil {
-			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-			defer cancel()
-			return errors.Join(err, store.Release(release, taken...))
-		}
-		f.After = taken[len(taken)-1].Seq
-	}
 }
 
 // owner names whose letters they are.

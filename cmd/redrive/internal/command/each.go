@@ -3,38 +3,39 @@ package command
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // each returns the letters that f chooses, page by page.
 func each(ctx context.Context, store *letters.Store, f letters.Filter) iter.Seq2[letters.Letter, error] {
-	return func(yield func(letters.Letter, error) bool) {
+	return paged(ctx, f, store.List, func(l letters.Letter) int64 { return l.Seq })
+}
+
+// heads returns the letters that f chooses without metadata and payloads, page by page.
+func heads(ctx context.Context, store *letters.Store, f letters.Filter) iter.Seq2[letters.Head, error] {
+	return paged(ctx, f, store.Heads, func(h letters.Head) int64 { return h.Seq })
+}
+
+func paged[T any](ctx context.Context, f letters.Filter, list func(context.Context, letters.Filter) ([]T, error), seq func(T) int64) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
 		f.Limit = letters.DefaultLimit
 		for {
-			page, err := store.List(ctx, f)
+			page, err := list(ctx, f)
 			if err != nil {
-				yield(letters.Letter{}, err)
+				yield(none, err)
 				return
 			}
 			if len(page) == 0 {
 				return
 			}
-			for _, l := range page {
-				if !yield(l, nil) {
+			for _, item := range page {
+				if !yield(item, nil) {
 					return
 				}
 			}
-			f.After = page[len(page)-1].Seq
+			f.After = seq(page[len(page)-1])
 		}
 	}
-}
-
-// lastFailed is when the letter failed, or else when it arrived.
-func lastFailed(l letters.Letter) time.Time {
-	if l.Failure.LastFailedAt.IsZero() {
-		return l.StoredAt
-	}
-	return l.Failure.LastFailedAt
 }

@@ -89,7 +89,7 @@ func asCSV(out io.Writer) (write func(letters.Letter) error, flush func() error)
 		v := viewOf(l)
 		cells := []string{
 			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
-			strconv.Itoa(v.Attempts), strconv.Itoa(v.Redrives), strconv.Itoa(v.PayloadBytes), v.Description,
+			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(len(l.Original.Payload)), v.Description,
 		}
 		for i := range cells {
 			cells[i] = screen.Cell(cells[i])

@@ -14,6 +14,9 @@ import (
 // choice are the flags that choose letters.
 type choice struct {
 	causes, topics, notTopics, deadLetterTopics, handlers, classes, reasons, types, ids, statuses, redriveIDs []string
+	metadata                                                                                                  []string
+	payload                                                                                                   string
+	leased                                                                                                    bool
 	text, stack, since, until                                                                                 string
 	after                                                                                                     int64
 	seqs                                                                                                      []int64
@@ -38,6 +41,9 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 	}
 	f.StringSliceVar(&c.deadLetterTopics, "dead-letter-topic", nil, "topic that the letter was placed in")
 	f.StringVar(&c.stack, "stack", "", "hash of the stack")
+	f.StringArrayVar(&c.metadata, "metadata", nil, "metadata key=value; read in every letter that the other flags choose")
+	f.StringVar(&c.payload, "payload", "", "text that the payload contains; read in every letter that the other flags choose")
+	f.BoolVar(&c.leased, "leased", false, "only letters that a program works on")
 	f.StringSliceVar(&c.redriveIDs, "redrive-id", nil, "redrive that brought the letter back before")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"permanent", "invalid", "transient", "unknown"}, cobra.ShellCompDirectiveNoFileComp))
 	if statuses {
@@ -49,7 +55,7 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filter, error) {
 	f := letters.Filter{
 		Topics: c.topics, NotTopics: c.notTopics, DeadLetterTopics: c.deadLetterTopics, Handlers: c.handlers, Reasons: c.reasons,
-		Types: c.types, IDs: c.ids, RedriveIDs: c.redriveIDs, Description: c.text, StackHash: c.stack,
+		Types: c.types, IDs: c.ids, RedriveIDs: c.redriveIDs, Description: c.text, StackHash: c.stack, Payload: c.payload, Leased: c.leased,
 	}
 	for _, name := range c.classes {
 		class, ok := classify.ParseClass(name)
@@ -64,6 +70,16 @@ func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filt
 			break
 		}
 		f.Statuses = append(f.Statuses, letters.Status(name))
+	}
+	for _, pair := range c.metadata {
+		key, value, found := strings.Cut(pair, "=")
+		if !found || key == "" {
+			return f, wrong("--metadata is %q: want key=value", pair)
+		}
+		if f.Metadata == nil {
+			f.Metadata = map[string]string{}
+		}
+		f.Metadata[key] = value
 	}
 	var err error
 	if f.Since, err = moment("--since", c.since); err != nil {
@@ -82,7 +98,7 @@ func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filt
 // empty reports whether no flag chooses anything.
 func (c *choice) empty() bool {
 	return len(c.causes)+len(c.topics)+len(c.notTopics)+len(c.deadLetterTopics)+len(c.handlers)+len(c.classes)+len(c.reasons)+
-		len(c.types)+len(c.ids)+len(c.statuses)+len(c.redriveIDs)+len(c.seqs) == 0 && c.text+c.stack+c.since+c.until == ""
+		len(c.types)+len(c.ids)+len(c.statuses)+len(c.redriveIDs)+len(c.seqs)+len(c.metadata) == 0 && c.text+c.stack+c.since+c.until+c.payload == "" && !c.leased
 }
 
 // wholeCauses returns the hashes that begin as given.

@@ -39,7 +39,7 @@ that wait. Several values of a flag are separated by commas. A letter must satis
 				{Name: "DESCRIPTION", Min: 20},
 			}}
 			last, more := int64(0), false
-			for l, err := range each(cmd.Context(), store, f) {
+			for l, err := range heads(cmd.Context(), store, f) {
 				if err != nil {
 					return err
 				}
@@ -50,13 +50,13 @@ that wait. Several values of a flag are separated by commas. A letter must satis
 				limit--
 				last = l.Seq
 				if a.json {
-					if err := a.screen.JSON(viewOf(l)); err != nil {
+					if err := a.screen.JSON(viewOfHead(l)); err != nil {
 						return err
 					}
 					continue
 				}
-				t.Row(l.Seq, screen.Span{Text: string(l.Status), Style: styleOf(l.Status)}, a.when(lastFailed(l)), l.Origin.Topic, l.Origin.Handler,
-					l.Failure.Reason, l.Original.UUID, l.Failure.Description)
+				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(l.Status)}, a.when(l.LastFailedAt), l.Topic, l.Handler,
+					l.Reason, l.MessageID, l.Description)
 			}
 			if last == 0 {
 				a.screen.Note("no letter is chosen")
@@ -75,4 +75,12 @@ that wait. Several values of a flag are separated by commas. A letter must satis
 	cmd.Flags().IntVar(&limit, "limit", letters.DefaultLimit, "the largest number of letters")
 	cmd.Flags().Int64Var(&chosen.after, "after", 0, "only letters behind this SEQ")
 	return cmd
+}
+
+// stateOf is the status of a letter, and whether a program works on it.
+func stateOf(h letters.Head) string {
+	if h.LeasedBy == "" {
+		return string(h.Status)
+	}
+	return string(h.Status) + ", leased by " + h.LeasedBy
 }

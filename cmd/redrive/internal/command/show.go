@@ -87,28 +87,26 @@ configuration names a program that reads the payload and writes what may be seen
 // find returns the letter with the SEQ or else with the id. others are the SEQs of more letters with that id.
 func find(ctx context.Context, store *letters.Store, which string) (l letters.Letter, others []int64, err error) {
 	if seq, err := strconv.ParseInt(which, 10, 64); err == nil && seq > 0 {
-		page, err := store.List(ctx, letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: letters.Statuses(), Limit: 1})
+		l, err := store.Get(ctx, seq)
+		if !errors.Is(err, letters.ErrNotFound) {
+			return l, nil, err
+		}
+	}
+	last := int64(0)
+	for head, err := range heads(ctx, store, letters.Filter{IDs: []string{which}, Statuses: letters.Statuses()}) {
 		if err != nil {
 			return l, nil, err
 		}
-		if len(page) == 1 {
-			return page[0], nil, nil
+		if last > 0 {
+			others = append(others, last)
 		}
+		last = head.Seq
 	}
-	found := false
-	for next, err := range each(ctx, store, letters.Filter{IDs: []string{which}, Statuses: letters.Statuses()}) {
-		if err != nil {
-			return l, nil, err
-		}
-		if found {
-			others = append(others, l.Seq)
-		}
-		l, found = next, true
-	}
-	if !found {
+	if last == 0 {
 		return l, nil, none("no letter has the SEQ or the id %q: redrive list prints both", which)
 	}
-	return l, others, nil
+	l, err = store.Get(ctx, last)
+	return l, others, err
 }
 
 // redacted is what the program of the settings writes when it reads the payload.
@@ -125,7 +123,7 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 // letter prints a letter for people: names before values, and nothing that is empty.
 func (a *app) letter(l letters.Letter, events []letters.Event, payload string) {
 	fields := [][2]string{
-		{"seq", strconv.FormatInt(l.Seq, 10)}, {"status", a.statusLine(l)}, {"id", l.Original.UUID}, {"topic", l.Origin.Topic},
+		{"seq", strconv.FormatInt(l.Seq, 10)}, {"cause", short(l.Cause)}, {"status", a.statusLine(l)}, {"id", l.Original.UUID}, {"topic", l.Origin.Topic},
 		{"partition", l.Origin.Partition}, {"offset", l.Origin.Offset}, {"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler},
 		{"group", l.Origin.ConsumerGroup}, {"dead letter topic", l.Topic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
 		{"type", l.Failure.Type}, {"description", l.Failure.Description}, {"attempts", count(l.Failure.Attempts)},

@@ -12,14 +12,16 @@ const jsonHelp = `With --json a command prints one object a line. Names are neve
 RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from counts. Characters that a terminal obeys are
 \u escapes, so a program reads the same text. Bytes that are no text have U+FFFD in their place: redrive export is lossless.
 
-  causes    cause count first_failed_at last_failed_at dead_letter_topic topic handler class reason type stack_hash
+  causes    cause count arrived last_minute first_failed_at last_failed_at dead_letter_topic topic handler class reason type stack_hash
             example description
-  list      seq status seen stored_at id dead_letter_topic topic handler class reason type description stack_hash attempts
-            first_failed_at last_failed_at redrives marked_at marked_by marked_reason redrive_id payload_bytes
-  show      the same, and: metadata stack history life partition offset key group node payload or payload_b64
+  list      seq status seen stored_at id dead_letter_topic topic handler class reason type description stack_hash cause
+            first_failed_at last_failed_at marked_at marked_by marked_reason redrive_id leased_by leased_until bytes
+  show      the same, and: attempts redrives metadata stack history life partition offset key group node payload or payload_b64
   audit     number at kind seq id by reason redrive_id detail
   doctor    check ok detail
   export    see redrive export --help
+  purge     chosen purged left
+  unlease   broken
   discard   chosen discarded left
   import    imported skipped
   campaigns a campaign as package campaigns has it; with an ID also: events
@@ -31,6 +33,8 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
 type causeView struct {
 	Cause           string `json:"cause"`
 	Count           int    `json:"count"`
+	Arrived         int    `json:"arrived"`
+	LastMinute      int    `json:"last_minute"`
 	FirstFailedAt   string `json:"first_failed_at,omitempty"`
 	LastFailedAt    string `json:"last_failed_at,omitempty"`
 	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
@@ -46,7 +50,7 @@ type causeView struct {
 
 func viewOfCause(g letters.Group) causeView {
 	return causeView{
-		Cause: g.Cause, Count: g.Count, FirstFailedAt: stamp(g.FirstFailedAt), LastFailedAt: stamp(g.LastFailedAt),
+		Cause: g.Cause, Count: g.Count, Arrived: g.Arrived, LastMinute: g.LastMinute, FirstFailedAt: stamp(g.FirstFailedAt), LastFailedAt: stamp(g.LastFailedAt),
 		DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason,
 		Type: g.Type, StackHash: g.StackHash, Example: g.Example, Description: g.Description,
 	}
@@ -59,6 +63,7 @@ type letterView struct {
 	Seen            int    `json:"seen"`
 	StoredAt        string `json:"stored_at,omitempty"`
 	ID              string `json:"id,omitempty"`
+	Cause           string `json:"cause,omitempty"`
 	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
 	Topic           string `json:"topic,omitempty"`
 	Handler         string `json:"handler,omitempty"`
@@ -67,31 +72,42 @@ type letterView struct {
 	Type            string `json:"type,omitempty"`
 	Description     string `json:"description,omitempty"`
 	StackHash       string `json:"stack_hash,omitempty"`
-	Attempts        int    `json:"attempts"`
 	FirstFailedAt   string `json:"first_failed_at,omitempty"`
 	LastFailedAt    string `json:"last_failed_at,omitempty"`
-	Redrives        int    `json:"redrives"`
 	MarkedAt        string `json:"marked_at,omitempty"`
 	MarkedBy        string `json:"marked_by,omitempty"`
 	MarkedReason    string `json:"marked_reason,omitempty"`
 	RedriveID       string `json:"redrive_id,omitempty"`
-	PayloadBytes    int    `json:"payload_bytes"`
+	LeasedBy        string `json:"leased_by,omitempty"`
+	LeasedUntil     string `json:"leased_until,omitempty"`
+	Bytes           int    `json:"bytes"`
+}
+
+func viewOfHead(h letters.Head) letterView {
+	return letterView{
+		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: stamp(h.StoredAt), ID: h.MessageID, Cause: h.Cause,
+		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason, Type: h.Type,
+		Description: h.Description, StackHash: h.StackHash, FirstFailedAt: stamp(h.FirstFailedAt), LastFailedAt: stamp(h.LastFailedAt),
+		MarkedAt: stamp(h.Marked.At), MarkedBy: h.Marked.By, MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID,
+		LeasedBy: h.LeasedBy, LeasedUntil: stamp(h.LeasedUntil), Bytes: h.Size,
+	}
 }
 
 func viewOf(l letters.Letter) letterView {
 	return letterView{
-		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: stamp(l.StoredAt), ID: l.Original.UUID, DeadLetterTopic: l.Topic,
-		Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason, Type: l.Failure.Type,
-		Description: l.Failure.Description, StackHash: l.Failure.StackHash, Attempts: l.Failure.Attempts,
-		FirstFailedAt: stamp(l.Failure.FirstFailedAt), LastFailedAt: stamp(l.Failure.LastFailedAt), Redrives: l.Redrive.Count,
-		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
-		PayloadBytes: len(l.Original.Payload),
+		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: stamp(l.StoredAt), ID: l.Original.UUID, Cause: l.Cause,
+		DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason,
+		Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
+		FirstFailedAt: stamp(l.Failure.FirstFailedAt), LastFailedAt: stamp(l.Failure.LastFailedAt),
+		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID, Bytes: l.Size,
 	}
 }
 
 // wholeView is a letter with its payload.
 type wholeView struct {
 	letterView
+	Attempts   int               `json:"attempts"`
+	Redrives   int               `json:"redrives"`
 	Partition  string            `json:"partition,omitempty"`
 	Offset     string            `json:"offset,omitempty"`
 	Key        string            `json:"key,omitempty"`
@@ -113,7 +129,7 @@ type attemptView struct {
 
 func wholeViewOf(l letters.Letter, events []letters.Event) wholeView {
 	v := wholeView{
-		letterView: viewOf(l), Partition: l.Origin.Partition, Offset: l.Origin.Offset, Key: string(l.Origin.Key),
+		letterView: viewOf(l), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, Partition: l.Origin.Partition, Offset: l.Origin.Offset, Key: string(l.Origin.Key),
 		Group: l.Origin.ConsumerGroup, Node: l.Failure.Node, Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
 	}
 	for _, attempt := range l.Failure.History {

@@ -1,0 +1,70 @@
+package command
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// purgeReport is what purge did.
+type purgeReport struct {
+	Chosen int `json:"chosen"`
+	Purged int `json:"purged"`
+	Left   int `json:"left"`
+}
+
+func (a *app) purge() *cobra.Command {
+	var chosen choice
+	var olderThan, reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Delete letters that are done with",
+		Long: `purge deletes letters with their metadata and payloads, for good, in small transactions beside other traffic. The record of what was
+done with them stays. --status says which: redriven, succeeded, failed_again and discarded letters are done with. Letters that
+wait are deleted only if --status waiting asks for it.`,
+		Example: `  redrive purge --status succeeded,discarded --older-than 30d --reason "retention"
+  redrive purge --status discarded --cause 9f3a12bc --older-than 0s --reason "personal data" --yes`,
+		Args: arguments(0, 0, "none: flags choose the letters"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			switch {
+			case reason == "":
+				return wrong("--reason is empty: say why, for those who read the record later")
+			case len(chosen.statuses) == 0:
+				return wrong("--status is empty: name the letters to delete, such as succeeded,discarded")
+			case olderThan == "":
+				return wrong("--older-than is empty: give an age such as 30d; 0s is every age")
+			}
+			store, err := a.store(ctx)
+			if err != nil {
+				return err
+			}
+			chosen.until = olderThan
+			f, n, err := a.freeze(ctx, store, &chosen)
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if err := a.screen.Confirm("delete %s of %s for good?", several(n, "letter"), a.owner()); err != nil {
+					return err
+				}
+			}
+			report := purgeReport{Chosen: n}
+			report.Purged, err = store.Purge(ctx, f, letters.Act{By: a.settings.by, Reason: reason})
+			report.Left = max(0, n-report.Purged)
+			if a.json {
+				return errors.Join(err, a.screen.JSON(report))
+			}
+			a.screen.Line("deleted %s", several(report.Purged, "letter"))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&olderThan, "older-than", "", "failed at least so long ago: 30d, 12h; 0s is every age (required)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	chosen.flags(cmd, true)
+	return cmd
+}

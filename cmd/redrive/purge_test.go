@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Features V9 and V10: purge deletes what is done with, never what waits unless asked, and the record stays.
+func TestPurge(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := shopOn(t, d, address, incident()...)
+		s.pipe("discard", "--handler", "billing", "--reason", "test tenant", "--yes")
+		for _, step := range []struct {
+			code int
+			says string
+			args []string
+		}{
+			{2, "--status", []string{"purge", "--older-than", "0s", "--reason", "retention"}},
+			{2, "--older-than", []string{"purge", "--status", "discarded", "--reason", "retention"}},
+			{2, "--reason", []string{"purge", "--status", "discarded", "--older-than", "0s"}},
+			{4, "delete 3 letters of shop for good?", []string{"purge", "--status", "discarded", "--older-than", "0s", "--reason", "retention"}},
+			{3, "no letter", []string{"purge", "--status", "discarded", "--older-than", "99999d", "--reason", "retention", "--yes"}},
+			{0, "deleted 3 letters", []string{"purge", "--status", "discarded", "--older-than", "0s", "--reason", "retention", "--yes"}},
+		} {
+			if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
+				t.Errorf("%v: exit %d, want %d: %s %s", step.args, got.code, step.code, got.out, got.err)
+			}
+		}
+		if n := strings.Count(s.pipe("list", "--status", "all").out, "\n"); n != 2 {
+			t.Errorf("%d letters are left", n)
+		}
+		if got := s.pipe("audit", "--id", "id-0"); !strings.Contains(got.out, "discarded") || !strings.Contains(got.out, "purged") {
+			t.Errorf("the record of a purged letter: %s %s", got.out, got.err)
+		}
+	})
+}
+
+// Features V9 and V10: a lease whose holder is gone is seen, and broken on record.
+func TestUnlease(t *testing.T) {
+	s := newShop(t, incident()...)
+	taken, err := s.store.Take(t.Context(), letters.Filter{Handlers: []string{"shipping"}}, time.Hour, 1)
+	if err != nil || len(taken) != 1 {
+		t.Fatalf("%v, %v", taken, err)
+	}
+	seq := fmt.Sprint(taken[0].Seq)
+	if got := s.pipe("list", "--leased"); !strings.HasPrefix(got.out, seq+"\t") || !strings.Contains(got.out, "leased by") {
+		t.Errorf("%s %s", got.out, got.err)
+	}
+	if got := s.pipe("unlease", seq, "--reason", "scrapped", "--yes"); got.code != 0 {
+		t.Errorf("exit %d: %s", got.code, got.err)
+	}
+	if got := s.pipe("unlease", seq, "--reason", "scrapped", "--yes"); got.code != 3 {
+		t.Errorf("without a lease: exit %d: %s", got.code, got.err)
+	}
+	if got := s.pipe("audit", seq); !strings.Contains(got.out, "lease_broken\t"+seq) || !strings.Contains(got.out, "scrapped") {
+		t.Errorf("the record: %s", got.out)
+	}
+}
+
+// Feature V5: letters are chosen by metadata and payload too.
+func TestSearch(t *testing.T) {
+	s := newShop(t, incident()...)
+	for flags, want := range map[string]int{"--metadata tenant=blue": 5, "--metadata tenant=red": 0, "--payload 4111": 1, "--payload 4111 --handler billing": 0} {
+		got := s.pipe(append([]string{"list"}, strings.Fields(flags)...)...)
+		if n := strings.Count(got.out, "\n"); n != want {
+			t.Errorf("%s: %d letters, want %d: %s", flags, n, want, got.err)
+		}
+	}
+}
