@@ -160,6 +160,11 @@ bench-idempotency: ## what the idempotent receiver costs in transaction mode, an
 	@$(SERVICES) up postgres mariadb >&2
 	@$(GO) run ./internal/bench/idempotency
 
+.PHONY: bench-store
+bench-store: ## how long the questions to the store of dead letters take, and how many letters it takes a second, as JSON lines
+	@$(SERVICES) up postgres mariadb >&2
+	@$(GO) run ./internal/bench/store -rows 1000000
+
 bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines
 	@$(SERVICES) up kafka postgres mariadb >&2
 	@$(GO) run ./internal/bench/stages

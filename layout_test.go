@@ -74,6 +74,7 @@ var floors = map[string]int{
 	"internal/bench/kafka":                    6,
 	"internal/bench/sql":                      6,
 	"internal/bench/stages":                   6,
+	"internal/bench/store":                    6,
 	"internal/database/mysql/mysqltest":       5,
 	"redrive/internal/fixture":                5,
 	"internal/database/postgres/postgrestest": 5,

@@ -73,7 +73,7 @@ func (s *Store) Close() error {
 		return errNilStore
 	}
 	s.closed.Store(true)
-	return nil
+	return s.prepared.close()
 }
 
 // InitializeTopics checks that letters can be written: the table exists, and the database is not read-only. Dead-letter

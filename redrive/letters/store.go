@@ -46,6 +46,7 @@ type Store struct {
 	slots      *slots
 	node       string
 	known      knownCauses
+	prepared   prepared
 }
 
 // ErrClosed is the error of Publish after Close.
@@ -92,7 +93,12 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	}
 	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead, limit: limit,
 		slots: newSlots(), node: config.node()}
-	s.statements.insert, s.statements.count = known.Statement(s.statements.insert), known.Statement(s.statements.count)
+	for _, text := range []*string{&s.statements.insert, &s.statements.body, &s.statements.count} {
+		*text = known.Statement(*text)
+	}
+	if known.Kind() != database.Postgres {
+		s.prepared.prepare(ctx, db, s.statements.insert, s.statements.body, s.statements.count)
+	}
 	s.beginCauses(ctx)
 	return s, nil
 }

@@ -53,9 +53,11 @@ var events = schema.Table{
 // statements are what the databases say each in its own way.
 type statements struct {
 	// insert stores a letter, or counts that it arrived again. Its arguments are those of record.args. If there is returning, it
-	// returns the letter's Seq and how often it arrived.
-	insert    string
-	returning bool
+	// returns the letter's Seq and how often it arrived. If it takes the body, the metadata and payload are its last arguments.
+	insert               string
+	returning, takesBody bool
+	// body stores the metadata and payload of a new letter.
+	body string
 	// count adds to the numbers of a cause.
 	count string
 	// unless ends an INSERT of a row that may be there already.
@@ -76,6 +78,7 @@ type statements struct {
 var statementsOf = map[database.Kind]statements{
 	database.SQLite: {
 		insert: insert + onConflict, returning: true,
+		body:     insertBody,
 		count:    countStatement(countsConflict),
 		unless:   `ON CONFLICT DO NOTHING`,
 		byCause:  ` INDEXED BY spillway_dead_letters_status_cause`,
@@ -84,6 +87,7 @@ var statementsOf = map[database.Kind]statements{
 	},
 	database.Postgres: {
 		insert: insert + onConflict, returning: true,
+		body:     insertBody,
 		count:    countStatement(countsConflict),
 		unless:   `ON CONFLICT DO NOTHING`,
 		toBack:   `UPDATE spillway_dead_letters SET ` + movedFrom + `, seq = DEFAULT WHERE identity = ?`,
@@ -94,6 +98,7 @@ var statementsOf = map[database.Kind]statements{
 	},
 	database.MySQL: { // a deadlock is noticed at once, and its transaction runs again: several need no lock in front
 		insert:   insert + onDuplicate,
+		body:     insertBody,
 		count:    countStatement(countsDuplicate),
 		unless:   `ON DUPLICATE KEY UPDATE spillway_letter_causes.cause = spillway_letter_causes.cause`,
 		byCause:  ` FORCE INDEX (spillway_dead_letters_status_cause)`,

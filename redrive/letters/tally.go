@@ -82,7 +82,7 @@ func (s *Store) count(ctx context.Context, tx *sql.Tx, slot int, t tally) error 
 		} else {
 			args = append(args, 0, int64(math.MaxInt64), int64(math.MinInt64), 0, 0, 0)
 		}
-		if _, err := tx.ExecContext(ctx, s.statements.count, args...); err != nil {
+		if _, err := s.prepared.of(ctx, tx, s.statements.count).exec(ctx, args...); err != nil {
 			return fmt.Errorf("count letters of cause %s: %w", cause, err)
 		}
 	}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Every question is asked on each database, and a line says what is asked for. What it says is not judged here.
+func TestFigures(t *testing.T) {
+	services.Postgres(t)
+	services.MySQL(t)
+	var out strings.Builder
+	p := plan{databases: []string{"postgres", "mariadb", "sqlite"}, rows: 300, asks: 2, round: 20 * time.Millisecond}
+	if err := p.run(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for line := range strings.Lines(out.String()) {
+		var f struct {
+			Figure, DB, What string
+			Rows, Writers    int
+			P50, P99         float64
+			Per              float64 `json:"per_s"`
+		}
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatal(err)
+		}
+		if f.DB == "" || f.Figure == "store_ms" && (f.What == "" || f.P50 <= 0 || f.P99 < f.P50) || f.Figure == "store_put_per_s" && (f.Writers == 0 || f.Per <= 0) {
+			t.Errorf("%s", line)
+		}
+		lines[f.DB+" "+f.Figure]++
+	}
+	for _, db := range p.databases {
+		if lines[db+" store_ms"] != len(questions(nil, 1)) || lines[db+" store_put_per_s"] != 2 {
+			t.Errorf("%s: %v", db, lines)
+		}
+	}
+}
