@@ -16,7 +16,8 @@ import (
 // load on a service that already fails. It is the algorithm of Finagle's RetryBudget. The zero value is useful, and gives each handler
 // a budget of its own. NewBudget returns one that several handlers share.
 //
-// Live messages, messages out of retry stages and redriven messages have separate budgets of the same size.
+// Live messages, messages out of retry stages and redriven messages have separate budgets. A live message counts as handled for each of
+// them: stages have room for 20 % of the live messages, and 10 a second.
 type Budget struct {
 	// Share is how many further attempts are made per handled message, over the last TTL. A negative value means none. Default: 0.2.
 	Share float64
@@ -92,9 +93,9 @@ type purse struct{ live, stage, redriven bucket }
 func newPurse(of Budget) *purse {
 	of = of.withDefaults()
 	p := &purse{}
-	p.live.init(of, TrafficLive)
-	p.stage.init(of, TrafficStage)
-	p.redriven.init(of, TrafficRedriven)
+	p.live.init(of, TrafficLive, nil)
+	p.stage.init(of, TrafficStage, &p.live)
+	p.redriven.init(of, TrafficRedriven, &p.live)
 	return p
 }
 

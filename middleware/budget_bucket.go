@@ -19,6 +19,7 @@ type bucket struct {
 	handled atomic.Uint64 // messages, ever
 
 	traffic Traffic
+	live    *bucket // whose messages count here too, or nil
 	share   float64
 	floor   int64 // further attempts in a TTL
 	slot    time.Duration
@@ -43,8 +44,8 @@ type withdrawal struct {
 	share bool
 }
 
-func (b *bucket) init(of Budget, traffic Traffic) {
-	b.traffic, b.share = traffic, of.Share
+func (b *bucket) init(of Budget, traffic Traffic, live *bucket) {
+	b.traffic, b.live, b.share = traffic, live, of.Share
 	b.floor = int64(math.Round(of.PerSecond * of.TTL.Seconds()))
 	if of.PerSecond > 0 {
 		b.floor = max(b.floor, 1)
@@ -68,9 +69,13 @@ func (b *bucket) withdraw(now time.Time) (w withdrawal, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.advance(now)
+	handled := b.sum.handled
+	if b.live != nil {
+		handled += b.live.handledLately(now)
+	}
 	slot := &b.slots[b.current%bucketSlots]
 	switch {
-	case b.share*float64(b.sum.handled)-float64(b.sum.onShare) >= 1:
+	case b.share*float64(handled)-float64(b.sum.onShare) >= 1:
 		slot.onShare++
 		b.sum.onShare++
 		return withdrawal{b, b.current, true}, true
@@ -80,6 +85,14 @@ func (b *bucket) withdraw(now time.Time) (w withdrawal, ok bool) {
 		return withdrawal{b, b.current, false}, true
 	}
 	return withdrawal{}, false
+}
+
+// handledLately returns how many messages were handled in the last TTL.
+func (b *bucket) handledLately(now time.Time) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.advance(now)
+	return b.sum.handled
 }
 
 // refund takes a withdrawal back, if it still counts.

@@ -208,6 +208,24 @@ func TestBudgetsAreSeparate(t *testing.T) {
 	})
 }
 
+// Feature R11: live messages make room for the retries of messages out of stages, and not the other way round.
+func TestBudgetOfStageGrowsWithTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTill(t, &middleware.Budget{Share: 0.5, PerSecond: -1})
+		waited := newMessage("1")
+		waited.SetContext(chain.WithReentry(t.Context(), &chain.Reentry{Stage: 1}))
+		for range 100 {
+			b.handle(newMessage("1"))
+		}
+		if n := b.of(20, waited); n != 20 { // two attempts each
+			t.Errorf("%d of 20 messages out of a stage", n)
+		}
+		if n := b.of(200, newMessage("1")); n != 150 { // of 300 live messages
+			t.Errorf("%d live messages", n)
+		}
+	})
+}
+
 // Feature R11: handlers that fail at the same time get no more than the budget has.
 func TestBudgetConcurrently(t *testing.T) {
 	shared, err := middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 10, TTL: time.Minute})

@@ -44,7 +44,8 @@
 //   - A message that comes out of a stage waits before its attempt. It needs an attempt of the budget, which is returned if it succeeds.
 //   - No message is dead-lettered for it. After RetryConfig.NotNowFor a message goes on without the budget, so each message ends.
 //
-// Live messages, messages out of stages and redriven messages have separate budgets, so that none of these can starve the others.
+// Live messages, messages out of stages and redriven messages have separate budgets, so that none of these can starve the others. Live
+// messages count as handled for each of them. If more messages fail for long, those out of stages wait longer than their stage says.
 //
 // # What is promised
 //

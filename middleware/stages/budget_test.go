@@ -49,7 +49,7 @@ func TestBudgetOfStages(t *testing.T) {
 			time.Sleep(3 * time.Hour)
 			s.stop()
 			t.Logf("concurrency %d: %d attempts while the service fails, %d late", concurrency, again, late)
-			if most := 125 * 6; again == 0 || again > most { // 100 in ten seconds, and 20 % of what is tried
+			if most := (100*6 + messages/5) * 5 / 4; again == 0 || again > most { // 100 in ten seconds, 20 % of live messages, and of what is tried
 				t.Errorf("%d attempts while the service fails, at most %d are in the budget", again, most)
 			}
 			if late > 0 {
