@@ -60,8 +60,8 @@ type ReceiverConfig struct {
 	PutBackAfter time.Duration
 	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. Keep it below
 	// the time after which the broker delivers an unacked message again. That is 30 s in JetStream, 60 s in Redis Streams,
-	// 30 min in RabbitMQ. Holding ends a second before the deadline of the message's context. Default: 20 s, or 15 minutes
-	// for messages of wmamqp's Subscriber, since quorum queues count what is given back (x-delivery-limit).
+	// 30 min in RabbitMQ. Holding ends a second before the deadline of the message's context. Default: what the adapter allows
+	// (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
 	MaxHold time.Duration
 	// Logger receives duplicates, at the level debug, and failures that cannot be returned as errors. Default: none.
 	Logger watermill.LoggerAdapter

@@ -36,7 +36,8 @@ type Config struct {
 	//
 	// Brokers also count deliveries that ended in a nack or with the connection, so three deployments would use up a Max of 3.
 	// So the default of this count is 20, which is RabbitMQ 4's own limit by default. Max must be more than a message can have
-	// of those. A limit of the queue's own must be higher, or none, since it drops the message.
+	// of those. A limit of the queue's own must be higher, or none, since it drops the message. wmamqp.DeliveryCount leaves out
+	// what this process gave back itself.
 	//
 	// The count has no bound if an idempotent receiver leases keys, because it gives duplicates back, or if a retry stage
 	// may refuse what it is given. Use a Store then.

@@ -58,7 +58,7 @@ func (c *cluster) generation() (ids []string) {
 }
 
 // Feature R12, promise P3: while the outage guard holds the messages of a handler, the session of their group lives on, for longer than the broker lets a silent
-// member live. A rebalance and Close end the contexts of held messages, which go back uncounted. The guard holds what comes to the next
+// member live. A rebalance, Close and a lost session end the contexts of held messages, which go back uncounted. The guard holds what comes to the next
 // owner. When the downstream is back, all messages are handled, and none is dead-lettered.
 func TestHeldInOutage(t *testing.T) {
 	t.Parallel()
@@ -82,8 +82,8 @@ func TestHeldInOutage(t *testing.T) {
 				}
 				return 0
 			}
-			config := sarama.NewConfig()
-			*config = *SaramaSubscriberConfig()
+			dialer := &faulty{}
+			config := dialer.into(SaramaSubscriberConfig())
 			config.Consumer.Group.Session.Timeout = 6 * time.Second // the least that the broker takes
 			first := c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: config})
 			c.run(first, nil, ch.Attach, down.handle)
@@ -103,6 +103,10 @@ func TestHeldInOutage(t *testing.T) {
 			c.ends("the second instance stops", stop)
 			c.eventually("one is left", func() bool { return c.members() == 1 })
 			c.eventually("it holds both partitions", func() bool { return waiting() >= 2*inFlight-1 })
+			dialer.set(false, true)
+			c.eventually("the session is lost, and its messages are given back", func() bool { return waiting() == 0 })
+			dialer.set(false, false)
+			c.eventually("the next session's messages are held", func() bool { return waiting() >= 2*inFlight-1 })
 			if got := len(dead.all()) + down.distinct(); got != 0 || c.committed() > 0 {
 				t.Errorf("%d messages ended in the outage, and %d are committed", got, c.committed())
 			}
