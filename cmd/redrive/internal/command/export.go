@@ -27,7 +27,7 @@ CSV is for spreadsheets: without payloads, and with an apostrophe before every t
 		Args: arguments(0, 0, "none: flags choose the letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var write func(letters.Letter) error
-			flush := func() error { return nil }
+			var flush func() error
 			switch format {
 			case "jsonl":
 				out := bufio.NewWriter(a.screen.Out)

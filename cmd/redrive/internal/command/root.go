@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,6 +58,9 @@ func (a *app) fail(ctx context.Context, err error) {
 	out := a.screen
 	if out == nil {
 		out, _ = screen.New(screen.Config{In: a.process.In, Out: a.process.Out, Err: a.process.Err, Env: a.process.Env, Color: "never"})
+	}
+	if errors.Is(err, errDetached) {
+		return
 	}
 	if exitCode(ctx, err) == exitInterrupted {
 		out.Note("redrive: interrupted")

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,7 +70,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		case <-ctx.Done():
 			progress.End()
 			a.screen.Note("you watch no more; the campaign goes on: redrive watch %s, redrive pause %s", short(c.ID), short(c.ID))
-			return ctx.Err()
+			return errDetached
 		case <-time.After(lookEvery):
 		}
 		next, err := all.Get(ctx, c.ID)
@@ -82,6 +83,9 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		}
 	}
 }
+
+// errDetached ends a watch that Ctrl-C ended, after the line that says so.
+var errDetached = coded{errors.New("detached"), exitInterrupted}
 
 // standing is a campaign in a line.
 func standing(c campaigns.Campaign) string {
