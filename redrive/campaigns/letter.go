@@ -48,7 +48,7 @@ func (b *batch) settleOne(ctx context.Context, r row, t letters.Taken) (_ result
 	if t.Redrive.Count >= config.MaxRedrives {
 		return b.mark(r, t, letters.StatusQuarantined, quarantined)
 	}
-	topic, why := b.target(request, t.Letter.Letter)
+	topic, why := b.target(request, t.Origin.Topic)
 	if why != "" {
 		config.Logger.Error("A letter is not redriven", fmt.Errorf("campaigns: %s: %q", why, logged(topic)), b.fields(t, topic))
 		return result{row: r, outcome: refused, why: why + " " + logged(topic)}, true

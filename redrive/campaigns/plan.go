@@ -89,7 +89,7 @@ func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
 	}
 	p := planning{Campaigns: c, request: &r, now: time.Now(), causes: map[PlanCause]*counted{}, targets: map[string]int{}, ages: make([]int, len(ages))}
-	err = c.pages(ctx, &r, 0, last, func(found []letters.Letter, _ int64) (bool, error) { return p.page(ctx, found) })
+	err = c.whole().pages(ctx, &r, 0, last, func(found []letters.Letter, _ int64) (bool, error) { return p.page(ctx, found) })
 	if err != nil {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
 	}
@@ -123,7 +123,7 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 			p.out.add(InCampaign, "", campaign, 1)
 			continue
 		}
-		topic, why := p.target(p.request, l.Letter)
+		topic, why := p.target(p.request, l.Origin.Topic)
 		if why != "" {
 			p.out.add(why, topic, "", 1)
 			continue

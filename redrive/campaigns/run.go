@@ -173,7 +173,7 @@ func (b *batch) lease(ctx context.Context) (map[int64]letters.Taken, error) {
 // missing says what became of a letter that could not be leased: a drain has it, or had it, or a worker of this campaign did and
 // was killed before it wrote that down.
 func (b *batch) missing(ctx context.Context, r row) (result, error) {
-	found, err := b.Campaigns.one(ctx, r.seq, allStatuses)
+	found, err := b.store.List(ctx, letters.Filter{After: r.seq - 1, MaxSeq: r.seq, Statuses: letters.Statuses()})
 	switch {
 	case err != nil:
 		return result{}, err

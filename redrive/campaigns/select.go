@@ -3,17 +3,14 @@ package campaigns
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // LeftOut are letters that a selection chooses and does not take.
 type LeftOut struct {
-	// Why is one of the constants NotAllowed, NoOrigin, InCampaign and Damaged.
+	// Why is one of the constants NotAllowed, NoOrigin and InCampaign.
 	Why string `json:"why"`
 	// Topic is the topic that is not allowed. Campaign is the id of the campaign that has the letters.
 	Topic    string `json:"topic,omitempty"`
@@ -29,8 +26,6 @@ const (
 	NoOrigin = "no_origin"
 	// InCampaign is the reason of letters that another campaign has.
 	InCampaign = "in_campaign"
-	// Damaged is the reason of letters whose metadata cannot be read.
-	Damaged = "damaged"
 )
 
 // maxLeftOut is how many different reasons are kept. Topics come with messages, and may be many.
@@ -61,9 +56,9 @@ func (l leftOut) sorted() []LeftOut {
 
 // target returns the topic that a letter goes to by a request, or why there is none. Without an allow-list any topic will do:
 // a worker decides.
-func (c *Campaigns) target(r *Request, l poison.Letter) (topic, why string) {
+func (c *Campaigns) target(r *Request, origin string) (topic, why string) {
 	if topic = r.To; topic == "" {
-		topic = l.Origin.Topic
+		topic = origin
 	}
 	switch {
 	case topic == "":
@@ -77,11 +72,25 @@ func (c *Campaigns) target(r *Request, l poison.Letter) (topic, why string) {
 // page is how many letters are looked at in one statement.
 const page = 500
 
+// source is where a selection is read from: whole letters, or their heads.
+type source[L any] struct {
+	list func(context.Context, letters.Filter) ([]L, error)
+	seq  func(*L) int64
+}
+
+func (c *Campaigns) heads() source[letters.Head] {
+	return source[letters.Head]{c.store.Heads, func(h *letters.Head) int64 { return h.Seq }}
+}
+
+func (c *Campaigns) whole() source[letters.Letter] {
+	return source[letters.Letter]{c.store.List, func(l *letters.Letter) int64 { return l.Seq }}
+}
+
 // pages reads the selection of a request in windows of Seq, and calls each with the letters of one and the Seq that it ends at,
 // until each returns false. It begins behind after and ends at last.
-func (c *Campaigns) pages(ctx context.Context, r *Request, after, last int64, each func(found []letters.Letter, end int64) (bool, error)) error {
+func (s source[L]) pages(ctx context.Context, r *Request, after, last int64, each func(found []L, end int64) (bool, error)) error {
 	if len(r.Seqs) > 0 {
-		return c.named(ctx, r, after, last, each)
+		return s.named(ctx, r, after, last, each)
 	}
 	f := r.Filter
 	f.Limit, f.After = page, max(f.After, after)
@@ -89,11 +98,11 @@ func (c *Campaigns) pages(ctx context.Context, r *Request, after, last int64, ea
 		f.MaxSeq = last
 	}
 	for {
-		found, err := c.store.List(ctx, f)
+		found, err := s.list(ctx, f)
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		f.After = found[len(found)-1].Seq
+		f.After = s.seq(&found[len(found)-1])
 		if more, err := each(found, f.After); err != nil || !more {
 			return err
 		}
@@ -101,54 +110,25 @@ func (c *Campaigns) pages(ctx context.Context, r *Request, after, last int64, ea
 }
 
 // named is pages for letters that the request names.
-func (c *Campaigns) named(ctx context.Context, r *Request, after, last int64, each func([]letters.Letter, int64) (bool, error)) error {
-	var found []letters.Letter
-	flush := func() (bool, error) {
-		if len(found) == 0 {
-			return true, nil
-		}
-		more, err := each(found, found[len(found)-1].Seq)
-		found = nil
-		return more, err
-	}
-	for _, seq := range r.Seqs {
-		if seq <= after || seq > last {
-			continue
-		}
-		one, err := c.one(ctx, seq, r.Filter.Statuses)
-		if err != nil {
-			return err
-		}
-		if found = append(found, one...); len(found) >= 50 {
-			if more, err := flush(); err != nil || !more {
+func (s source[L]) named(ctx context.Context, r *Request, after, last int64, each func([]L, int64) (bool, error)) error {
+	for seqs := range slices.Chunk(r.Seqs, 50) {
+		var found []L
+		for _, seq := range seqs {
+			if seq <= after || seq > last {
+				continue
+			}
+			one, err := s.list(ctx, letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: r.Filter.Statuses})
+			if err != nil {
 				return err
 			}
+			found = append(found, one...)
+		}
+		if len(found) == 0 {
+			continue
+		}
+		if more, err := each(found, s.seq(&found[len(found)-1])); err != nil || !more {
+			return err
 		}
 	}
-	_, err := flush()
-	return err
-}
-
-// one returns the letter of a Seq, or none.
-func (c *Campaigns) one(ctx context.Context, seq int64, statuses []letters.Status) ([]letters.Letter, error) {
-	return c.store.List(ctx, letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: statuses})
-}
-
-// hash is what a name of any length and bytes is known by.
-func hash(parts ...string) string {
-	h := sha256.New()
-	for _, part := range parts {
-		h.Write([]byte(part))
-		h.Write([]byte{0})
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
-}
-
-// size is about what a letter takes in memory.
-func size(l *letters.Letter) int {
-	n := len(l.Original.Payload)
-	for key, value := range l.Original.Metadata {
-		n += len(key) + len(value)
-	}
-	return n
+	return nil
 }

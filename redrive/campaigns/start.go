@@ -49,9 +49,9 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 	}
 	id := watermill.NewUUID()
 	err = c.write(ctx, func(tx *sql.Tx) error {
-		_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, not_before, rate, canary, max_seq, heard_after, leased_until)
-VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id), c.service(), c.db.Text(request), micro(r.NotBefore),
-			milli(r.Rate), r.Canary, last, last, selectLease.Microseconds())
+		_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, not_before, rate, canary, max_seq, leased_until)
+VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id), c.service(), c.db.Text(request), micro(r.NotBefore),
+			milli(r.Rate), r.Canary, last, selectLease.Microseconds())
 		if err != nil {
 			return err
 		}
@@ -108,10 +108,10 @@ func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, af
 		return err
 	}
 	selected, out := now.Selected, leftOut(now.LeftOut)
-	err = c.pages(ctx, r, after, last, func(found []letters.Letter, end int64) (bool, error) {
-		var rows []letters.Letter
+	err = c.heads().pages(ctx, r, after, last, func(found []letters.Head, end int64) (bool, error) {
+		var rows []letters.Head
 		for _, l := range found {
-			if topic, why := c.target(r, l.Letter); why != "" {
+			if topic, why := c.target(r, l.Topic); why != "" {
 				out.add(why, topic, "", 1)
 			} else {
 				rows = append(rows, l)
@@ -135,7 +135,7 @@ func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, af
 }
 
 // take writes letters down that no other campaign has, and counts the others.
-func (c *Campaigns) take(ctx context.Context, id string, act Act, rows []letters.Letter, before leftOut, after, end int64) (taken int, out leftOut, err error) {
+func (c *Campaigns) take(ctx context.Context, id string, act Act, rows []letters.Head, before leftOut, after, end int64) (taken int, out leftOut, err error) {
 	err = c.write(ctx, func(tx *sql.Tx) error {
 		taken, out = 0, slices.Clone(before)
 		// It comes first, so that it locks: two that select the same campaign come one after the other.
@@ -166,20 +166,16 @@ WHERE id = ? AND state = 'selecting' AND select_after = ?`, end, selectLease.Mic
 }
 
 // insert enters letters and returns how many no campaign had. The unique index on claim decides, not a look before.
-func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, rows []letters.Letter) (int, error) {
+func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, rows []letters.Head) (int, error) {
 	statement, conflict := `INSERT INTO`, ` ON CONFLICT DO NOTHING`
 	if c.db.Kind() == database.MySQL {
 		statement, conflict = `INSERT IGNORE INTO`, ``
 	}
-	args := make([]any, 0, 7*len(rows))
+	args := make([]any, 0, 5*len(rows))
 	for i, l := range rows {
-		statement += map[bool]string{true: ` spillway_campaign_letters (campaign, seq, claim, first_failed_at, size, message, handler) VALUES`, false: `,`}[i == 0] +
-			` (?, ?, ?, ?, ?, ?, ?)`
-		first := l.Failure.FirstFailedAt
-		if first.IsZero() {
-			first = l.StoredAt
-		}
-		args = append(args, c.db.Text(id), l.Seq, l.Seq, first.UnixMicro(), size(&l), c.db.Text(hash(database.Column(l.Original.UUID))), c.db.Text(hash(l.Origin.Handler)))
+		statement += map[bool]string{true: ` spillway_campaign_letters (campaign, seq, claim, first_failed_at, size) VALUES`, false: `,`}[i == 0] +
+			` (?, ?, ?, ?, ?)`
+		args = append(args, c.db.Text(id), l.Seq, l.Seq, l.FirstFailedAt.UnixMicro(), l.Size)
 	}
 	n, err := c.exec(ctx, tx, statement+conflict, args...)
 	if err != nil || n == 0 {
@@ -193,7 +189,7 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 }
 
 // seqs returns those of the letters that the campaign has.
-func (c *Campaigns) seqs(ctx context.Context, tx *sql.Tx, id string, of []letters.Letter) (seqs []int64, err error) {
+func (c *Campaigns) seqs(ctx context.Context, tx *sql.Tx, id string, of []letters.Head) (seqs []int64, err error) {
 	args := make([]any, len(of), len(of)+1)
 	for i, l := range of {
 		args[i] = l.Seq
@@ -208,7 +204,7 @@ func (c *Campaigns) seqs(ctx context.Context, tx *sql.Tx, id string, of []letter
 }
 
 // countTaken counts the letters that other campaigns have.
-func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, rows []letters.Letter, out *leftOut) error {
+func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, rows []letters.Head, out *leftOut) error {
 	args := make([]any, len(rows), len(rows)+1)
 	for i, l := range rows {
 		args[i] = l.Seq

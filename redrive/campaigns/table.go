@@ -9,15 +9,15 @@ var tables = []schema.Table{
 		Versions: []schema.Version{{File: "0020_campaigns.sql", Columns: []string{
 			"id", "service", "state", "version", "request", "created_at", "resume_to", "why", "approved_by", "left_out",
 			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "canary", "canary_at",
-			"leased_until", "select_after", "max_seq", "heard_after", "selected", "redriven", "quarantined", "refused", "failed", "gone",
+			"leased_until", "select_after", "max_seq", "selected", "redriven", "quarantined", "refused", "failed", "gone",
 			"succeeded", "failed_again", "heard_before", "failed_before", "redriven_before", "swept",
 		}}},
 	},
 	{
 		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},
 		Versions: []schema.Version{{File: "0021_campaign_letters.sql", Columns: []string{
-			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries", "message", "handler",
-			"done_at", "verdict", "why",
+			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries",
+			"done_at", "why",
 		}}},
 	},
 	{

@@ -135,7 +135,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	}
-	r := &rounds{Worker: w, running: make(map[string]bool), complained: make(map[string]bool)}
+	r := &rounds{Worker: w, running: make(map[string]bool), complained: make(map[string]bool), listenAt: make(map[string]time.Time)}
 	defer r.workers.Wait()
 	for ctx.Err() == nil {
 		err := r.round(ctx)
@@ -153,7 +153,7 @@ type rounds struct {
 	mu         sync.Mutex
 	running    map[string]bool // campaigns that a goroutine works on
 	complained map[string]bool // of campaigns that this worker cannot work on
-	heard      map[string]cursor
+	listenAt   map[string]time.Time
 	away       bool // the database
 }
 

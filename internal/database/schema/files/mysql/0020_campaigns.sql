@@ -26,7 +26,6 @@ CREATE TABLE IF NOT EXISTS spillway_campaigns (
 	leased_until    BIGINT         NOT NULL DEFAULT 0,
 	select_after    BIGINT         NOT NULL DEFAULT 0,
 	max_seq         BIGINT         NOT NULL DEFAULT 0,
-	heard_after     BIGINT         NOT NULL DEFAULT 0,
 	selected        BIGINT         NOT NULL DEFAULT 0,
 	redriven        BIGINT         NOT NULL DEFAULT 0,
 	quarantined     BIGINT         NOT NULL DEFAULT 0,

@@ -2,7 +2,7 @@
 
 -- A letter of a campaign a row. claim is the letter's seq until the campaign is through with it, and then NULL: the unique
 -- index keeps a letter from being in two campaigns at a time. leased_until is the end of a lease, or of a wait, in
--- microseconds since 1970. message and handler are hashes, by which a letter that failed again is known.
+-- microseconds since 1970.
 CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	campaign        VARBINARY(255) NOT NULL,
 	seq             BIGINT         NOT NULL,
@@ -13,15 +13,11 @@ CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	token           VARBINARY(255) NOT NULL DEFAULT '',
 	leased_until    BIGINT         NOT NULL DEFAULT 0,
 	tries           BIGINT         NOT NULL DEFAULT 0,
-	message         VARBINARY(255) NOT NULL,
-	handler         VARBINARY(255) NOT NULL,
 	done_at         BIGINT         NOT NULL DEFAULT 0,
-	verdict         VARBINARY(32)  NOT NULL DEFAULT '',
 	why             LONGBLOB       NOT NULL DEFAULT (''),
 	PRIMARY KEY (campaign, seq),
 	UNIQUE INDEX spillway_campaign_letters_claim (claim),
-	INDEX spillway_campaign_letters_next (campaign, state, first_failed_at, seq),
-	INDEX spillway_campaign_letters_message (campaign, message)
+	INDEX spillway_campaign_letters_next (campaign, state, first_failed_at, seq)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 INSERT INTO spillway_schema (component, version, applied_at)

@@ -26,7 +26,6 @@ CREATE TABLE IF NOT EXISTS spillway_campaigns (
 	leased_until    bigint           NOT NULL DEFAULT 0,
 	select_after    bigint           NOT NULL DEFAULT 0,
 	max_seq         bigint           NOT NULL DEFAULT 0,
-	heard_after     bigint           NOT NULL DEFAULT 0,
 	selected        bigint           NOT NULL DEFAULT 0,
 	redriven        bigint           NOT NULL DEFAULT 0,
 	quarantined     bigint           NOT NULL DEFAULT 0,

@@ -26,7 +26,6 @@ CREATE TABLE IF NOT EXISTS spillway_campaigns (
 	leased_until    INTEGER NOT NULL DEFAULT 0,
 	select_after    INTEGER NOT NULL DEFAULT 0,
 	max_seq         INTEGER NOT NULL DEFAULT 0,
-	heard_after     INTEGER NOT NULL DEFAULT 0,
 	selected        INTEGER NOT NULL DEFAULT 0,
 	redriven        INTEGER NOT NULL DEFAULT 0,
 	quarantined     INTEGER NOT NULL DEFAULT 0,

@@ -2,7 +2,7 @@
 
 -- A letter of a campaign a row. claim is the letter's seq until the campaign is through with it, and then NULL: the unique
 -- index keeps a letter from being in two campaigns at a time. leased_until is the end of a lease, or of a wait, in
--- microseconds since 1970. message and handler are hashes, by which a letter that failed again is known.
+-- microseconds since 1970.
 CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	campaign        TEXT    NOT NULL,
 	seq             INTEGER NOT NULL,
@@ -13,10 +13,7 @@ CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	token           TEXT    NOT NULL DEFAULT '',
 	leased_until    INTEGER NOT NULL DEFAULT 0,
 	tries           INTEGER NOT NULL DEFAULT 0,
-	message         TEXT    NOT NULL,
-	handler         TEXT    NOT NULL,
 	done_at         INTEGER NOT NULL DEFAULT 0,
-	verdict         TEXT    NOT NULL DEFAULT '',
 	why             TEXT    NOT NULL DEFAULT '',
 	PRIMARY KEY (campaign, seq)
 );
@@ -24,8 +21,6 @@ CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 CREATE UNIQUE INDEX IF NOT EXISTS spillway_campaign_letters_claim ON spillway_campaign_letters (claim);
 
 CREATE INDEX IF NOT EXISTS spillway_campaign_letters_next ON spillway_campaign_letters (campaign, state, first_failed_at, seq);
-
-CREATE INDEX IF NOT EXISTS spillway_campaign_letters_message ON spillway_campaign_letters (campaign, message);
 
 INSERT INTO spillway_schema (component, version, applied_at)
 VALUES ('campaign_letters', 1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;

@@ -1,0 +1,204 @@
+package campaigns_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const childVariable = "SPILLWAY_CAMPAIGNS_CHILD"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		if err := child(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// order is what a worker in a process of its own does.
+type order struct {
+	Driver, Address string
+	Kill            string // the step at which it ends itself without a word
+	After           int    // that many letters
+}
+
+// The steps.
+const (
+	killStart     = "in the selection"
+	killTaken     = "before a publish"
+	killPublished = "after a publish, before the mark"
+	killMarked    = "after a mark, before the next publish"
+)
+
+var drivers = map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}
+
+func child(text string) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	db, err := sql.Open(o.Driver, o.Address)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); stop() }()
+	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"})
+	if err != nil {
+		return err
+	}
+	all, err := campaigns.New(ctx, store, config)
+	if err != nil {
+		return err
+	}
+	die := func(step string, calls int) {
+		if step == o.Kill && calls >= o.After {
+			self, _ := os.FindProcess(os.Getpid())
+			_ = self.Kill()
+			select {}
+		}
+	}
+	if o.Kill == killStart {
+		go func() {
+			for {
+				if open, err := all.List(ctx, campaigns.List{}); err == nil && len(open) > 0 && open[0].Selected > 0 {
+					die(killStart, o.After)
+				}
+			}
+		}()
+		_, err := all.Start(ctx, request)
+		die(killStart, o.After)
+		return err
+	}
+	calls := 0
+	insert := map[string]string{"pgx": `INSERT INTO published (id) VALUES ($1)`}[o.Driver]
+	if insert == "" {
+		insert = `INSERT INTO published (id) VALUES (?)`
+	}
+	worker, err := campaigns.NewWorker(all, fixture.PublisherFunc(func(_ string, messages ...*message.Message) error {
+		if calls++; calls > 1 {
+			die(killMarked, calls)
+		}
+		die(killTaken, calls)
+		for {
+			if _, err := db.Exec(insert, messages[0].UUID); err == nil {
+				break
+			}
+		}
+		die(killPublished, calls)
+		return nil
+	}), campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 500 * time.Millisecond, Batch: 20})
+	if err != nil {
+		return err
+	}
+	return worker.Run(ctx)
+}
+
+// command is this test binary as a worker. It stops in order when its input ends.
+func (o order) command(t *testing.T) *exec.Cmd {
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// Feature V7: wherever a process is killed, starter or worker, no letter is lost, each is in the campaign once, and a kill costs
+// at most the one letter that was in flight a second time.
+func TestKilled(t *testing.T) {
+	const n = 1200
+	kills := []order{{Kill: killStart}, {Kill: killTaken, After: 30}, {Kill: killPublished, After: 25}, {Kill: killMarked, After: 35}, {Kill: killPublished, After: 1}}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		store := fixture.StoreOn(t, db)
+		all := open(t, store, config)
+		if _, err := db.Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
+			t.Fatal(err)
+		}
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(n)...)
+		for _, o := range kills {
+			o.Driver, o.Address = drivers[d.Name], address
+			cmd := o.command(t)
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			inTime := time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() })
+			err = cmd.Run()
+			inTime.Stop()
+			if err == nil {
+				t.Fatalf("the process was not killed %s", o.Kill)
+			}
+			if o.Kill == killStart { // as if half a minute had gone by
+				if _, err := db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		open, err := all.List(t.Context(), campaigns.List{})
+		if err != nil || len(open) != 1 || open[0].State != campaigns.Running || open[0].Selected != n {
+			t.Fatalf("%+v %v", open, err)
+		}
+		published := func() (ids, all int) {
+			if err := db.QueryRow(`SELECT COUNT(DISTINCT id), COUNT(*) FROM published`).Scan(&ids, &all); err != nil {
+				t.Fatal(err)
+			}
+			return ids, all
+		}
+		before, _ := published()
+		out := &fixture.Outbox{}
+		run(t, all, out, campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 2 * time.Second})
+		run(t, all, out, campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 2 * time.Second})
+		c := reach(t, all, open[0].ID, campaigns.Finished)
+		if c.Redriven != n || c.Pending != 0 || c.Gone != 0 {
+			t.Errorf("%+v", c)
+		}
+		fixture.WantCount(t, store, fixture.Status(letters.StatusRedriven), n)
+		ids, times := published()
+		if ids != before || times > ids+len(kills)-1 {
+			t.Errorf("%d letters were published %d times by workers that were killed %d times", ids, times, len(kills)-1)
+		}
+		again := 0
+		for id, times := range out.IDs() {
+			var was int
+			if err := db.QueryRow(`SELECT COUNT(*) FROM published WHERE id = '` + id + `'`).Scan(&was); err != nil {
+				t.Fatal(err)
+			}
+			if again += was; times != 1 {
+				t.Errorf("%s was published %d times", id, times)
+			}
+		}
+		if total := len(out.IDs()) + ids - again; total != n || again+times-ids > len(kills)-1 {
+			t.Errorf("%d letters were published, want %d; %d twice, want at most %d", total, n, again+times-ids, len(kills)-1)
+		}
+	})
+}
