@@ -182,8 +182,6 @@ func leftOut(l campaigns.LeftOut) string {
 		return line + ": no origin topic is known; --to names one"
 	case campaigns.InCampaign:
 		return line + ": the campaign " + short(l.Campaign) + " has them"
-	case campaigns.Damaged:
-		return line + ": the metadata cannot be read"
 	}
 	return line + ": " + l.Why
 }
