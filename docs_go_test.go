@@ -38,6 +38,7 @@ var packagesOfDocs = map[string]string{
 	"poison":      module + "/poison",
 	"redrive":     module + "/redrive",
 	"letters":     module + "/redrive/letters",
+	"campaigns":   module + "/redrive/campaigns",
 	"wmamqp":      module + "/pubsub/wmamqp",
 	"wmkafka":     module + "/pubsub/wmkafka",
 	"wmsql":       module + "/pubsub/wmsql",
@@ -60,6 +61,7 @@ const whatYouHaveInDocs = `
 		dlc *spillway.Channel
 		queue *poison.Queue
 		store *letters.Store // of letters
+		all *campaigns.Campaigns
 		billing, audit *message.Handler
 	)
 `

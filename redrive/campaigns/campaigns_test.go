@@ -61,7 +61,7 @@ func TestCampaign(t *testing.T) {
 	})
 }
 
-// Feature V7: a dry run says what a campaign would do, and does none of it.
+// Features V5, V7: a dry run says what a campaign would do, and does none of it.
 func TestPlan(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)

@@ -1,0 +1,95 @@
+package campaigns_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V6: a message is edited on its way, byte for byte apart from the edit. The letter stays, the record has the edit, and a
+// letter that the edit does not fit waits.
+func TestEdit(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		c := config
+		c.Edits = map[string]func(*message.Message) error{
+			"sign": func(msg *message.Message) error { msg.Metadata.Set("signed", "yes"); return nil },
+			"id":   func(msg *message.Message) error { msg.UUID = "other"; return nil },
+			"ours": func(msg *message.Message) error { msg.Metadata.Set(poison.KeyRedriveCount, "0"); return nil },
+			"no":   func(*message.Message) error { return errors.New("not this one") },
+			"boom": func(*message.Message) error { panic("boom") },
+		}
+		all := open(t, store, c)
+		const payload = "{ \"n\" : 12345678901234567890.10,\n\t\"to\":\"x\", \"big\": 9007199254740993 }"
+		large := `{"n":1,"blob":"` + strings.Repeat("x", 10<<20) + `"}`
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("json", payload))
+		if d.Name != fixture.MySQL.Name { // which takes 16 MiB by its own settings, and says so
+			fixture.Publish(t, store, "orders.dlq", fixture.Letter("large", large))
+		}
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("binary", "\x00\xff"), fixture.Letter("text", "not JSON"), fixture.Letter("latin", "{\"a\":\"\xe9\"}"))
+		r := request
+		r.Edit = &campaigns.Edit{Merge: []byte(`{"to":"y"}`), Set: map[string]string{"schema": "2"}, Unset: []string{"tenant"}, Func: "sign"}
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		done := reach(t, all, start(t, all, r).ID, campaigns.Finished)
+		want := 2
+		if d.Name == fixture.MySQL.Name {
+			want = 1
+		}
+		if done.Redriven != want || done.Refused != 3 {
+			t.Fatalf("%+v", done.Counts)
+		}
+		for _, p := range out.All() {
+			m := p.Msg.Metadata
+			if m.Get("schema") != "2" || m.Get("signed") != "yes" || m.Get("tenant") != "" {
+				t.Error(m)
+			}
+			was := map[string]string{"json": payload, "large": large}[p.Msg.UUID]
+			changed := strings.Replace(was, `"to":"x"`, `"to":"y"`, 1)
+			if p.Msg.UUID == "large" {
+				changed = strings.TrimSuffix(was, "}") + `,"to":"y"}`
+			}
+			if string(p.Msg.Payload) != changed {
+				t.Errorf("%.200q", p.Msg.Payload)
+			}
+		}
+		kept := fixture.List(t, store, letters.Filter{IDs: []string{"json"}, Statuses: letters.Statuses()})
+		if len(kept) != 1 || string(kept[0].Original.Payload) != payload || kept[0].Original.Metadata.Get("tenant") != "blue" {
+			t.Errorf("%+v", kept)
+		}
+		fixture.WantCount(t, store, letters.Filter{IDs: []string{"binary", "text", "latin"}}, 3)
+		events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventEdited}})
+		if err != nil || len(events) != want || !strings.Contains(events[0].Detail, `"to":"y"`) || events[0].By != "ann" {
+			t.Errorf("%+v %v", events, err)
+		}
+		for _, f := range []string{"id", "ours", "no", "boom"} {
+			r := campaigns.Request{Filter: letters.Filter{IDs: []string{"text"}}, Edit: &campaigns.Edit{Func: f}, Act: act}
+			if done := reach(t, all, start(t, all, r).ID, campaigns.Finished); done.Refused != 1 {
+				t.Errorf("%s: %+v", f, done.Counts)
+			}
+		}
+		if len(out.All()) != want {
+			t.Error("a refused letter was published")
+		}
+	})
+}
+
+// Feature V6: an edit that no message can be edited by is refused before anything begins.
+func TestEdit_validate(t *testing.T) {
+	for name, e := range map[string]campaigns.Edit{
+		"nothing": {}, "merge": {Merge: []byte(`{`)}, "patch": {Patch: []byte(`{}`)}, "operation": {Patch: []byte(`[{"op":"x","path":""}]`)},
+		"reserved": {Set: map[string]string{poison.KeyOriginalTopic: "admin"}}, "unset": {Unset: []string{poison.KeyRedriveCount}}, "empty": {Unset: []string{""}},
+		"bytes": {Set: map[string]string{"a": "\xff"}}, "large": {Merge: []byte(`"` + strings.Repeat("x", 300<<10) + `"`)},
+	} {
+		if err := e.Validate(); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
