@@ -30,6 +30,7 @@ type outageBench struct {
 	mu      sync.Mutex
 	changes []outageguard.Change
 	begun   []int64     // the calls until each change
+	failed  []int64     // the failures that had come to Retry
 	at      []time.Time // of each change
 }
 
@@ -53,6 +54,7 @@ func (o *outageBench) guarded(c *spillway.Config) {
 	c.Outage = &outageguard.Config{OnChange: func(change outageguard.Change) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
+		o.failed = append(o.failed, o.failures.Load())
 		o.changes, o.begun, o.at = append(o.changes, change), append(o.begun, o.calls.Load()), append(o.at, time.Now())
 	}}
 	c.Stages.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }

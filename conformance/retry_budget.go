@@ -44,8 +44,11 @@ func (b *bench) retryBudget() {
 	b.ids(ids...)
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
-	if n := b.placed.Load() + b.discarded.Load(); n > 0 || waits.Load() == 0 {
-		b.Errorf("%d messages are set aside, and the budget was spent %d times", n, waits.Load())
+	if n := b.placed.Load() + b.discarded.Load(); n > 0 {
+		b.Errorf("%d messages are set aside", n)
+	}
+	if took := time.Since(began); waits.Load() == 0 && took < (messages/perSecond-1)*time.Second { // a slower machine keeps to it anyway
+		b.Errorf("%d retries in %s, and the budget was never spent", retries.Load(), took)
 	}
 	if n, most := retries.Load(), perSecond*(int64(time.Since(began)/time.Second)+2); n < messages || n > most {
 		b.Errorf("%d retries, of at most %d in this time", n, most)
