@@ -32,7 +32,7 @@ func (a *Act) validate() error {
 		most        int
 	}{{"Reason", a.Reason, maxReason}, {"RedriveID", a.RedriveID, maxID}} {
 		if boundedtext.Text(field.value, field.most) != field.value {
-			return fmt.Errorf("Act.%s %q must be text of at most %d bytes", field.name, logged(field.value), field.most)
+			return fmt.Errorf("the field Act.%s %q must be text of at most %d bytes", field.name, logged(field.value), field.most)
 		}
 	}
 	return nil

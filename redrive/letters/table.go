@@ -86,7 +86,7 @@ var statementsOf = map[database.Kind]statements{
 		contains: func(e string) string { return `instr(CAST(` + e + ` AS BLOB), CAST(? AS BLOB)) > 0` },
 	},
 	database.Postgres: {
-		insert: insert + onConflict, returning: true,
+		insert: withBody(insert + onConflict), returning: true, takesBody: true,
 		body:     insertBody,
 		count:    countStatement(countsConflict),
 		unless:   `ON CONFLICT DO NOTHING`,

@@ -51,9 +51,7 @@ func (s *Store) routeOf(ctx context.Context, f Filter) (route, error) {
 			}
 		}
 	}
-	bare := r.f
-	bare.After, bare.MaxSeq = 0, 0
-	r.inWindows = bare.byCause() || !bare.causesOnly() // all others are in the order of an index
+	r.inWindows = true
 	return r, nil
 }
 
