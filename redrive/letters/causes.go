@@ -67,7 +67,7 @@ FROM spillway_dead_letters`+s.statements.noCause+w.String()+` ORDER BY seq LIMIT
 
 func (s *Store) fillCause(ctx context.Context, tx *sql.Tx, t tally, seq int64, r *record) error {
 	result, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters
-SET cause = ?, size = LENGTH(metadata) + COALESCE(LENGTH(payload), 0) WHERE seq = ? AND cause = ''`, s.db.Text(r.cause), seq)
+SET cause = ?, size = CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END WHERE seq = ? AND cause = ''`, s.db.Text(r.cause), seq)
 	if err != nil {
 		return err
 	}

@@ -9,18 +9,23 @@
 //
 // # What is there
 //
-// List returns letters, Count counts them, CountTopics counts them by origin topic, and Groups by cause. A Filter chooses
-// which. A cause is what failed, where and how: the topics, handler, class, reason, error type and stack. The description
+// Heads lists letters without their metadata and payloads, List with them, and Get returns one. Count counts letters,
+// CountTopics counts them by origin topic, and Groups by cause. A Filter chooses which. A cause is what failed, where and how: the topics, handler, class, reason, error type and stack. The description
 // belongs to it too, without its numbers, ids, addresses and quoted texts. A Group becomes a Filter.
 //
 // # The states of a letter
 //
 //	            ┌── came again ──┐
 //	            ▼                │
-//	stored ▶ waiting ──drain──▶ redriven     published to its topic
+//	stored ▶ waiting ──drain──▶ redriven ──▶ succeeded, or failed_again
 //	            ├─────drain──▶ quarantined   redriven MaxRedrives times already
 //	            ├─────Mark───▶ refused       a person said so, for now
 //	            └─────Mark───▶ discarded     a person said so
+//
+// Learn looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them.
+//
+// Each change is an Event, written in the same transaction: who made it, when and why. History and Audit return events. The
+// Store never changes or deletes one.
 //
 // The same letter that arrives again is one row that counts how often it was seen. It waits again if it was redriven or
 // discarded. Two letters are the same if all of these are: service, consumer, origin topic, id, redrive count, payload and
@@ -37,11 +42,22 @@
 // Free and Lease are the two halves of Take, for programs that choose among the letters first. LastSeq ends a selection at
 // the letters that are there now.
 //
+// # Many letters
+//
+// The numbers of each cause are kept in the transaction of each letter, in the table spillway_letter_counts, and so are read
+// instead of counted. A Filter by what the letters of a cause have in common becomes one by causes. All other scans read windows
+// of Seq, one statement each, and end with their context. Metadata and payloads are in the table spillway_letter_bodies, which
+// lists do not read.
+//
 // # Several services
 //
 // Services can share one table. StoreConfig.Service names the service, and a Store works only with the letters that a Store of
-// the same Service stored. After a service is renamed, its letters stay under the old name: give the column service of the
-// table spillway_dead_letters the new name by SQL.
+// the same Service stored. After a service is renamed, its letters stay under the old name, until these statements run while
+// no program of either name does. The store then counts the letters under the new name:
+//
+//	UPDATE spillway_dead_letters SET service = 'new', cause = '' WHERE service = 'old';
+//	DELETE FROM spillway_letter_counts WHERE service = 'old';
+//	UPDATE spillway_letter_events SET service = 'new' WHERE service = 'old';
 //
 // # Sizes
 //

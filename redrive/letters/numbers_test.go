@@ -43,6 +43,15 @@ func testStore_numbers(t *testing.T, on fixture.Database) {
 	}
 	actors.Wait()
 	wantNumbers(t, db, stores[0])
+
+	// The service is renamed by hand, as the package says.
+	name := map[bool]string{false: `'eshop'`, true: `CAST('eshop' AS BLOB)`}[on.Name == sqliteFile.Name]
+	mustExec(t, db, `UPDATE spillway_dead_letters SET cause = '', service = `+name, `DELETE FROM spillway_letter_counts`)
+	renamed, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "eshop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNumbers(t, db, renamed)
 }
 
 // actAtRandom does one thing to some of a few letters of a few causes.
