@@ -48,12 +48,12 @@ func (g *Guard) freeze(of frozen, reason, actor string) {
 }
 
 // lift ends a freeze. The caller holds g.mu.
-func (g *Guard) lift(of frozen) {
+func (g *Guard) lift(of frozen, reason, actor string) {
 	f := g.freezes[of]
 	delete(g.freezes, of)
 	close(f.lifted)
 	g.troubled.Add(-1)
-	g.changes.add(Change{Handler: of.handler, From: Frozen, To: Closed, Reason: f.reason, Actor: f.actor, Waiting: int(f.waiting.Load()),
+	g.changes.add(Change{Handler: of.handler, From: Frozen, To: Closed, Reason: reason, Actor: actor, Waiting: int(f.waiting.Load()),
 		Lasted: time.Since(f.since)})
 }
 
@@ -61,12 +61,14 @@ func (g *Guard) lift(of frozen) {
 func (g *Guard) freezeShared(all map[string]Shared) {
 	g.mu.Lock()
 	for of := range g.freezes {
-		if _, there := all[of.handler]; of.shared && !there {
-			g.lift(of)
+		if one := all[of.handler]; of.shared && one.State != Frozen { // the reason of the release, unless that is long ago
+			g.lift(of, one.Reason, one.Actor)
 		}
 	}
 	for handler, one := range all {
-		g.freeze(frozen{handler, true}, one.Reason, one.Actor)
+		if one.State == Frozen {
+			g.freeze(frozen{handler, true}, one.Reason, one.Actor)
+		}
 	}
 	g.mu.Unlock()
 	g.tell()
@@ -80,7 +82,7 @@ func (g *Guard) Close(handler string) {
 	g.mu.Lock()
 	for of := range g.freezes {
 		if !of.shared && (handler == "" || handler == of.handler) {
-			g.lift(of)
+			g.lift(of, g.freezes[of].reason, "")
 		}
 	}
 	var open []*cell

@@ -190,6 +190,7 @@ func (p *passage) enter() error {
 		}
 		if s.admit(p, time.Now()) {
 			s.mu.Unlock()
+			p.guard.tell()
 			return nil
 		}
 		if valve := intake.Of(c.Ctx); valve != nil && s.state != Ramping && !c.Acked() {

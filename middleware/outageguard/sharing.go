@@ -13,12 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-const (
-	// shareEvery is how often an instance asks the store, and shows that it lives.
-	shareEvery = time.Second
-	// shareTimeout bounds one round.
-	shareTimeout = 5 * time.Second
-)
+// shareTimeout bounds one round.
+const shareTimeout = 5 * time.Second
 
 // sharing keeps a guard and a store in step, beside the handlers.
 type sharing struct {
@@ -76,7 +72,7 @@ func (s *sharing) stop() {
 }
 
 func (s *sharing) run(ctx context.Context) {
-	ticks := time.NewTicker(shareEvery)
+	ticks := time.NewTicker(s.store.every)
 	defer ticks.Stop()
 	for {
 		select {
@@ -116,7 +112,7 @@ func (s *sharing) round(ctx context.Context) {
 }
 
 func (s *sharing) exchange(ctx context.Context) error {
-	rows, err := s.store.List(ctx)
+	rows, err := s.store.rows(ctx)
 	if err != nil {
 		s.guard.lonely()
 		return err
@@ -139,9 +135,9 @@ func (s *sharing) exchange(ctx context.Context) error {
 			return err
 		}
 	}
-	if now := time.Now(); now.Sub(s.swept) > time.Hour {
+	if now := time.Now(); now.Sub(s.swept) > keptFor {
 		s.swept = now
-		_, err = s.store.db.Exec(ctx, s.store.say.purge, s.store.service, time.Hour.Milliseconds())
+		_, err = s.store.db.Exec(ctx, s.store.say.purge, s.store.service, keptFor.Milliseconds())
 	}
 	return err
 }
@@ -154,7 +150,7 @@ func (s *sharing) write(ctx context.Context, news news) error {
 	switch news.what {
 	case isOpen:
 		_, err = db.Exec(ctx, say.put, append(key, db.Text(s.instance), db.Text(Open.String()), db.Text(news.reason), db.Text(news.cause),
-			db.Text(""), leaseOf.Milliseconds())...)
+			db.Text(""), (lease*s.store.every).Milliseconds())...)
 	case isProved:
 		_, err = db.Exec(ctx, say.proved, key...)
 	case isOver:

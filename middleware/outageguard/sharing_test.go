@@ -31,7 +31,7 @@ type instance struct {
 
 func openStore(t *testing.T, db *sql.DB) *outageguard.Store {
 	t.Helper()
-	store, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "shop"})
+	store, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "shop", Every: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func newInstance(t *testing.T, db *sql.DB, config outageguard.Config, away *atom
 	i.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddPlugin(i.guard.Plugin)
 		router.AddMiddleware(i.guard.Middleware)
-		router.AddNoPublisherHandler("billing", "orders", i.source, func(*message.Message) error {
+		router.AddConsumerHandler("billing", "orders", i.source, func(*message.Message) error {
 			if i.calls.Add(1); away.Load() {
 				return errAway
 			}
@@ -155,15 +155,21 @@ func TestSharedFreeze(t *testing.T) {
 			if n := later.calls.Load(); n != 0 {
 				t.Errorf("%d calls while frozen", n)
 			}
-			if released, err := store.Release(t.Context(), handler); err != nil || !released {
+			if released, err := store.Release(t.Context(), handler, "the bank is up", "bob"); err != nil || !released {
 				t.Errorf("%t, %v", released, err)
 			}
 			testkit.Eventually(t, "messages are handled", func() bool { return later.handled.Load() == 2 })
 			first.until("")
+			if !later.log.Has("messages pass again", "actor", "bob") || !later.log.Has("messages pass again", "reason", "the bank is up") {
+				t.Error("the log does not say who released the handler, and why")
+			}
 			later.stop()
 		}
-		if released, err := store.Release(t.Context(), "billing"); err != nil || released {
+		if released, err := store.Release(t.Context(), "billing", "again", "bob"); err != nil || released {
 			t.Errorf("released twice: %t, %v", released, err)
+		}
+		if _, err := store.Release(t.Context(), "billing", "", "bob"); err == nil || !strings.Contains(err.Error(), "the reason or the actor is empty") {
+			t.Errorf("%v", err)
 		}
 		for _, err := range []error{
 			store.Freeze(t.Context(), "billing", "", "ann"), store.Freeze(t.Context(), "billing", "why", ""),
@@ -201,6 +207,9 @@ func TestStoreAway(t *testing.T) {
 func TestNewStoreRefuses(t *testing.T) {
 	db := databases.SQLite.New(t)
 	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "a b"}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Service") {
+		t.Error(err)
+	}
+	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Every: -1}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Every is -1ns") {
 		t.Error(err)
 	}
 	if _, err := outageguard.NewStore(context.Background(), nil, outageguard.StoreConfig{}); err == nil {

@@ -1,10 +1,12 @@
 package outageguard
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -17,6 +19,8 @@ type StoreConfig struct {
 	// Service names the processes that share their outages. It has at most 100 letters, digits, dots, underscores and hyphens. It is
 	// required on a database server. On SQLite the default is none.
 	Service string
+	// Every is how often an instance asks the database, and shows that it lives. Its outages expire 15 times later. Default: 1 s.
+	Every time.Duration
 }
 
 // Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A command line uses
@@ -25,6 +29,7 @@ type Store struct {
 	db      *database.Database
 	service any // as it is bound
 	say     statements
+	every   time.Duration
 }
 
 var table = schema.Table{
@@ -40,6 +45,9 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if ctx == nil {
 		return nil, errors.New("outageguard: the context is nil: give context.Background() if there is no other")
 	}
+	if config.Every = cmp.Or(config.Every, time.Second); config.Every < time.Millisecond {
+		return nil, fmt.Errorf("outageguard: StoreConfig.Every is %s: it must be at least 1ms", config.Every)
+	}
 	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
 	defer cancel()
 	on, err := database.Detect(ctx, db)
@@ -52,7 +60,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if err != nil {
 		return nil, fmt.Errorf("outageguard: open the store: %w", err)
 	}
-	return &Store{db: on, service: on.Text(config.Service), say: statementsFor(on)}, nil
+	return &Store{db: on, service: on.Text(config.Service), say: statementsFor(on), every: config.Every}, nil
 }
 
 // Shared is an outage or a freeze in a Store.
@@ -73,6 +81,12 @@ type Shared struct {
 
 // List returns the outages and freezes of the service. Outages of instances that died are not among them.
 func (s *Store) List(ctx context.Context) ([]Shared, error) {
+	rows, err := s.rows(ctx)
+	return slices.DeleteFunc(rows, func(row Shared) bool { return row.State == Closed }), err
+}
+
+// rows is List with the freezes that were released lately: they are Closed, and have the reason and the actor of the release.
+func (s *Store) rows(ctx context.Context) ([]Shared, error) {
 	found := []Shared{}
 	err := s.db.Query(ctx, func() { found = found[:0] }, func(rows *sql.Rows) error {
 		var one Shared
@@ -81,12 +95,9 @@ func (s *Store) List(ctx context.Context) ([]Shared, error) {
 		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &state, &one.Reason, &one.Cause, &one.Actor, &since); err != nil {
 			return err
 		}
-		one.State, one.Since = Open, time.UnixMilli(since)
-		if one.Instance == "" {
-			one.State = Frozen
-		}
+		one.Since = time.UnixMilli(since)
 		found = append(found, one)
-		return nil
+		return found[len(found)-1].State.UnmarshalText([]byte(state))
 	}, s.say.list, s.service)
 	if err != nil {
 		return nil, fmt.Errorf("outageguard: list the outages: %w", err)
@@ -110,10 +121,14 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 	return nil
 }
 
-// Release ends the freeze of a handler that Freeze began, and reports whether there was one. A freeze of all handlers ends with the
-// handler "" alone.
-func (s *Store) Release(ctx context.Context, handler string) (released bool, err error) {
-	n, err := s.db.Exec(ctx, s.say.remove, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""))
+// Release ends the freeze of a handler that Freeze began, and reports whether there was one. The reason and the actor are required, and
+// stand in the log of each instance. A freeze of all handlers ends with the handler "" alone.
+func (s *Store) Release(ctx context.Context, handler, reason, actor string) (released bool, err error) {
+	if reason == "" || actor == "" {
+		return false, errors.New("outageguard: Release: the reason or the actor is empty: say why the handler is released, and by whom")
+	}
+	n, err := s.db.Exec(ctx, s.say.release, s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(boundedtext.Text(actor, 1000)),
+		keptFor.Milliseconds(), s.service, s.db.Text(database.Column(handler)))
 	if err != nil {
 		return false, fmt.Errorf("outageguard: release %q: %w", handler, err)
 	}
@@ -121,27 +136,33 @@ func (s *Store) Release(ctx context.Context, handler string) (released bool, err
 }
 
 // statements are what a store says to its database.
-type statements struct{ list, put, remove, proved, leave, purge string }
+type statements struct{ list, put, release, remove, proved, leave, purge string }
 
-// leaseOf is how long the outage of an instance counts after its last sign of life.
-const leaseOf = 15 * time.Second
+// lease is how many times Store.every the outage of an instance counts after its last sign of life.
+const lease = 15
+
+// keptFor is how long a freeze that was released, and the outage of an instance that died, stay in the table.
+const keptFor = time.Hour
 
 func statementsFor(db *database.Database) statements {
 	put := `INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, now_ms(), now_ms() + ?)`
 	if db.Kind() == database.MySQL {
-		put += ` ON DUPLICATE KEY UPDATE reason = VALUES(reason), cause = VALUES(cause), actor = VALUES(actor), expires_at = VALUES(expires_at)`
+		put += ` ON DUPLICATE KEY UPDATE state = VALUES(state), reason = VALUES(reason), cause = VALUES(cause), actor = VALUES(actor), since = IF(instance = '', VALUES(since), since), expires_at = VALUES(expires_at)`
 	} else {
-		put += ` ON CONFLICT (service, handler, scope, instance) DO UPDATE SET reason = excluded.reason, cause = excluded.cause, actor = excluded.actor, expires_at = excluded.expires_at`
+		put += ` ON CONFLICT (service, handler, scope, instance) DO UPDATE SET state = excluded.state, reason = excluded.reason, cause = excluded.cause,
+actor = excluded.actor, since = CASE WHEN spillway_outages.instance = '' THEN excluded.since ELSE spillway_outages.since END, expires_at = excluded.expires_at`
 	}
 	const of = ` WHERE service = ? AND handler = ? AND scope = ?`
 	return statements{
 		list: db.Statement(`SELECT handler, scope, instance, state, reason, cause, actor, since FROM spillway_outages
-WHERE service = ? AND (instance = '' OR expires_at > now_ms()) ORDER BY handler, scope, instance`),
-		put:    db.Statement(put),
+WHERE service = ? AND (state = 'frozen' OR expires_at > now_ms()) ORDER BY handler, scope, instance`),
+		put: db.Statement(put),
+		release: db.Statement(`UPDATE spillway_outages SET state = 'closed', reason = ?, actor = ?, since = now_ms(), expires_at = now_ms() + ?
+WHERE service = ? AND handler = ? AND scope = '' AND instance = '' AND state = 'frozen'`),
 		remove: db.Statement(`DELETE FROM spillway_outages` + of + ` AND instance = ?`),
 		proved: db.Statement(`DELETE FROM spillway_outages` + of + ` AND instance <> ''`),
 		leave:  db.Statement(`DELETE FROM spillway_outages WHERE service = ? AND instance = ?`),
-		purge:  db.Statement(`DELETE FROM spillway_outages WHERE service = ? AND instance <> '' AND expires_at < now_ms() - ?`),
+		purge:  db.Statement(`DELETE FROM spillway_outages WHERE service = ? AND state <> 'frozen' AND expires_at < now_ms() - ?`),
 	}
 }

@@ -1,0 +1,78 @@
+package outageguard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/recent"
+)
+
+func of(i int) recent.Message {
+	return recent.Of(chain.Keep(message.NewMessage(fmt.Sprint(i), nil)))
+}
+
+// Feature R12: what is remembered of failures is bounded, however many messages fail.
+func TestEvidenceIsBounded(t *testing.T) {
+	e, now := newEvidence(), time.Now()
+	for i := range 20 * recent.Most {
+		e.note(of(i), classify.Verdict{Class: classify.ClassTransient}, time.Hour, now)
+		if e.messages.Len() > recent.Most || e.failed > recent.Most {
+			t.Fatalf("%d messages remembered, %d counted", e.messages.Len(), e.failed)
+		}
+	}
+	for i := range 10 * maxMixed {
+		e.succeeded(of(-1-i), false)
+		if all := e.among + e.others; all > 20*recent.Most+maxMixed {
+			t.Fatalf("%d outcomes counted", all)
+		}
+	}
+}
+
+// Feature R12: a message counts once, however often it fails. If it succeeds later, it counts as handled.
+func TestEvidenceCountsMessages(t *testing.T) {
+	e, now := newEvidence(), time.Now()
+	unknown := classify.Verdict{}
+	for range 5 {
+		if e.note(of(1), unknown, time.Second, now) {
+			t.Error("blamed, and no other message succeeded")
+		}
+	}
+	if e.failed != 1 || e.distinct != 1 || e.attempts != 5 {
+		t.Errorf("%+v", e)
+	}
+	e.succeeded(of(1), false)
+	if e.failed != 0 || e.passed != 1 || e.attempts != 0 {
+		t.Errorf("%+v", e)
+	}
+	e.note(of(2), unknown, time.Second, now)
+	e.succeeded(of(3), false)
+	if !e.note(of(2), unknown, time.Second, now) {
+		t.Error("another message succeeded in between")
+	}
+	if e.note(of(4), unknown, time.Second, now.Add(2*time.Second)); e.failed != 1 || e.passed != 0 {
+		t.Errorf("after the window: %+v", e)
+	}
+}
+
+// Feature R12: the more messages fail among others that succeed, the more must fail in a row to be an outage.
+func TestEvidenceMixed(t *testing.T) {
+	e, now := newEvidence(), time.Now()
+	for i := range 100 {
+		if i%2 == 0 {
+			e.note(of(i), classify.Verdict{}, time.Minute, now)
+		} else {
+			e.succeeded(of(i), false)
+		}
+	}
+	if q, rare := e.mixed(), e.rare(); q < 0.4 || q > 0.6 || rare < 10 || rare > 20 {
+		t.Errorf("share %g, %d in a row", q, rare)
+	}
+	if few := newEvidence(); few.mixed() != 0 || few.rare() != 0 {
+		t.Error("nothing is known")
+	}
+}

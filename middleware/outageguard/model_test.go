@@ -1,0 +1,245 @@
+package outageguard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// model is a guard whose attempts end when, and how, a test says. It knows what the guard may do.
+type model struct {
+	t      *rapid.T
+	guard  *outageguard.Guard
+	handle message.HandlerFunc
+
+	mu      sync.Mutex
+	next    int
+	working map[string]chan error // attempts
+	cancels map[string]context.CancelFunc
+	gone    map[string]bool // cancelled
+	ended   map[string]error
+	state   outageguard.State // by the changes
+	frozen  bool
+	begun   int // attempts since it opened
+	probes  int
+	since   time.Time // it opened
+}
+
+func newModel(t *testing.T, rt *rapid.T) *model {
+	m := &model{t: rt, working: map[string]chan error{}, cancels: map[string]context.CancelFunc{}, gone: map[string]bool{}, ended: map[string]error{}}
+	m.guard = newGuard(t, outageguard.Config{MinMessages: 5, Window: 24 * time.Hour, Alone: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
+	m.handle = m.guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		outcome := make(chan error)
+		m.mu.Lock()
+		m.working[msg.UUID] = outcome
+		m.begun++
+		m.mu.Unlock()
+		return nil, <-outcome
+	})
+	return m
+}
+
+func (m *model) changed(c outageguard.Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.To == outageguard.Frozen || c.From == outageguard.Frozen {
+		return
+	}
+	legal := map[outageguard.State][]outageguard.State{
+		outageguard.Closed:  {outageguard.Open},
+		outageguard.Open:    {outageguard.Probing, outageguard.Ramping},
+		outageguard.Probing: {outageguard.Open, outageguard.Ramping},
+		outageguard.Ramping: {outageguard.Open, outageguard.Closed},
+	}
+	if c.From != m.state || !slices.Contains(legal[c.From], c.To) {
+		m.t.Errorf("from %s to %s, after %s", c.From, c.To, m.state)
+	}
+	if m.state = c.To; c.To == outageguard.Open && c.From != outageguard.Probing {
+		m.begun, m.probes, m.since = 0, 0, time.Now()
+	}
+	if c.To == outageguard.Probing {
+		m.probes++
+	}
+}
+
+func (m *model) open() bool { return m.state == outageguard.Open || m.state == outageguard.Probing }
+
+// deliver gives the guard a message.
+func (m *model) deliver(t *testing.T) {
+	m.mu.Lock()
+	m.next++
+	id := fmt.Sprint(m.next)
+	ctx, cancel := context.WithCancel(t.Context())
+	m.cancels[id] = cancel
+	m.mu.Unlock()
+	go func() {
+		_, err := m.handle(newMessage(ctx, id))
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.ended[id] = err; err == nil {
+			m.ended[id] = errSucceeded
+		}
+		delete(m.cancels, id)
+	}()
+}
+
+var errSucceeded = errors.New("succeeded")
+
+// finish ends an attempt.
+func (m *model) finish(id string, outcome error) {
+	m.mu.Lock()
+	done, open := m.working[id], m.open()
+	delete(m.working, id)
+	m.mu.Unlock()
+	done <- outcome
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.ended[id]; open && (outcome == errAway || outcome == errBoom) && err != nil && !chain.GaveBack(err) && !m.gone[id] {
+		m.t.Errorf("%v left the guard while it was open", err)
+	}
+}
+
+// cancel ends the context of a message.
+func (m *model) cancel() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ids := slices.Sorted(maps.Keys(m.cancels)); len(ids) > 0 {
+		id := rapid.SampledFrom(ids).Draw(m.t, "cancelled")
+		m.gone[id] = true
+		m.cancels[id]()
+	}
+}
+
+// freeze begins or ends a freeze by hand.
+func (m *model) freeze() {
+	if m.frozen = !m.frozen; m.frozen {
+		m.guard.Open("billing", "by hand")
+		return
+	}
+	m.guard.Close("billing")
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begun, m.probes = 0, 0
+}
+
+// attempts returns the messages in work.
+func (m *model) attempts() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.working))
+}
+
+// step ends one attempt, if there is one.
+func (m *model) step(outcome error) {
+	synctest.Wait()
+	if ids := m.attempts(); len(ids) > 0 {
+		m.finish(rapid.SampledFrom(ids).Draw(m.t, "attempt"), outcome)
+	}
+}
+
+// check compares the guard with what it may do.
+func (m *model) check() {
+	synctest.Wait()
+	held := 0
+	for _, status := range m.guard.Health() {
+		held += status.Waiting
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	hanging := int(time.Since(m.since) / (30 * time.Second)) // a probe that does not return gets company
+	if m.open() && m.begun > m.probes+hanging {
+		m.t.Errorf("%d attempts began with %d probes while it was %s", m.begun, m.probes, m.state)
+	}
+	if m.next != len(m.ended)+len(m.working)+held {
+		m.t.Errorf("of %d messages %d ended, %d are in work and %d held", m.next, len(m.ended), len(m.working), held)
+	}
+}
+
+// left counts the messages that have not ended.
+func (m *model) left() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.next - len(m.ended)
+}
+
+// Feature R12: whatever happens in whatever order, the guard changes its state as its documentation says, only probes begin while it
+// is open, no failure leaves it then, no message is lost, and all end when the downstream is back.
+func TestGuardAgainstModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			m := newModel(t, rt)
+			for range rapid.IntRange(0, 150).Draw(rt, "steps") {
+				switch rapid.SampledFrom([]string{"deliver", "deliver", "fail", "fail", "fail", "succeed", "other", "wait", "cancel", "freeze"}).Draw(rt, "step") {
+				case "deliver":
+					m.deliver(t)
+				case "fail":
+					m.step(rapid.SampledFrom([]error{errAway, errBoom}).Draw(rt, "error"))
+				case "succeed":
+					m.step(nil)
+				case "other":
+					m.step(rapid.SampledFrom([]error{classify.Permanent(errBoom), classify.NotNow(errBoom), classify.Discard(errBoom)}).Draw(rt, "error"))
+				case "wait":
+					time.Sleep(time.Duration(rapid.IntRange(1, 20_000).Draw(rt, "ms")) * time.Millisecond)
+				case "cancel":
+					m.cancel()
+				case "freeze":
+					m.freeze()
+				}
+				m.check()
+			}
+			m.guard.Close("billing")
+			for range 1000 {
+				for synctest.Wait(); len(m.attempts()) > 0; {
+					m.step(nil)
+				}
+				if m.left() == 0 {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+			rt.Fatalf("of %d messages %d did not end: %+v", m.next, m.left(), m.guard.Health())
+		})
+	})
+}
+
+// Feature R12: under many goroutines no message is lost, and none is dead. The race detector watches.
+func TestConcurrency(t *testing.T) {
+	s := newSim(t, outageguard.Config{Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond, Window: 100 * time.Millisecond})
+	s.takes = 0
+	var calls atomic.Int64
+	s.service.set(func(string) error {
+		if calls.Add(1)%100 < 20 {
+			return errAway
+		}
+		return nil
+	})
+	go func() {
+		for range 20 {
+			time.Sleep(20 * time.Millisecond)
+			s.guard.Health()
+			s.guard.Open("billing", "in between")
+			s.guard.Close("billing")
+		}
+		s.service.fail(nil)
+	}()
+	s.consume(t, 50, ids(3000))
+	if len(s.handled)+len(s.dead) != 3000 {
+		t.Errorf("%d handled, %d dead", len(s.handled), len(s.dead))
+	}
+}
