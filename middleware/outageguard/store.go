@@ -121,12 +121,13 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 	return nil
 }
 
-// Release ends the freeze of a handler that Freeze began, and reports whether there was one. The reason and the actor are required, and
-// stand in the log of each instance. A freeze of all handlers ends with the handler "" alone.
+// Release ends the freeze of a handler that Freeze began, and reports whether there was one. The actor is required. Reason may be empty.
+// Both stand in the log of each instance. A freeze of all handlers ends with the handler "" alone.
 func (s *Store) Release(ctx context.Context, handler, reason, actor string) (released bool, err error) {
-	if reason == "" || actor == "" {
-		return false, errors.New("outageguard: Release: the reason or the actor is empty: say why the handler is released, and by whom")
+	if actor == "" {
+		return false, errors.New("outageguard: Release: the actor is empty: say who releases the handler")
 	}
+	reason = cmp.Or(reason, "released")
 	n, err := s.db.Exec(ctx, s.say.release, s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(boundedtext.Text(actor, 1000)),
 		keptFor.Milliseconds(), s.service, s.db.Text(database.Column(handler)))
 	if err != nil {

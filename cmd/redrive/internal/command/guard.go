@@ -136,7 +136,7 @@ func (a *app) guardClose() *cobra.Command {
 				return err
 			}
 			handler := handlerOf(args)
-			released, err := store.Release(cmd.Context(), handler)
+			released, err := store.Release(cmd.Context(), handler, "", a.settings.by)
 			if err != nil {
 				return err
 			}
