@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -80,4 +81,40 @@ func TestOutageHoldsNoTransaction(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Feature R12: a handler that is stopped by hand takes nothing, and holds neither a transaction nor a connection, until it is let go.
+func TestFreezeHoldsNoTransaction(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		own, transactions := b.own(s)
+		guard, err := outageguard.New(outageguard.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		guard.Open("billing", "a deploy")
+		var handled deliveries
+		sub := own.subscriber(func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour })
+		stop := testkit.RunRouter(t, nil, func(router *message.Router) {
+			router.AddMiddleware(guard.Middleware)
+			router.AddConsumerHandler("billing", b.topic, sub, func(msg *message.Message) error { handled.add(msg.UUID); return nil })
+		})
+		defer stop()
+		b.publish("a", "b", "c")
+		still := 0
+		b.until("nothing is taken any more", func() bool { // at first a message is read, and given back
+			time.Sleep(20 * time.Millisecond)
+			if still++; transactions() > 0 || own.db.Stats().InUse > 0 {
+				still = 0
+			}
+			return still == 10
+		})
+		if got := handled.get(); len(got) > 0 || b.backlog(b.topic, "") != 3 {
+			t.Errorf("handled %v of a handler that is stopped", got)
+		}
+		guard.Close("billing")
+		b.drained()
+		if got := handled.get(); len(got) != 3 || got["a"] != 1 {
+			t.Errorf("handled %v", got)
+		}
+	})
 }
