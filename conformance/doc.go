@@ -31,7 +31,8 @@
 //     data races of their own when they reconnect.
 //
 // After a fault, each message is in one place: in the effects table, once; or among the dead letters; or still in the source.
-// When the fault has ended, no message is in the source. F2 restarts the broker, so nothing else may use it.
+// When the fault has ended, no message is in the source. F2 and R12b restart the broker, so nothing else may use it
+// but suites with the same Target.Beside.
 //
 // # Requirements
 //
