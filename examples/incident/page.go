@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -42,6 +43,8 @@ var (
 	ages     = regexp.MustCompile(`up to \S+ ago`)
 	canaries = regexp.MustCompile(`\d+ of 10 letters failed again`)
 	outcomes = regexp.MustCompile(`redriven 10: \d+ succeeded, \d+ failed again, \d+ not heard of`)
+	heard    = regexp.MustCompile(`redriven (\d+)0: \d+ succeeded, 0 failed again, \d+ not heard of`)
+	soFar    = regexp.MustCompile(`(finished \d+/\d+), \d+ succeeded`)
 	again    = regexp.MustCompile(`paused (\d+/\d+), \d+ failed again`)
 	numbers  = regexp.MustCompile(`(?m)^ +\d+(  03-01|.*goes on$)`)
 	after    = regexp.MustCompile(`--after \d+`)
@@ -56,6 +59,11 @@ func (n *normal) of(text string) string {
 	text = node.ReplaceAllString(text, "${1}shop-1")
 	text = ages.ReplaceAllString(text, "up to 1m ago")
 	text = canaries.ReplaceAllString(text, "10 of 10 letters failed again")
+	text = soFar.ReplaceAllString(text, "$1")
+	text = heard.ReplaceAllStringFunc(text, func(found string) string { // nine in ten, at that moment
+		tens, _ := strconv.Atoi(heard.FindStringSubmatch(found)[1])
+		return fmt.Sprintf("redriven %d: %d succeeded, 0 failed again, %d not heard of", 10*tens, 9*tens, tens)
+	})
 	text = outcomes.ReplaceAllString(text, "redriven 10: 0 succeeded, 10 failed again, 0 not heard of")
 	text = again.ReplaceAllString(text, "paused $1, 10 failed again")
 	text = ids.ReplaceAllStringFunc(text, func(id string) string {

@@ -58,6 +58,9 @@ func (s *session) play(ctx context.Context, applied func(missing ...kind) error)
 	if err := applied(cutShort); err != nil {
 		return err
 	}
+	if err := s.hear(ctx); err != nil {
+		return err
+	}
 	return s.handOver()
 }
 
@@ -119,6 +122,29 @@ func (s *session) bringBack(ctx context.Context, bugs string) error {
 	step, err := s.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--reason", "INC-7: the fix is out", "--yes")
 	s.steps = append(s.steps, step)
 	return err
+}
+
+// hear waits until it is known of each letter that came back that its message was handled.
+func (s *session) hear(ctx context.Context) error {
+	for {
+		finished, err := s.all.List(ctx, campaigns.List{States: []campaigns.State{campaigns.Finished}})
+		if err != nil {
+			return err
+		}
+		redriven := 0
+		s.result.Succeeded = 0
+		for _, c := range finished {
+			redriven, s.result.Succeeded = redriven+c.Redriven, s.result.Succeeded+c.Succeeded
+		}
+		if redriven == s.result.Succeeded {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d letters are known to have succeeded: %w", s.result.Succeeded, redriven, context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // handOver is what the person looks at in the end.
