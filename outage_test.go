@@ -55,6 +55,30 @@ func TestOutageDeadLettersNone(t *testing.T) {
 	}
 }
 
+// Decision 13: Health shows the channel's own stores that are away, with or without a guard.
+func TestHealthShowsStores(t *testing.T) {
+	b := newBench(t, true)
+	ch, err := spillway.New(t.Context(), spillway.Config{DB: b.db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	move := func(from, to string) {
+		t.Helper()
+		if _, err := b.db.Exec("ALTER TABLE " + from + " RENAME TO " + to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move("spillway_keys", "elsewhere")
+	defer b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })()
+	b.publish(message.NewMessage("1", nil), message.NewMessage("2", nil))
+	testkit.Eventually(t, "Health shows the store of keys", func() bool {
+		h := ch.Health()
+		return !h.OK && len(h.Handlers) == 0 && len(h.Stores) == 1 && strings.Contains(h.Stores[0].Name, "the store of keys") && h.Stores[0].Waiting == 2
+	})
+	move("elsewhere", "spillway_keys")
+	testkit.Eventually(t, "the store is back", func() bool { return ch.Health().OK && len(b.effects()) == 2 })
+}
+
 // Without Config.Outage there is no guard, and Health has nothing to report.
 func TestNoOutageGuard(t *testing.T) {
 	b := newBench(t, false)

@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
@@ -26,6 +27,7 @@ type Channel struct {
 	stages  *stages.Stages     // nil without Config.Stages.Subscriber
 	outage  *outageguard.Guard // nil without Config.Outage
 	letters *letters.Store     // nil if Config gives the publisher
+	stores  []*outage.Guard    // of what the parts themselves need
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
@@ -109,6 +111,11 @@ func (ch *Channel) compose(config *Config) (err error) {
 			return err
 		}
 		ch.plugins = append(ch.plugins, purge.Plugin)
+	}
+	for _, part := range parts {
+		if guard := outage.Of(part); guard != nil {
+			ch.stores = append(ch.stores, guard)
+		}
 	}
 	ch.chain = chain.EnterParts(append(parts, middleware.Recover{})...)
 	return nil

@@ -13,7 +13,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-func init() { chain.Register((*Receiver).step) }
+func init() {
+	chain.Register((*Receiver).step)
+	outage.Watch(func(r *Receiver) *outage.Guard { return r.guard })
+}
 
 func (r *Receiver) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {

@@ -164,7 +164,10 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(q.step)(h)
 }
 
-func init() { chain.Register((*Queue).step) }
+func init() {
+	chain.Register((*Queue).step)
+	outage.Watch(func(q *Queue) *outage.Guard { return q.guard })
+}
 
 func (q *Queue) step(next chain.Handler) chain.Handler {
 	next = readable(next)

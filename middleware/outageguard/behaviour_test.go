@@ -72,9 +72,9 @@ func TestNoMessageWhileOpen(t *testing.T) {
 			t.Fatalf("%+v", s.guard.Health())
 		}
 		time.Sleep(24 * time.Hour)
-		calls := len(s.service.calls)
-		if _, err := h(newMessage(t.Context(), "next")); !chain.GaveBack(err) || len(s.service.calls) < calls+1 || len(s.service.calls) > calls+5 { // at once, and after waits
-			t.Errorf("%v, %d calls", err, len(s.service.calls)-calls)
+		calls := s.service.count()
+		if _, err := h(newMessage(t.Context(), "next")); !chain.GaveBack(err) || s.service.count() < calls+1 || s.service.count() > calls+5 { // at once, and after waits
+			t.Errorf("%v, %d calls", err, s.service.count()-calls)
 		}
 		s.service.fail(nil)
 		time.Sleep(time.Minute)
@@ -96,11 +96,11 @@ func TestFreeze(t *testing.T) {
 			wait := s.opens(t, 5)
 			s.guard.Open(handler, "deployment 7")
 			time.Sleep(10 * time.Millisecond)
-			calls := len(s.service.calls)
+			calls := s.service.count()
 			s.service.fail(nil)
 			time.Sleep(time.Hour)
-			if health := s.guard.Health(); len(s.service.calls) != calls || health[0].State != outageguard.Frozen || health[0].Reason != "deployment 7" {
-				t.Errorf("%d calls, %+v", len(s.service.calls)-calls, health)
+			if health := s.guard.Health(); s.service.count() != calls || health[0].State != outageguard.Frozen || health[0].Reason != "deployment 7" {
+				t.Errorf("%d calls, %+v", s.service.count()-calls, health)
 			}
 			s.guard.Close("shipping") // another
 			s.guard.Close(handler)
@@ -255,7 +255,7 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 		})
 		s.consume(t, 5, ids(20))
 		s.checkAllHandled(t, 20)
-		if calls := len(s.service.calls); calls > 20+5+2 {
+		if calls := s.service.count(); calls > 20+5+2 {
 			t.Errorf("%d calls", calls)
 		}
 	})
@@ -319,7 +319,7 @@ func TestValve(t *testing.T) {
 				}
 			}
 		}
-		if calls := len(s.service.calls); calls > 50+3+20 || longest > time.Second {
+		if calls := s.service.count(); calls > 50+3+20 || longest > time.Second {
 			t.Errorf("%d calls, the longest delivery took %s", calls, longest)
 		}
 	})

@@ -77,3 +77,6 @@ func (s *service) since(at time.Time) (n int) {
 	}
 	return n
 }
+
+// count counts all calls.
+func (s *service) count() int { return s.since(time.Time{}) }

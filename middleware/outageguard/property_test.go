@@ -62,7 +62,7 @@ func TestPoisonNeverOpens(t *testing.T) {
 			})
 			s.consume(t, 20, flow(n, time.Millisecond))
 			if s.opened() != 0 {
-				t.Errorf("%v: %+v", bad, s.changes)
+				t.Errorf("%v: %+v", bad, s.first())
 			}
 			if want := bads / 33; len(s.dead) < want || len(s.dead) > want+1 || len(s.handled)+len(s.dead) != n {
 				t.Errorf("%v: %d handled, %d dead", bad, len(s.handled), len(s.dead))
@@ -146,8 +146,8 @@ func TestShareOpens(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
 		s.consume(t, 30, ids(300))
 		s.checkAllHandled(t, 300)
-		if c := s.changes[0]; c.To != outageguard.Open || c.Reason != outageguard.ReasonShare || fmt.Sprint(c.Cause) != "boom" {
-			t.Errorf("%+v", s.changes[0])
+		if c := s.first(); c.To != outageguard.Open || c.Reason != outageguard.ReasonShare || fmt.Sprint(c.Cause) != "boom" {
+			t.Errorf("%+v", c)
 		}
 	})
 }

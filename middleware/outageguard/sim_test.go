@@ -137,6 +137,10 @@ func (s *sim) opened() (n int) {
 // checkHeld fails unless calls while the guard was open were probes.
 func (s *sim) checkHeld(t rapid.TB) {
 	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.service.mu.Lock()
+	defer s.service.mu.Unlock()
 	for i, c := range s.changes {
 		if c.To != outageguard.Open || c.From == outageguard.Probing {
 			continue
@@ -165,7 +169,16 @@ func (s *sim) checkHeld(t rapid.TB) {
 
 func (s *sim) checkAllHandled(t rapid.TB, n int) {
 	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.handled) != n || len(s.dead) != 0 {
 		t.Errorf("of %d messages %d were handled, and %d are dead: %v", n, len(s.handled), len(s.dead), s.dead)
 	}
+}
+
+// first returns the first change.
+func (s *sim) first() outageguard.Change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changes[0]
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // Middleware sends a message that failed in h to its next stage, if h is a handler that was added to these Stages. Other errors
@@ -18,7 +19,10 @@ func (s *Stages) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(s.step)(h)
 }
 
-func init() { chain.Register((*Stages).step) }
+func init() {
+	chain.Register((*Stages).step)
+	outage.Watch(func(s *Stages) *outage.Guard { return s.guard })
+}
 
 func (s *Stages) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
