@@ -23,8 +23,8 @@ import (
 const (
 	// inFlight is how many messages of a stage are handled at once.
 	inFlight = 16
-	// callTimeout ends a call of a downstream that hangs.
-	callTimeout = 200 * time.Millisecond
+	// callTimeout is longer than a busy machine takes to answer.
+	callTimeout = 10 * time.Second
 )
 
 // consume is the service: a router with its handler, and the whole front door. It runs until ctx ends.
@@ -75,8 +75,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	if s.Downstream != "" {
 		h.client = downstream.NewClient(s.Downstream, callTimeout)
 		defer h.client.Close()
-		// Stages are short here: the guard must know before a message has passed them all.
-		guard = &outageguard.Config{Window: time.Second, MinMessages: 5}
+		guard = &outageguard.Config{}
 	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
