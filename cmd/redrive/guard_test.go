@@ -38,7 +38,7 @@ func TestGuard(t *testing.T) {
 	if err != nil || len(frozen) != 1 || frozen[0].Actor != "ann" || frozen[0].State != outageguard.Frozen {
 		t.Errorf("%+v, %v", frozen, err)
 	}
-	got := s.pipe("guard", "close", "billing", "--json")
+	got := s.pipe("guard", "close", "billing", "--reason", "done", "--json")
 	frozen, err = store.List(t.Context())
 	if err != nil || got.code != 0 || len(frozen) != 0 {
 		t.Errorf("exit %d: %s; %v, %v", got.code, got.err, frozen, err)

@@ -125,7 +125,8 @@ as usual. Without HANDLER it freezes every handler.`,
 }
 
 func (a *app) guardClose() *cobra.Command {
-	return &cobra.Command{
+	var reason string
+	cmd := &cobra.Command{
 		Use: "close [HANDLER]", Short: "End a freeze",
 		Long:    "close ends the freeze of a handler in all instances, or with no HANDLER the freeze of all handlers. It ends no outage that was found.",
 		Example: "  redrive guard close billing",
@@ -136,7 +137,7 @@ func (a *app) guardClose() *cobra.Command {
 				return err
 			}
 			handler := handlerOf(args)
-			released, err := store.Release(cmd.Context(), handler, "", a.settings.by)
+			released, err := store.Release(cmd.Context(), handler, reason, a.settings.by)
 			if err != nil {
 				return err
 			}
@@ -146,6 +147,8 @@ func (a *app) guardClose() *cobra.Command {
 			return a.guarded(handler, "released")
 		},
 	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the log of the instances")
+	return cmd
 }
 
 // guarded says what became of a freeze.
