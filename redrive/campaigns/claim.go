@@ -38,8 +38,8 @@ type row struct {
 
 // claim takes the next letters of a campaign, of all workers one at a time, and gives them their turns: the database has when the
 // next letter is due, so that the rate is that of the campaign. A campaign without letters that could be taken, now or later,
-// is finished.
-func (w *Worker) claim(ctx context.Context, c Campaign) (k claim, err error) {
+// is finished. A fresh worker makes nothing up for the time before it came.
+func (w *Worker) claim(ctx context.Context, c Campaign, fresh bool) (k claim, err error) {
 	begun := time.Now()
 	err = w.write(ctx, func(tx *sql.Tx) error {
 		k = claim{token: watermill.NewUUID(), until: begun.Add(w.config.Lease), pause: w.config.Poll}
@@ -48,13 +48,13 @@ func (w *Worker) claim(ctx context.Context, c Campaign) (k claim, err error) {
 			k.stopped = err == nil
 			return err
 		}
-		return w.claimNext(ctx, tx, c.ID, &k)
+		return w.claimNext(ctx, tx, c.ID, fresh, &k)
 	})
 	return k, err
 }
 
 // claimNext is claim while the campaign's row is locked.
-func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, k *claim) error {
+func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, fresh bool, k *claim) error {
 	var rate, due, now, canary, redriven int64
 	err := w.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&rate, &due, &now, &canary, &redriven) },
 		`SELECT rate, next_due, now_us(), canary, redriven FROM spillway_campaigns WHERE id = ?`, w.db.Text(id))
@@ -96,7 +96,9 @@ func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, k *claim)
 	if err != nil || rate == 0 {
 		return err
 	}
-	due = max(due, now-maxLateness.Microseconds())
+	if due = max(due, now-maxLateness.Microseconds()); fresh {
+		due = max(due, now)
+	}
 	k.first, k.every = read.Add(time.Duration(due-now)*time.Microsecond), time.Duration(1e12/float64(rate))
 	_, err = w.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ? WHERE id = ?`, due+int64(len(k.rows))*1e9/rate, w.db.Text(id))
 	return err

@@ -25,8 +25,8 @@ const (
 func (w *Worker) run(ctx context.Context, c Campaign) {
 	log := w.Campaigns.config.Logger
 	target, pause := &target{refused: make(map[int64]bool), accepts: c.Redriven > 0}, firstPause
-	for ctx.Err() == nil {
-		k, err := w.claim(ctx, c)
+	for fresh := true; ctx.Err() == nil; fresh = false {
+		k, err := w.claim(ctx, c, fresh)
 		if err == nil && len(k.rows) > 0 {
 			b := &batch{Worker: w, campaign: c, claim: k, to: target}
 			err = b.work(ctx)
