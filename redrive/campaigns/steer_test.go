@@ -242,9 +242,9 @@ func TestStopsItself(t *testing.T) {
 		var id atomic.Value
 		back := failing(t, store, func(string) bool { return !healed.Load() })
 		out := &fixture.Outbox{Before: func(topic string, msg *message.Message) error {
-			if calls.Add(1) > 100 && !healed.Load() { // it is heard of, however slow the machine is
-				for now, err := all.Get(context.Background(), id.Load().(string)); err != nil || now.State != campaigns.Paused; now, err = all.Get(context.Background(), id.Load().(string)) {
-					time.Sleep(5 * time.Millisecond)
+			for n := calls.Add(1); n > 100 && !healed.Load(); time.Sleep(5 * time.Millisecond) { // it is heard of, however slow the machine is
+				if now, err := all.Get(context.Background(), id.Load().(string)); err == nil && now.State == campaigns.Paused {
+					break
 				}
 			}
 			return back.Publish(topic, msg)
