@@ -48,3 +48,27 @@ func TestGuardHoldsAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// Feature R12: after the first success the rate grows: 1, 2, 4 and so on in 250 ms. The messages that waited do not come all at once.
+func TestRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{})
+		wait := s.opens(t, 100)
+		time.Sleep(time.Second)
+		s.service.fail(nil)
+		wait()
+		s.checkAllHandled(t, 100)
+		var ramping time.Time
+		for i, c := range s.changes {
+			if c.To == outageguard.Ramping {
+				ramping = s.at[i]
+			}
+		}
+		for step, allowed := 0, 1; allowed < 100; step, allowed = step+1, 2*allowed+1 { // 1, 1+2, 1+2+4
+			end := ramping.Add(time.Duration(step+1) * 250 * time.Millisecond)
+			if n := s.service.since(ramping) - s.service.since(end); n > allowed {
+				t.Errorf("%d calls in the first %d steps of the ramp, want at most %d", n, step+1, allowed)
+			}
+		}
+	})
+}
