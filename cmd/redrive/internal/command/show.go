@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -114,6 +115,7 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 	run := exec.CommandContext(ctx, "sh", "-c", program)
 	var out bytes.Buffer
 	run.Stdin, run.Stdout = bytes.NewReader(payload), &out
+	run.WaitDelay = time.Second // a child of the killed shell may hold the pipe
 	if err := run.Run(); err != nil {
 		return nil, fmt.Errorf("--redact %q: %w", program, errors.Join(err))
 	}
