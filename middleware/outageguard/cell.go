@@ -117,8 +117,9 @@ func (s *cell) bar(now time.Time) bar {
 			b.awayInARow = 1
 		}
 	}
-	if b.rare = s.evidence.rare(); b.rare > 0 {
-		b.inARow, b.awayInARow = max(b.inARow, b.rare), config.InARow
+	b.inARow = max(b.inARow, s.evidence.rare(false))
+	if b.rareAway = s.evidence.rare(true); b.rareAway > 0 {
+		b.awayInARow = config.InARow
 	}
 	return b
 }
@@ -192,7 +193,7 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.
 		}
 		return hold
 	}
-	if verdict.Away && !blamed && s.evidence.mixed() == 0 && !(now.Before(s.loneUntil) && s.evidence.distinct == 1) {
+	if verdict.Away && !blamed && s.evidence.mixed(true) == 0 && !(now.Before(s.loneUntil) && s.evidence.distinct == 1) {
 		return pause
 	}
 	return pass
@@ -203,7 +204,7 @@ func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, now 
 	s.cause = err
 	s.shared.open = false // this instance knows by itself
 	s.become(Open, now)
-	mixed, patience := s.evidence.mixed() > 0, s.guard.config.Alone
+	mixed, patience := s.evidence.mixed(verdict.Away) > 0, s.guard.config.Alone
 	if mixed {
 		patience = min(patience, s.guard.config.Window)
 	}
@@ -271,7 +272,7 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 	case Closed:
 		s.evidence.succeeded(p.of, false)
 		if s.troubled && s.pausing == 0 && now.Sub(s.evidence.latest) > config.Window {
-			s.flaps, s.evidence.among, s.evidence.others = 0, 0, 0
+			s.flaps, s.evidence.among, s.evidence.amongAway, s.evidence.others = 0, 0, 0, 0
 			s.trouble(false)
 		}
 	}

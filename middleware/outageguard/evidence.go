@@ -37,9 +37,10 @@ type evidence struct {
 	run                                uint64
 	since                              time.Time
 	attempts, transient, distinct, row int
+	away                               int // of distinct, those whose errors say that the downstream is away
 
-	// What failed among others that succeeded, and what succeeded. An outage does not add to it.
-	among, others int
+	// What failed among others that succeeded, of it what said away, and what succeeded. An outage does not add to it.
+	among, amongAway, others int
 }
 
 // record is what is remembered of a message that failed.
@@ -47,6 +48,7 @@ type record struct {
 	failures    int
 	seen        uint64 // successes of others, when it failed
 	window, run uint64 // that count it
+	away        uint64 // the run that counts it as away
 }
 
 func newEvidence() evidence { return evidence{messages: recent.For[record](remembered)} }
@@ -79,6 +81,10 @@ func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time
 	if verdict.Away && !blamed {
 		e.row++
 	}
+	if verdict.Away && one.away != e.run {
+		one.away = e.run
+		e.away++
+	}
 	return blamed
 }
 
@@ -86,13 +92,14 @@ func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time
 func (e *evidence) succeeded(of recent.Message, outage bool) {
 	if e.others++; !outage {
 		e.among += e.distinct
+		e.amongAway += e.away
 	}
 	if e.among+e.others > maxMixed {
-		e.among, e.others = e.among/2, e.others/2
+		e.among, e.amongAway, e.others = e.among/2, e.amongAway/2, e.others/2
 	}
 	e.successes++
 	e.passed++
-	e.attempts, e.transient, e.distinct, e.row = 0, 0, 0, 0
+	e.attempts, e.transient, e.distinct, e.row, e.away = 0, 0, 0, 0, 0
 	if one := e.messages.Get(of); one != nil {
 		if one.window == e.window {
 			e.failed--
@@ -102,16 +109,21 @@ func (e *evidence) succeeded(of recent.Message, outage bool) {
 }
 
 // mixed returns the share of messages that fail among others that succeed, or 0 if it is small: then failures in a row are an outage.
-func (e *evidence) mixed() float64 {
-	if all := e.among + e.others; all >= minMixed && float64(e.among) >= minMixedShare*float64(all) {
-		return float64(e.among) / float64(all)
+// Of away failures only such failures are the measure: unrelated errors do not explain a refused connection.
+func (e *evidence) mixed(away bool) float64 {
+	among := e.among
+	if away {
+		among = e.amongAway
+	}
+	if all := among + e.others; all >= minMixed && float64(among) >= minMixedShare*float64(all) {
+		return float64(among) / float64(all)
 	}
 	return 0
 }
 
 // rare returns how many failures in a row are no chance.
-func (e *evidence) rare() int {
-	if q := e.mixed(); q > 0 {
+func (e *evidence) rare(away bool) int {
+	if q := e.mixed(away); q > 0 {
 		return int(math.Ceil(math.Log(chance) / math.Log(min(q, 0.9))))
 	}
 	return 0
@@ -125,7 +137,7 @@ func (e *evidence) newWindow(now time.Time) {
 func (e *evidence) newRun(now time.Time) {
 	e.run++
 	e.since = now
-	e.attempts, e.transient, e.distinct, e.row = 0, 0, 0, 0
+	e.attempts, e.transient, e.distinct, e.row, e.away = 0, 0, 0, 0, 0
 }
 
 // failedInRun reports whether a message is one of those that failed since the last success.
@@ -141,7 +153,7 @@ type bar struct {
 	inARow     int // messages with nothing between them
 	awayInARow int // errors that say so
 	window     time.Duration
-	rare       int  // messages that must fail in a row, because many fail among others
+	rareAway   int  // messages that must say so in a row, because many do among others that succeed
 	lone       bool // one message alone does not open the guard
 }
 
@@ -149,7 +161,7 @@ type bar struct {
 func (e *evidence) reason(b bar, now time.Time) string {
 	lone := b.lone && e.distinct == 1
 	switch all := e.failed + e.passed; {
-	case e.row >= b.awayInARow && e.distinct >= b.rare && !lone:
+	case e.row >= b.awayInARow && e.away >= b.rareAway && !lone:
 		return ReasonAway
 	case all >= b.messages && float64(e.failed) >= b.share*float64(all), e.distinct >= b.inARow:
 		return ReasonShare

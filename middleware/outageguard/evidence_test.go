@@ -69,10 +69,13 @@ func TestEvidenceMixed(t *testing.T) {
 			e.succeeded(of(i), false)
 		}
 	}
-	if q, rare := e.mixed(), e.rare(); q < 0.4 || q > 0.6 || rare < 10 || rare > 20 {
+	if q, rare := e.mixed(false), e.rare(false); q < 0.4 || q > 0.6 || rare < 10 || rare > 20 {
 		t.Errorf("share %g, %d in a row", q, rare)
 	}
-	if few := newEvidence(); few.mixed() != 0 || few.rare() != 0 {
+	if e.mixed(true) != 0 || e.rare(true) != 0 {
+		t.Error("errors that do not say away explain errors that do")
+	}
+	if few := newEvidence(); few.mixed(false) != 0 || few.rare(false) != 0 {
 		t.Error("nothing is known")
 	}
 }

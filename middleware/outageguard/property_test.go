@@ -96,6 +96,31 @@ func TestHalfOfTheKeysFail(t *testing.T) {
 	}
 }
 
+// Feature R12: messages that fail for another reason now and then do not hide an outage: an error that says away is held from the first one
+// on, and no healthy message goes on in a long outage.
+func TestOutageBesideOtherErrors(t *testing.T) {
+	for _, consumers := range []int{1, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, outageguard.Config{})
+			const n = 1000
+			began, tried := time.Now(), map[string]bool{}
+			s.service.set(func(id string) error {
+				if d := time.Since(began); d > 5*time.Second && d < 5*time.Minute {
+					return errAway
+				}
+				if i, _ := strconv.Atoi(id); i%5 == 3 && !tried[id] {
+					tried[id] = true
+					return errBoom
+				}
+				return nil
+			})
+			s.consume(t, consumers, flow(n, 20*time.Millisecond))
+			s.checkAllHandled(t, n)
+			s.checkHeld(t)
+		})
+	}
+}
+
 // Feature R12: a downstream that flaps is called less, and hardly a message of it is dead: one that fails while others succeed counts.
 func TestFlappingDownstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
