@@ -37,8 +37,15 @@
 // A message is held in the goroutine that its subscriber gave it, first come first served. It is held at most for as long as its
 // adapter allows, and is then given back, uncounted. A subscriber of Spillway that can stop taking messages does so instead.
 //
+// # Several instances
+//
+// Each instance decides for itself. With a Store its instances share outages and freezes through a table: what one finds, the others
+// hold too, and its first success lets them go on in a ramp. If the Store is away, each instance decides for itself again.
+//
 // # What is not promised
 //
 //   - A handler that does everything wrong looks like an outage: its messages wait, and are not dead-lettered.
+//   - Until the guard opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are unknown, costs a
+//     few messages their attempts: they go to a stage, or without stages to the dead letters.
 //   - A handler that never returns holds the guard's probe for 30 seconds. Then another message is tried beside it.
 package outageguard

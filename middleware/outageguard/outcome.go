@@ -1,0 +1,144 @@
+package outageguard
+
+import (
+	"slices"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/recent"
+)
+
+// failed notes a failure of p's attempt, and decides what becomes of its message.
+func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
+	s.trouble(true)
+	probe, stale := p.probe, p.stale(s)
+	p.probe = false
+	if s.state == Ramping && !stale {
+		s.ramp.ended++
+	}
+	if stale && s.state == Ramping {
+		return hold // it began before the downstream was back
+	}
+	config := &s.guard.config
+	if stale || s.state == Open || s.state == Probing {
+		s.evidence.note(p.of, verdict, config.Window, now)
+		s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses
+		if !probe || stale {
+			return hold
+		}
+		return s.probeFailed(p, verdict, err, now)
+	}
+	blamed := s.evidence.note(p.of, verdict, config.Window, now)
+	if now.Sub(s.sharedAt) > calm {
+		s.flaps = 0
+	}
+	if reason := s.evidence.reason(s.bar(now), now); reason != "" && !(blamed && reason == ReasonAway) {
+		s.open(reason, err, verdict, now)
+		if blamed {
+			return pass
+		}
+		return hold
+	}
+	if verdict.Away && !blamed && s.evidence.mixed(true) == 0 && !(now.Before(s.loneUntil) && s.evidence.distinct == 1) {
+		return pause
+	}
+	return pass
+}
+
+// probeFailed goes on with the outage. If too few messages say that there is one, the message goes on its way.
+func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
+	s.cause = err
+	s.shared.open = false // this instance knows by itself
+	s.become(Open, now)
+	mixed, patience := s.evidence.mixed(verdict.Away) > 0, s.guard.config.Alone
+	if mixed {
+		patience = min(patience, s.guard.config.Window)
+	}
+	if (!s.confirmed || mixed) && now.Sub(s.unproven) >= patience {
+		if (p.later || mixed) && s.maySacrifice(p.of, mixed) {
+			if !mixed {
+				s.unproven = now
+			}
+			s.due = now
+			s.tick(now)
+			if p.later {
+				return onward
+			}
+			return unheld
+		}
+		if !s.named && !s.confirmed {
+			s.named = true
+			p.name = true
+		}
+	}
+	s.next(verdict, now)
+	return hold
+}
+
+// maySacrifice reports whether a message may go on in this outage, counted. The same message may go on again.
+func (s *cell) maySacrifice(of recent.Message, mixed bool) bool {
+	most := maxSacrificed
+	if mixed {
+		most = maxMixedSacrificed
+	}
+	switch {
+	case slices.Contains(s.sacrificed, of):
+		return true
+	case len(s.sacrificed) >= most:
+		return false
+	}
+	s.sacrificed = append(s.sacrificed, of)
+	return true
+}
+
+// succeeded notes a success of p's attempt.
+func (s *cell) succeeded(p *passage, now time.Time) {
+	stale := p.stale(s)
+	p.probe = false
+	if stale && s.state != Closed {
+		return
+	}
+	config := &s.guard.config
+	switch s.state {
+	case Open, Probing:
+		if !s.confirmed && !s.evidence.failedInRun(p.of) {
+			s.loneUntil = now.Add(calm)
+		}
+		s.evidence.succeeded(p.of, true)
+		s.evidence.newRun(now)
+		s.evidence.newWindow(now)
+		if s.guard.sharing != nil {
+			s.shared.prove(now)
+		}
+		s.beginRamp(now)
+	case Ramping:
+		s.evidence.succeeded(p.of, false)
+		s.ramp.ended++
+		s.ramp.passed++
+	case Closed:
+		s.evidence.succeeded(p.of, false)
+		if s.troubled && s.pausing == 0 && now.Sub(s.evidence.latest) > config.Window {
+			s.flaps, s.evidence.among, s.evidence.amongAway, s.evidence.others = 0, 0, 0, 0
+			s.trouble(false)
+		}
+	}
+}
+
+// released notes that p's attempt proves nothing. If it was the probe, the next message is, at once or when it is due.
+func (s *cell) released(p *passage, atOnce bool, now time.Time) {
+	probe, stale := p.probe, p.stale(s)
+	p.probe = false
+	if stale {
+		return
+	}
+	switch {
+	case s.state == Ramping:
+		s.ramp.ended++
+	case probe && s.state == Probing:
+		s.become(Open, now)
+		if s.due = now; !atOnce {
+			s.due = now.Add(s.wait)
+		}
+		s.tick(now)
+	}
+}
