@@ -6,7 +6,7 @@ import "github.com/watermill-spillway/spillway/internal/database/schema"
 var tables = []schema.Table{
 	{
 		Component: "campaigns", Name: "spillway_campaigns", Key: []string{"id"},
-		Versions: []schema.Version{{File: "0020_campaigns.sql", Columns: []string{
+		Versions: []schema.Version{{File: "0015_campaigns.sql", Columns: []string{
 			"id", "service", "state", "version", "request", "created_at", "resume_to", "why", "approved_by", "left_out",
 			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "canary", "canary_at",
 			"leased_until", "select_after", "max_seq", "selected", "redriven", "quarantined", "refused", "failed", "gone",
@@ -15,14 +15,14 @@ var tables = []schema.Table{
 	},
 	{
 		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},
-		Versions: []schema.Version{{File: "0021_campaign_letters.sql", Columns: []string{
+		Versions: []schema.Version{{File: "0016_campaign_letters.sql", Columns: []string{
 			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries",
 			"done_at", "why",
 		}}},
 	},
 	{
 		Component: "campaign_events", Name: "spillway_campaign_events", Key: []string{"seq"},
-		Versions: []schema.Version{{File: "0022_campaign_events.sql", Columns: []string{
+		Versions: []schema.Version{{File: "0017_campaign_events.sql", Columns: []string{
 			"seq", "campaign", "occurred_at", "what", "actor", "reason", "details",
 		}}},
 	},
