@@ -163,7 +163,7 @@ func (s *cell) close(now time.Time) {
 
 // status is the state for Health.
 func (s *cell) status() Status {
-	status := Status{Handler: s.handler, Scope: s.scope, State: s.state, Since: s.since, Waiting: s.waiting()}
+	status := Status{Handler: s.handler, Scope: s.scope, State: s.state, Since: s.evidence.since, Waiting: s.waiting()}
 	if s.state != Closed {
 		status.Since, status.Reason = s.began, s.reason
 		if s.cause != nil {

@@ -54,24 +54,30 @@ type record struct {
 func newEvidence() evidence { return evidence{messages: recent.For[record](remembered)} }
 
 // note counts a failure. It reports whether the message itself is to blame: other messages succeeded since it last failed.
-func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time.Duration, now time.Time) (blamed bool) {
+func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time.Duration, ramping bool, now time.Time) (blamed bool) {
 	one := e.messages.Note(of, now)
 	blamed = one.failures > 0 && e.successes > one.seen
 	one.failures++
 	one.seen = e.successes
-	if e.window == 0 || now.Sub(e.began) > window || e.failed >= recent.Most {
+	switch rest := now.Sub(e.began) - window; {
+	case e.window == 0 || rest > window:
 		e.newWindow(now)
-	}
-	if one.window != e.window {
-		one.window = e.window
-		e.failed++
+	case rest > 0 || e.failed >= recent.Most: // a window that began with nothing would make much of the next few messages
+		e.window++
+		e.began, e.failed, e.passed = now, e.failed/2, e.passed/2
 	}
 	if e.attempts == 0 || now.Sub(e.latest) > apart {
 		e.newRun(now)
 	}
-	if one.run != e.run {
-		one.run = e.run
-		e.distinct++
+	if !blamed || !ramping { // what failed before the ramp waits at the head of the queue, and would be most of what is counted
+		if one.window != e.window {
+			one.window = e.window
+			e.failed++
+		}
+		if one.run != e.run {
+			one.run = e.run
+			e.distinct++
+		}
 	}
 	e.latest = now
 	e.attempts++
@@ -102,7 +108,7 @@ func (e *evidence) succeeded(of recent.Message, outage bool) {
 	e.attempts, e.transient, e.distinct, e.row, e.away = 0, 0, 0, 0, 0
 	if one := e.messages.Get(of); one != nil {
 		if one.window == e.window {
-			e.failed--
+			e.failed = max(e.failed-1, 0)
 		}
 		e.messages.Forget(of)
 	}

@@ -20,7 +20,7 @@ func of(i int) recent.Message {
 func TestEvidenceIsBounded(t *testing.T) {
 	e, now := newEvidence(), time.Now()
 	for i := range 20 * recent.Most {
-		e.note(of(i), classify.Verdict{Class: classify.ClassTransient}, time.Hour, now)
+		e.note(of(i), classify.Verdict{Class: classify.ClassTransient}, time.Hour, false, now)
 		if e.messages.Len() > recent.Most || e.failed > recent.Most {
 			t.Fatalf("%d messages remembered, %d counted", e.messages.Len(), e.failed)
 		}
@@ -38,7 +38,7 @@ func TestEvidenceCountsMessages(t *testing.T) {
 	e, now := newEvidence(), time.Now()
 	unknown := classify.Verdict{}
 	for range 5 {
-		if e.note(of(1), unknown, time.Second, now) {
+		if e.note(of(1), unknown, time.Second, false, now) {
 			t.Error("blamed, and no other message succeeded")
 		}
 	}
@@ -49,12 +49,12 @@ func TestEvidenceCountsMessages(t *testing.T) {
 	if e.failed != 0 || e.passed != 1 || e.attempts != 0 {
 		t.Errorf("%+v", e)
 	}
-	e.note(of(2), unknown, time.Second, now)
+	e.note(of(2), unknown, time.Second, false, now)
 	e.succeeded(of(3), false)
-	if !e.note(of(2), unknown, time.Second, now) {
+	if !e.note(of(2), unknown, time.Second, false, now) {
 		t.Error("another message succeeded in between")
 	}
-	if e.note(of(4), unknown, time.Second, now.Add(2*time.Second)); e.failed != 1 || e.passed != 0 {
+	if e.note(of(4), unknown, time.Second, false, now.Add(3*time.Second)); e.failed != 1 || e.passed != 0 {
 		t.Errorf("after the window: %+v", e)
 	}
 }
@@ -64,7 +64,7 @@ func TestEvidenceMixed(t *testing.T) {
 	e, now := newEvidence(), time.Now()
 	for i := range 100 {
 		if i%2 == 0 {
-			e.note(of(i), classify.Verdict{}, time.Minute, now)
+			e.note(of(i), classify.Verdict{}, time.Minute, false, now)
 		} else {
 			e.succeeded(of(i), false)
 		}

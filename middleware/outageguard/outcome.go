@@ -21,18 +21,18 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.
 	}
 	config := &s.guard.config
 	if stale || s.state == Open || s.state == Probing {
-		s.evidence.note(p.of, verdict, config.Window, now)
+		s.evidence.note(p.of, verdict, config.Window, s.state == Ramping, now)
 		s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses
 		if !probe || stale {
 			return hold
 		}
 		return s.probeFailed(p, verdict, err, now)
 	}
-	blamed := s.evidence.note(p.of, verdict, config.Window, now)
+	blamed := s.evidence.note(p.of, verdict, config.Window, s.state == Ramping, now)
 	if now.Sub(s.sharedAt) > calm {
 		s.flaps = 0
 	}
-	if reason := s.evidence.reason(s.bar(now), now); reason != "" && !(blamed && reason == ReasonAway) {
+	if reason := s.evidence.reason(s.bar(now), now); reason != "" && (!blamed || reason == ReasonNothing) {
 		s.open(reason, err, verdict, now)
 		if blamed {
 			return pass

@@ -3,6 +3,7 @@ package outageguard_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,44 @@ func TestOutageBesideOtherErrors(t *testing.T) {
 			s.consume(t, consumers, flow(n, 20*time.Millisecond))
 			s.checkAllHandled(t, n)
 			s.checkHeld(t)
+		})
+	}
+}
+
+// Feature R12, promise P4: where some messages fail for good, no row of them opens the guard, and after an outage those that waited
+// longest, which are mostly the failing ones, do not keep it open.
+func TestManyPoisoned(t *testing.T) {
+	for seed, outage := range []time.Duration{0, 0, 0, 8 * time.Second, 8 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, outageguard.Config{})
+			const n, every = 8000, 5 * time.Millisecond
+			began, bad, bads := time.Now(), map[string]bool{}, 0
+			random := rand.New(rand.NewPCG(uint64(seed), 0))
+			for i := range n - 2000 {
+				if random.Float64() < 0.15 {
+					bad[strconv.Itoa(i)] = true
+					bads++
+				}
+			}
+			s.service.set(func(id string) error {
+				if d := time.Since(began) - 2*time.Second; d > 0 && d < outage {
+					return errAway
+				}
+				if bad[id] {
+					return errBoom
+				}
+				return nil
+			})
+			s.consume(t, 100, flow(n, every))
+			if len(s.dead) != bads || len(s.handled) != n-bads {
+				t.Errorf("seed %d: of %d bad ones %d are dead, %d handled", seed, bads, len(s.dead), len(s.handled))
+			}
+			if opened := s.opened(); outage == 0 && opened != 0 {
+				t.Errorf("seed %d: opened %d times", seed, opened)
+			}
+			if took := time.Since(began); took > n*every+outage+15*time.Second {
+				t.Errorf("seed %d: all took %s", seed, took)
+			}
 		})
 	}
 }

@@ -40,13 +40,23 @@ func (s *cell) await(ctx context.Context, w *waiter, rest time.Duration) bool {
 	return false
 }
 
-// release lets the first message in the queue go on. It reports false if there is none.
+// maxLooked bounds the search for a probe.
+const maxLooked = 1000
+
+// release lets the first message in the queue go on. It reports false if there is none. A probe is the first one that has not failed lately:
+// where some messages are at fault themselves, those that wait longest are such messages.
 func (s *cell) release(probe bool) bool {
-	front := s.queue.Front()
-	if front == nil {
+	next := s.queue.Front()
+	if next == nil {
 		return false
 	}
-	w := s.queue.Remove(front).(*waiter)
+	for e, n := next, 0; probe && e != nil && n < maxLooked; e, n = e.Next(), n+1 {
+		if s.evidence.messages.Get(e.Value.(*waiter).p.of) == nil {
+			next = e
+			break
+		}
+	}
+	w := s.queue.Remove(next).(*waiter)
 	w.element = nil
 	w.p.begin(s, probe)
 	close(w.goOn)
