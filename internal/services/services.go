@@ -27,6 +27,7 @@ var servers = []server{
 	{"rabbitmq", "SPILLWAY_AMQP", "SPILLWAY_AMQP_PORT", "19672", "amqp://spillway:spillway@%s/"},
 	{"postgres", "SPILLWAY_POSTGRES", "SPILLWAY_POSTGRES_PORT", "19432", "postgres://spillway:spillway@%s/spillway?sslmode=disable"},
 	{"mariadb", "SPILLWAY_MYSQL", "SPILLWAY_MYSQL_PORT", "19306", "spillway:spillway@tcp(%s)/spillway"},
+	{"nats", "SPILLWAY_NATS", "SPILLWAY_NATS_PORT", "19222", "nats://%s"},
 }
 
 // Kafka returns the addresses of its brokers.
@@ -57,7 +58,13 @@ func MySQL(t testing.TB) string {
 	return address(t, "mariadb")
 }
 
-// Lookup returns the address of a server: kafka (comma separated), rabbitmq, postgres or mariadb.
+// NATS returns the URL of a NATS server with JetStream.
+func NATS(t testing.TB) string {
+	t.Helper()
+	return address(t, "nats")
+}
+
+// Lookup returns the address of a server: kafka (comma separated), rabbitmq, postgres, mariadb or nats.
 func Lookup(name string) (string, error) {
 	s, err := find(name)
 	if err != nil {

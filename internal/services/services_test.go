@@ -134,6 +134,7 @@ func TestServersAnswer(t *testing.T) {
 	for name, ask := range map[string]func(testing.TB){
 		"kafka": func(t testing.TB) { Kafka(t) }, "rabbitmq": func(t testing.TB) { AMQP(t) },
 		"postgres": func(t testing.TB) { Postgres(t) }, "mariadb": func(t testing.TB) { MySQL(t) },
+		"nats": func(t testing.TB) { NATS(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask(t)
