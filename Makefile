@@ -23,7 +23,7 @@ served  = $(filter $(SERVED),$(shell $(GO) list $(1)))
 
 # The servers of another lane: $(call lane,name,number to add to each port).
 FOLDER  = $(or $(SPILLWAY_SERVICES_DIR),/var/tmp/spillway-services-$(shell id -u))
-lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) SPILLWAY_KAFKA_JARS=$(FOLDER) SPILLWAY_KAFKA_PORT=$$(($${SPILLWAY_KAFKA_PORT:-19092}+$(2))) SPILLWAY_AMQP_PORT=$$(($${SPILLWAY_AMQP_PORT:-19672}+$(2))) SPILLWAY_POSTGRES_PORT=$$(($${SPILLWAY_POSTGRES_PORT:-19432}+$(2))) SPILLWAY_MYSQL_PORT=$$(($${SPILLWAY_MYSQL_PORT:-19306}+$(2))) SPILLWAY_NATS_FOLDER=$(FOLDER) SPILLWAY_NATS_PORT=$$(($${SPILLWAY_NATS_PORT:-19222}+$(2)))
+lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) SPILLWAY_KAFKA_JARS=$(FOLDER) SPILLWAY_KAFKA_PORT=$$(($${SPILLWAY_KAFKA_PORT:-19092}+$(2))) SPILLWAY_AMQP_PORT=$$(($${SPILLWAY_AMQP_PORT:-19672}+$(2))) SPILLWAY_REDIS_PORT=$$(($${SPILLWAY_REDIS_PORT:-19379}+$(2))) SPILLWAY_POSTGRES_PORT=$$(($${SPILLWAY_POSTGRES_PORT:-19432}+$(2))) SPILLWAY_MYSQL_PORT=$$(($${SPILLWAY_MYSQL_PORT:-19306}+$(2))) SPILLWAY_NATS_FOLDER=$(FOLDER) SPILLWAY_NATS_PORT=$$(($${SPILLWAY_NATS_PORT:-19222}+$(2)))
 IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
@@ -72,7 +72,7 @@ check: ## the quick part of test: no servers
 	@.ci/need-cc
 	@$(MAKE) --no-print-directory --output-sync=target -j2 static embedded
 
-services: ## start Kafka, RabbitMQ, PostgreSQL, MariaDB and NATS for tests and examples, installing what is missing
+services: ## start Kafka, RabbitMQ, Redis, PostgreSQL, MariaDB and NATS for tests and examples, installing what is missing
 	@$(SERVICES) up
 
 services-down: ## stop them

@@ -1,8 +1,8 @@
-// Package services returns the addresses of the real servers for tests and examples: Kafka, RabbitMQ, PostgreSQL, MariaDB and
-// NATS.
+// Package services returns the addresses of the real servers for tests and examples: Kafka, RabbitMQ, Redis, PostgreSQL,
+// MariaDB and NATS.
 //
-// An address comes from the environment (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_POSTGRES, SPILLWAY_MYSQL, SPILLWAY_NATS), or
-// else is that of the server which "make services" starts. A test without its server is skipped, but with CI=true it fails:
+// An address comes from the environment (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
+// SPILLWAY_NATS), or else is that of the server which "make services" starts. A test without its server is skipped, but with CI=true it fails:
 // there a skipped test is a hole in the tests. SPILLWAY_EMBEDDED=1 skips all of them, for "make check".
 //
 // Fault tests stop, kill and restart the servers that "make services" started. So packages whose tests do that must not be

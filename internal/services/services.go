@@ -25,6 +25,7 @@ type server struct {
 var servers = []server{
 	{"kafka", "SPILLWAY_KAFKA", "SPILLWAY_KAFKA_PORT", "19092", "%s"},
 	{"rabbitmq", "SPILLWAY_AMQP", "SPILLWAY_AMQP_PORT", "19672", "amqp://spillway:spillway@%s/"},
+	{"redis", "SPILLWAY_REDIS", "SPILLWAY_REDIS_PORT", "19379", "%s"},
 	{"postgres", "SPILLWAY_POSTGRES", "SPILLWAY_POSTGRES_PORT", "19432", "postgres://spillway:spillway@%s/spillway?sslmode=disable"},
 	{"mariadb", "SPILLWAY_MYSQL", "SPILLWAY_MYSQL_PORT", "19306", "spillway:spillway@tcp(%s)/spillway"},
 	{"nats", "SPILLWAY_NATS", "SPILLWAY_NATS_PORT", "19222", "nats://%s"},
@@ -46,6 +47,12 @@ func AMQP(t testing.TB) string {
 	return address(t, "rabbitmq")
 }
 
+// Redis returns the host:port of Redis.
+func Redis(t testing.TB) string {
+	t.Helper()
+	return address(t, "redis")
+}
+
 // Postgres returns the URL of PostgreSQL.
 func Postgres(t testing.TB) string {
 	t.Helper()
@@ -64,7 +71,7 @@ func NATS(t testing.TB) string {
 	return address(t, "nats")
 }
 
-// Lookup returns the address of a server: kafka (comma separated), rabbitmq, postgres, mariadb or nats.
+// Lookup returns the address of a server: kafka (comma separated), rabbitmq, redis, postgres, mariadb or nats.
 func Lookup(name string) (string, error) {
 	s, err := find(name)
 	if err != nil {

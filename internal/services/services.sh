@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Real servers for tests and examples: Kafka, RabbitMQ, PostgreSQL, MariaDB and NATS, on ports and in a data folder of their
-# own. "services.sh help" lists the commands; what is particular to a server is in the file of its name.
+# Real servers for tests and examples: Kafka, RabbitMQ, Redis, PostgreSQL, MariaDB and NATS, on ports and in a data folder
+# of their own. "services.sh help" lists the commands; what is particular to a server is in the file of its name.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 base=${SPILLWAY_SERVICES_DIR:-/var/tmp/spillway-services-$(id -u)}
-servers=(kafka rabbitmq postgres mariadb nats)
+servers=(kafka rabbitmq redis postgres mariadb nats)
 deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
 not_ours=3                                 # exit status: this server is not ours to start or stop
 
@@ -20,10 +20,9 @@ services.sh status [server...]   say who answers; fails unless all do
 services.sh env                  print the addresses as export lines
 services.sh stop|start|restart|kill server   for fault tests; kill is a crash (SIGKILL)
 
-Servers: kafka rabbitmq postgres mariadb nats; none named is all of them.
-A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_POSTGRES, SPILLWAY_MYSQL, SPILLWAY_NATS) is left
-alone. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT, SPILLWAY_AMQP_PORT, SPILLWAY_POSTGRES_PORT,
-SPILLWAY_MYSQL_PORT and SPILLWAY_NATS_PORT change the ports.
+Servers: kafka rabbitmq redis postgres mariadb nats; none named is all of them.
+A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
+SPILLWAY_NATS) is left alone. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
 TEXT
 }
 

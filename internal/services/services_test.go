@@ -133,6 +133,7 @@ func TestEnvIsWhatWeThink(t *testing.T) {
 func TestServersAnswer(t *testing.T) {
 	for name, ask := range map[string]func(testing.TB){
 		"kafka": func(t testing.TB) { Kafka(t) }, "rabbitmq": func(t testing.TB) { AMQP(t) },
+		"redis":    func(t testing.TB) { Redis(t) },
 		"postgres": func(t testing.TB) { Postgres(t) }, "mariadb": func(t testing.TB) { MySQL(t) },
 		"nats": func(t testing.TB) { NATS(t) },
 	} {
