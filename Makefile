@@ -53,9 +53,9 @@ demo-stages: ## a downstream that is down for 20 s: staged retry on Kafka and Po
 	@$(SERVICES) up kafka postgres
 	@$(GO) run ./examples/stages
 
-demo-redrive: ## an incident from the alert to its end, with the command redrive on Kafka and PostgreSQL; every message is counted by id
+demo-redrive: ## an incident from the alert to its end, with the command redrive on Kafka and PostgreSQL; every message is counted by id; FLAGS=-practice leaves it to you
 	@$(SERVICES) up kafka postgres
-	@$(GO) run ./examples/incident
+	@$(GO) run ./examples/incident $(FLAGS)
 
 demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the guard
 	@$(GO) run ./examples/outage $(FLAGS)

@@ -10,7 +10,10 @@
 // The service is a process of its own. It is killed in the middle of the campaign, and started again. At the end every message is
 // counted by its id: in effects, among the discarded ones, and on record.
 //
+// With -practice the incident is yours: the program says what to export in another terminal, and counts when you are done.
+//
 //	session.go   what is typed
+//	practice.go  the same incident, for you
 //	service.go   the service, which works on campaigns too
 //	input.go     the messages, and why they fail
 //	terminal.go  how the command is run

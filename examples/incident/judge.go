@@ -55,6 +55,10 @@ func judge(ctx context.Context, db *sql.DB, store *letters.Store, in *input, r *
 	if err != nil {
 		return err
 	}
+	waiting, err := waits(ctx, store)
+	if err != nil {
+		return err
+	}
 	r.AuditComplete = true
 	for id, k := range in.kinds {
 		n := applied[id]
@@ -64,7 +68,7 @@ func judge(ctx context.Context, db *sql.DB, store *letters.Store, in *input, r *
 		r.Edited += min(events[letters.EventEdited], 1)
 		r.Discarded += min(events[letters.EventDiscarded], 1)
 		r.Redriven += min(events[letters.EventRedriven], 1)
-		if n == 0 && events[letters.EventDiscarded] == 0 {
+		if n == 0 && events[letters.EventDiscarded] == 0 && !waiting[id] {
 			r.Lost++
 		}
 		complete := k == fine && len(events) == 0 ||
@@ -76,6 +80,21 @@ func judge(ctx context.Context, db *sql.DB, store *letters.Store, in *input, r *
 	r.Messages = len(in.messages)
 	r.Remaining, err = store.Count(ctx, letters.Filter{})
 	return err
+}
+
+// waits are the ids of the letters that wait.
+func waits(ctx context.Context, store *letters.Store) (map[string]bool, error) {
+	ids, f := map[string]bool{}, letters.Filter{Limit: letters.MaxLimit}
+	for {
+		page, err := store.Heads(ctx, f)
+		if err != nil || len(page) == 0 {
+			return ids, err
+		}
+		for _, head := range page {
+			ids[head.MessageID] = true
+		}
+		f.After = page[len(page)-1].Seq
+	}
 }
 
 // effects are how often each message was stored.

@@ -31,6 +31,7 @@ type plan struct {
 	messages, failing, rate int
 	seed                    uint64
 	broker                  string
+	practice                io.Reader // a line of it deploys the fix; nil: the session is played
 }
 
 func main() {
@@ -40,6 +41,7 @@ func main() {
 	flag.IntVar(&p.rate, "rate", 200, "letters per second that come back")
 	flag.Uint64Var(&p.seed, "seed", 1, "seed of the order in which they fail")
 	flag.StringVar(&p.broker, "broker", "kafka", "kafka, or sql for tables of PostgreSQL")
+	practice := flag.Bool("practice", false, "leave the incident to you, with a terminal of your own")
 	serving := flag.Bool("serve", false, "be the service; the program starts itself so")
 	flag.Parse()
 	if *serving {
@@ -51,13 +53,16 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *practice {
+		p.practice = os.Stdin
+	}
 	r, _, err := run(ctx, p, os.Stdout)
 	if err != nil {
 		fail(err)
 	}
 	line, _ := json.Marshal(r) // a struct of numbers
 	fmt.Printf("\n%s\n", line)
-	if err := r.check(); err != nil {
+	if err := r.check(); err != nil && !*practice {
 		fail(err)
 	}
 }
@@ -70,7 +75,11 @@ func fail(err error) {
 // run plays the whole incident, and prints what is typed and seen.
 func run(ctx context.Context, p plan, out io.Writer) (r result, steps []step, err error) {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the time was up"))
+	patience := 5 * time.Minute
+	if p.practice != nil {
+		patience = 8 * time.Hour
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the time was up"))
 	defer cancel()
 	folder, err := os.MkdirTemp("", "spillway-incident-")
 	if err != nil {
@@ -99,10 +108,10 @@ func run(ctx context.Context, p plan, out io.Writer) (r result, steps []step, er
 	s := &session{
 		terminal: &terminal{binary, environment(setting.DSN, address), out}, setting: setting, rate: p.rate, result: &r,
 	}
-	if s.serving, err = start(setting); err != nil {
+	if s.serving, err = crash.Start(setting, "-serve"); err != nil {
 		return r, nil, err
 	}
-	defer func() { err = errors.Join(err, s.serving.stop()) }()
+	defer func() { err = errors.Join(err, s.serving.Stop()) }()
 	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: service})
 	if err != nil {
 		return r, nil, err
@@ -115,7 +124,12 @@ func run(ctx context.Context, p plan, out io.Writer) (r result, steps []step, er
 	if err := applied(noRepository, noAssets, typo, cutShort); err != nil {
 		return r, nil, err
 	}
-	if err := s.play(ctx, applied); err != nil {
+	if p.practice != nil {
+		if err := s.practise(ctx, p.practice); err != nil {
+			return r, nil, err
+		}
+		ctx = context.WithoutCancel(ctx) // Ctrl-C ended the practice, and not the counting
+	} else if err := s.play(ctx, applied); err != nil {
 		return r, s.steps, err
 	}
 	r.Commands = len(s.steps)

@@ -61,6 +61,18 @@ func TestIncident(t *testing.T) {
 	}
 }
 
+// A practice ends with its input. Its line of input deployed the fix, and every letter is still there.
+func TestPractice(t *testing.T) {
+	services.Postgres(t)
+	r, _, err := run(context.Background(), plan{messages: 100, failing: 12, seed: 1, broker: "sql", practice: strings.NewReader("\n")}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Lost > 0 || r.Applied != 88 || r.Remaining != 12 || r.DuplicateEffects > 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // What cannot be done is an error that says what to do.
 func TestIncidentRefuses(t *testing.T) {
 	services.Postgres(t)

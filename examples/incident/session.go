@@ -17,7 +17,7 @@ import (
 type session struct {
 	*terminal
 	setting crash.Setting
-	serving *process
+	serving *crash.Process
 	all     *campaigns.Campaigns
 	rate    int // letters per second of the campaign
 	steps   []step
@@ -34,12 +34,7 @@ func (s *session) play(ctx context.Context, applied func(missing ...kind) error)
 	if err := s.tryTooEarly(ctx, bugs); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.out, "\n# The fix is deployed.")
-	if err := s.serving.stop(); err != nil {
-		return fmt.Errorf("stop the service: %w", err)
-	}
-	s.setting.Fixed = true
-	if s.serving, err = start(s.setting); err != nil {
+	if err := s.deploy(); err != nil {
 		return err
 	}
 	if err := s.bringBack(ctx, bugs); err != nil {
@@ -108,11 +103,11 @@ func (s *session) bringBack(ctx context.Context, bugs string) error {
 				return err
 			}
 			if len(running) == 1 && 2*running[0].Redriven >= running[0].Selected {
-				if err := s.serving.kill(); err != nil {
+				if err := s.serving.Kill(); err != nil {
 					return err
 				}
 				s.result.Killed++
-				s.serving, err = start(s.setting)
+				s.serving, err = crash.Start(s.setting, "-serve")
 				return err
 			}
 			time.Sleep(10 * time.Millisecond)

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// process is a consumer in a process of its own.
-type process struct {
+// Process is a consumer in a process of its own.
+type Process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	ended chan error
 }
 
-// start runs this very program with the flag -consume.
-func start(s Setting) (*process, error) {
+// Start runs this very program with a flag that makes it the consumer.
+func Start(s Setting, flag string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func start(s Setting) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(self, "-consume"), ended: make(chan error, 1)}
+	p := &Process{cmd: exec.Command(self, flag), ended: make(chan error, 1)}
 	p.cmd.Stderr = os.Stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -37,14 +37,14 @@ func start(s Setting) (*process, error) {
 	}
 	go func() { p.ended <- p.cmd.Wait() }()
 	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
-		return nil, errors.Join(err, p.kill())
+		return nil, errors.Join(err, p.Kill())
 	}
 	return p, nil
 }
 
 // begin starts the consumer of the story.
 func (s *story) begin() (err error) {
-	s.consumer, err = start(s.Setting)
+	s.consumer, err = Start(s.Setting, "-consume")
 	return err
 }
 
@@ -55,7 +55,7 @@ func (s *story) end() error {
 	if p == nil {
 		return nil
 	}
-	return p.stop()
+	return p.Stop()
 }
 
 // kill kills it, and one that is at rest is woken for it.
@@ -67,7 +67,7 @@ func (s *story) kill() error {
 	}
 	p := s.consumer
 	s.consumer = nil
-	return p.kill()
+	return p.Kill()
 }
 
 // alive returns an error when it ended although nobody asked it to.
@@ -78,8 +78,8 @@ func (s *story) alive() error {
 	return s.consumer.alive()
 }
 
-// kill is SIGKILL: nothing is finished, committed or given back.
-func (p *process) kill() error {
+// Kill is SIGKILL: nothing is finished, committed or given back.
+func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return fmt.Errorf("kill the consumer: %w", err)
 	}
@@ -88,8 +88,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop lets the consumer finish what it is at.
-func (p *process) stop() error {
+// Stop lets the consumer finish what it is at.
+func (p *Process) Stop() error {
 	_ = p.stdin.Close()
 	select {
 	case err := <-p.ended:
@@ -98,11 +98,11 @@ func (p *process) stop() error {
 		}
 		return nil
 	case <-time.After(time.Minute):
-		return errors.Join(errors.New("the consumer does not end"), p.kill())
+		return errors.Join(errors.New("the consumer does not end"), p.Kill())
 	}
 }
 
-func (p *process) alive() error {
+func (p *Process) alive() error {
 	select {
 	case err := <-p.ended:
 		p.ended <- err

@@ -85,7 +85,10 @@ func Consume(in io.Reader, run func(ctx context.Context, c *Consumer) error) (er
 		_, _ = io.Copy(io.Discard, lines)
 		cancel()
 	}()
-	return run(ctx, c)
+	if err = run(ctx, c); ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // the parent ended it before it had begun
+	}
+	return err
 }
 
 // Keys is where the consumer keeps which events it has applied.

@@ -35,7 +35,7 @@ type story struct {
 	db         *sql.DB
 	letters    *letters.Store
 	tally      *webhooks.Tally
-	consumer   *process // nil while there is none
+	consumer   *Process // nil while there is none
 	quietSince time.Time
 }
 
