@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/IBM/sarama"
@@ -87,8 +88,12 @@ func openKafka(rest string, logger watermill.LoggerAdapter) (*Broker, error) {
 			brokers[i] = host + ":9092"
 		}
 	}
+	tls, err := tlsOf(values)
+	if err != nil {
+		return nil, err
+	}
 	secure := func(config *sarama.Config) *sarama.Config {
-		config.Net.TLS.Enable = values.Get("tls") == "true"
+		config.Net.TLS.Enable = tls
 		if name, password, _ := strings.Cut(user, ":"); name != "" {
 			config.Net.SASL.Enable = true
 			config.Net.SASL.User, _ = url.PathUnescape(name)
@@ -100,4 +105,17 @@ func openKafka(rest string, logger watermill.LoggerAdapter) (*Broker, error) {
 	return &Broker{pub, func(group string) (Subscriber, error) {
 		return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{Sarama: secure(wmkafka.SaramaSubscriberConfig()), Logger: logger})
 	}}, err
+}
+
+// tlsOf refuses what it does not know: a misspelt tls would send the password in the clear.
+func tlsOf(values url.Values) (tls bool, err error) {
+	for key, value := range values {
+		if key != "tls" {
+			return false, fmt.Errorf("the URL has %q: for Kafka there is only tls=true", key)
+		}
+		if tls, err = strconv.ParseBool(value[0]); err != nil || len(value) > 1 {
+			return false, fmt.Errorf("the URL has tls=%q: give true or false, once", value)
+		}
+	}
+	return tls, nil
 }

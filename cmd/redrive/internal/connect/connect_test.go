@@ -69,6 +69,19 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	}
 }
 
+// A part of a URL that is not understood is refused, before a password is sent.
+func TestBrokerURLs(t *testing.T) {
+	for address, says := range map[string]string{
+		"": "SPILLWAY_BROKER", "kafka://h?tls=yes": "give true or false", "kafka://h?tsl=true": `"tsl"`, "kafka://h?tls=true&sasl=scram": `"sasl"`,
+		"kafka://a,,b": "a host is missing", "kafka://h?%zz": "query", "pulsar://h": "scheme is unknown",
+	} {
+		_, err := Open(t.Context(), address, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--broker") {
+			t.Errorf("%s: %v, want %q", address, err, says)
+		}
+	}
+}
+
 // Looking makes no table, and no upgrade: a table of another release is an error that says what to do.
 func TestVersions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.db")
