@@ -12,18 +12,19 @@ import (
 // steering is a command that changes a campaign that exists.
 type steering struct {
 	use, short, long, example, question string
-	args                                int
-	do                                  func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, args []string, act campaigns.Act) (campaigns.Campaign, error)
+	do                                  change
+	parse                               func(string) (change, error) // of a second argument: it returns what to do
 }
+
+// change is a method of campaigns.Campaigns.
+type change func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error)
 
 func (a *app) pause() *cobra.Command {
 	return a.steer(steering{
 		use: "pause ID", short: "Pause a campaign",
 		long:    "pause stops a campaign. Workers finish the letters that they have in hand. resume lets it go on.",
 		example: "  redrive pause 9f3a12bc --reason \"the downstream is slow\"",
-		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
-			return all.Pause(ctx, c.ID, act)
-		},
+		do:      (*campaigns.Campaigns).Pause,
 	})
 }
 
@@ -32,9 +33,7 @@ func (a *app) resume() *cobra.Command {
 		use: "resume ID", short: "Let a paused campaign go on",
 		long:    "resume lets a paused campaign go on. If it had stopped itself, only what comes back from now on counts.",
 		example: "  redrive resume 9f3a12bc --reason \"the fix is out\"",
-		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
-			return all.Resume(ctx, c.ID, act)
-		},
+		do:      (*campaigns.Campaigns).Resume,
 	})
 }
 
@@ -44,9 +43,7 @@ func (a *app) approve() *cobra.Command {
 		long:     "approve lets a campaign begin that waits for a second person. You must not be the one who started it.",
 		example:  "  redrive approve 9f3a12bc --by bob --reason \"checked with the shop\"",
 		question: "approve the redrive of",
-		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
-			return all.Approve(ctx, c.ID, act)
-		},
+		do:       (*campaigns.Campaigns).Approve,
 	})
 }
 
@@ -56,9 +53,7 @@ func (a *app) cancel() *cobra.Command {
 		long:     "cancel ends a campaign for good. Letters that it has not redriven wait as before, and another campaign can take them.",
 		example:  "  redrive cancel 9f3a12bc --reason \"wrong cause\"",
 		question: "cancel the redrive of",
-		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, _ []string, act campaigns.Act) (campaigns.Campaign, error) {
-			return all.Cancel(ctx, c.ID, act)
-		},
+		do:       (*campaigns.Campaigns).Cancel,
 	})
 }
 
@@ -67,13 +62,14 @@ func (a *app) rate() *cobra.Command {
 		use: "rate ID RATE", short: "Change how many letters per second a campaign redrives",
 		long:    "rate changes the rate of a campaign from the next letters on. 0 is no limit.",
 		example: "  redrive rate 9f3a12bc 200 --reason \"the downstream keeps up\"",
-		args:    1,
-		do: func(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign, args []string, act campaigns.Act) (campaigns.Campaign, error) {
-			rate, err := strconv.ParseFloat(args[0], 64)
+		parse: func(arg string) (change, error) {
+			rate, err := strconv.ParseFloat(arg, 64)
 			if err != nil {
-				return c, wrong("RATE is %q: want letters per second, such as 50", args[0])
+				return nil, wrong("RATE is %q: want letters per second, such as 50", arg)
 			}
-			return all.SetRate(ctx, c.ID, rate, act)
+			return func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
+				return all.SetRate(ctx, id, rate, act)
+			}, nil
 		},
 	})
 }
@@ -81,12 +77,23 @@ func (a *app) rate() *cobra.Command {
 func (a *app) steer(s steering) *cobra.Command {
 	var reason string
 	var yes bool
+	args := 1
+	if s.parse != nil {
+		args = 2
+	}
 	cmd := &cobra.Command{
 		Use: s.use, Short: s.short, Long: s.long, Example: s.example,
-		Args: arguments(1+s.args, 1+s.args, s.use),
+		Args: arguments(args, args, s.use),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return wrong("--reason is empty: say why, for those who read the record later")
+			}
+			do := s.do
+			if s.parse != nil {
+				var err error
+				if do, err = s.parse(args[1]); err != nil {
+					return err
+				}
 			}
 			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
@@ -101,7 +108,7 @@ func (a *app) steer(s steering) *cobra.Command {
 					return err
 				}
 			}
-			c, err = s.do(cmd.Context(), all, c, args[1:], campaigns.Act{By: a.settings.by, Reason: reason})
+			c, err = do(all, cmd.Context(), c.ID, campaigns.Act{By: a.settings.by, Reason: reason})
 			if err != nil {
 				return err
 			}
