@@ -14,7 +14,7 @@ SERVICES    = internal/services/services.sh
 # tested behind those of the tables.
 SERVED  = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/bench/kafka
+BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/bench/kafka ./internal/bench/redrive
 TABLES  = ./pubsub/wmsql ./delay ./redrive/...
 KEYS    = ./idempotency/... ./middleware/crashlimit ./middleware/outageguard ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(KEYS) ./conformance ./internal/chaos ./internal/services),$(SERVED))
@@ -164,6 +164,11 @@ bench-idempotency: ## what the idempotent receiver costs in transaction mode, an
 bench-store: ## how long the questions to the store of dead letters take, and how many letters it takes a second, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
 	@$(GO) run ./internal/bench/store -rows 1000000
+
+.PHONY: bench-redrive
+bench-redrive: ## how fast campaigns and drains bring letters back from PostgreSQL to Kafka, and how true their rate is, as JSON lines; FLAGS=-rounds=2
+	@$(SERVICES) up kafka postgres >&2
+	@$(GO) run ./internal/bench/redrive $(FLAGS)
 
 bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines
 	@$(SERVICES) up kafka postgres mariadb >&2

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+func TestMain(m *testing.M) {
+	// Sarama's metrics have one goroutine for the whole process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// All sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
+func TestFigures(t *testing.T) {
+	services.Kafka(t)
+	services.Postgres(t)
+	p := plan{rounds: 1, letters: 40}
+	if err := p.parse("4", "200x100ms"); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := p.run(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	compared := "concurrency raw_publish_per_s per_s ratio"
+	want := []string{compared, compared, compared, compared, "rate per_s letters fastest_second"}
+	for line := range strings.Lines(out.String()) {
+		figure := map[string]any{}
+		if err := json.Unmarshal([]byte(line), &figure); err != nil || len(want) == 0 {
+			t.Fatal(line, err)
+		}
+		for _, name := range strings.Fields(want[0]) {
+			if value, _ := figure[name].(float64); value < 0 || value == 0 && name != "ratio" {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+		want = want[1:]
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %q", want)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, bad := range [][2]string{{"0", ""}, {"x", ""}, {"", ""}, {"1", "100"}, {"1", "x1s"}, {"1", "0x1s"}, {"1", "1x0s"}} {
+		if err := new(plan).parse(bad[0], bad[1]); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+	p := plan{}
+	if err := p.parse("16,1", "100x60s,1000x10s"); err != nil || len(p.concurrency) != 2 || p.paces[1] != (pace{1000, 10 * time.Second}) {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+func TestFastest(t *testing.T) {
+	begin := time.Now()
+	var arrived []time.Time
+	for _, ms := range []int{0, 500, 990, 1400, 1450, 1480, 3000} {
+		arrived = append(arrived, begin.Add(time.Duration(ms)*time.Millisecond))
+	}
+	if n := fastest(arrived, time.Second); n != 5 {
+		t.Error(n)
+	}
+}
