@@ -41,9 +41,9 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			}
 			t := &screen.Table{Columns: []screen.Column{
 				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold}, {Name: "LAST MIN", Right: true, Drop: 6},
-				{Name: "FIRST", Drop: 4, Style: screen.Dim}, {Name: "LAST", Drop: 1, Style: screen.Dim},
+				{Name: "FIRST", Drop: 4, Style: screen.Dim}, {Name: "LAST", Drop: 2, Style: screen.Dim},
 				{Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "CLASS", Drop: 5}, {Name: "REASON", Min: 14},
-				{Name: "EXAMPLE", Right: true, Drop: 2}, {Name: "DESCRIPTION", Min: 20},
+				{Name: "EXAMPLE", Right: true, Drop: 1}, {Name: "DESCRIPTION", Min: 20},
 			}}
 			for _, g := range groups {
 				if a.json {

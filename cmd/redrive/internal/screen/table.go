@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -100,23 +101,28 @@ func (s *Screen) row(t *Table, row []Span, widths []int) {
 
 // fit returns the width of each column so that all fit into so many columns of the terminal. 0 leaves a column out.
 func (t *Table) fit(most int) []int {
-	widths := make([]int, len(t.Columns))
+	full := make([]int, len(t.Columns))
 	for i, column := range t.Columns {
-		widths[i] = columnsOf(column.Name)
+		full[i] = columnsOf(column.Name)
 		for _, row := range t.rows {
-			widths[i] = max(widths[i], columnsOf(row[i].Text))
+			full[i] = max(full[i], columnsOf(row[i].Text))
 		}
 	}
-	for over(widths) > most {
-		if i := t.widest(widths); i >= 0 {
+	for {
+		widths := slices.Clone(full) // what a column leaves that is left out, the others have
+		for over(widths) > most {
+			i := t.widest(widths)
+			if i < 0 {
+				break
+			}
 			widths[i]--
-		} else if i := t.least(widths); i >= 0 {
-			widths[i] = 0
-		} else {
-			break
 		}
+		i := t.least(full)
+		if over(widths) <= most || i < 0 {
+			return widths
+		}
+		full[i] = 0
 	}
-	return widths
 }
 
 func over(widths []int) (sum int) {

@@ -1,0 +1,20 @@
+package screen
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Feature V10: what a column leaves that is left out on a narrow terminal, the columns that stay have.
+func TestFit(t *testing.T) {
+	table := Table{Columns: []Column{{Name: "KEY"}, {Name: "WHEN", Drop: 2}, {Name: "WHERE", Drop: 1}, {Name: "TEXT", Min: 10}}}
+	table.Row("a", strings.Repeat("w", 20), strings.Repeat("v", 10), strings.Repeat("t", 40))
+	for most, want := range map[int][]int{
+		200: {3, 20, 10, 40}, 60: {3, 20, 10, 21}, 49: {3, 20, 10, 10}, 48: {3, 0, 10, 31}, 27: {3, 0, 10, 10}, 26: {3, 0, 0, 21}, 15: {3, 0, 0, 10}, 5: {3, 0, 0, 10},
+	} {
+		if got := table.fit(most); !slices.Equal(got, want) {
+			t.Errorf("in %d columns: %v, want %v", most, got, want)
+		}
+	}
+}
