@@ -3,7 +3,6 @@ package poison
 import (
 	"encoding/base64"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -80,12 +79,12 @@ func decode(msg *message.Message) Letter {
 			RoutingKey:    r.identity(KeyOriginalRoutingKey),
 		},
 		Failure: Failure{
-			Reason:        r.text(KeyFailureReason),
-			Description:   r.text(KeyFailureDescription),
-			Type:          r.text(KeyFailureType),
-			Stack:         r.text(KeyFailureStack),
-			StackHash:     r.text(KeyFailureStackHash),
-			Node:          r.text(KeyFailureNode),
+			Reason:        r.line(KeyFailureReason),
+			Description:   r.line(KeyFailureDescription),
+			Type:          r.line(KeyFailureType),
+			Stack:         r.line(KeyFailureStack),
+			StackHash:     r.line(KeyFailureStackHash),
+			Node:          r.line(KeyFailureNode),
 			Attempts:      r.count(KeyAttempts),
 			FirstFailedAt: r.time(KeyFirstFailedAt),
 			LastFailedAt:  r.time(KeyLastFailedAt),
@@ -94,8 +93,8 @@ func decode(msg *message.Message) Letter {
 		Redrive: Redrive{
 			Count: r.count(KeyRedriveCount),
 			At:    r.time(KeyRedrivenAt),
-			By:    r.text(KeyRedrivenBy),
-			ID:    r.text(KeyRedriveID),
+			By:    r.line(KeyRedrivenBy),
+			ID:    r.line(KeyRedriveID),
 		},
 	}
 	if key := r.identity(KeyOriginalKey); key != "" {
@@ -181,19 +180,11 @@ func (r reader) identity(key string) string {
 
 func (r reader) text(key string) string { return boundedtext.Text(r[key], DefaultMaxAdded) }
 
+// line reads a text that was written by writer.text.
+func (r reader) line(key string) string {
+	return boundedtext.Text(fromLine(r.text(key)), DefaultMaxAdded)
+}
+
 func (r reader) count(key string) int { return boundedtext.Count(r[key]) }
 
 func (r reader) time(key string) time.Time { return boundedtext.Time(r[key]) }
-
-func decodeHistory(text string) []classify.Attempt {
-	var history []classify.Attempt
-	for line := range strings.Lines(text) {
-		at, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		name, cause, _ := strings.Cut(rest, " ")
-		class, known := classify.ParseClass(name)
-		if when := boundedtext.Time(at); known && !when.IsZero() {
-			history = classify.BoundHistory(append(history, classify.Attempt{At: when, Class: class, Error: boundedtext.Text(cause, 256)}))
-		}
-	}
-	return history
-}

@@ -4,13 +4,10 @@ import (
 	"encoding/base64"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
@@ -58,6 +55,9 @@ func (l Letter) encode(max limits) *message.Message {
 	w := writer{to: msg.Metadata, left: max.total}
 
 	l.writeFirst(&w)
+	if !l.redriven { // in a live topic it is the producer's word
+		w.pack(original)
+	}
 	l.writeRest(&w, max)
 	return msg
 }
@@ -98,7 +98,7 @@ func (l Letter) writeRest(w *writer, max limits) {
 	w.text(KeyFailureType, l.Failure.Type, maxType)
 	w.text(KeyFailureDescription, l.Failure.Description, max.description)
 	w.text(KeyFailureStack, l.Failure.Stack, max.stack)
-	w.text(KeyAttemptHistory, encodeHistory(l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))), max.history)
+	w.set(KeyAttemptHistory, encodeHistory(l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))))
 }
 
 // addWatermill adds the keys of Watermill's PoisonQueue, for consumers that were written for them.
@@ -117,26 +117,27 @@ type writer struct {
 	ascii bool // nothing but printable ASCII
 }
 
-// identity writes value whole or not at all; what is not text is base64 under its own key.
+// identity writes value whole or not at all; what is not text of one line is base64 under its own key.
 func (w *writer) identity(key, value string) {
 	if value == "" || len(value) > maxIdentity {
 		return
 	}
-	if !utf8.ValidString(value) || strings.IndexByte(value, 0) >= 0 || w.ascii && !isASCII(value) {
+	if !isLine(value) || w.ascii && !isASCII(value) {
 		key, value = key+Base64Suffix, base64.StdEncoding.EncodeToString([]byte(value))
 	}
 	w.set(key, value)
 }
 
-// text writes as much of value as fits, its cut marked.
+// text writes as much of value as fits, its cut marked, in one line.
 func (w *writer) text(key, value string, limit int) {
 	if value == "" {
 		return
 	}
+	value = oneLine(value, min(limit, w.left-len(key)))
 	if w.ascii {
-		value = toASCII(boundedtext.Text(value, limit))
+		value = toASCII(value)
 	}
-	w.set(key, boundedtext.Text(value, min(limit, w.left-len(key))))
+	w.set(key, value)
 }
 
 func (w *writer) count(key string, n int) {
@@ -156,20 +157,4 @@ func (w *writer) set(key, value string) {
 		w.to[key] = value
 		w.left -= cost
 	}
-}
-
-// encodeHistory writes an attempt a line: its time, its class and the head of its error. The oldest go first when the
-// lines do not fit.
-func encodeHistory(history []classify.Attempt, limit int) string {
-	var lines []byte
-	for i := len(history) - 1; i >= 0; i-- {
-		a := history[i]
-		line := a.At.UTC().Format(time.RFC3339Nano) + " " + a.Class.String() + " " +
-			strings.ReplaceAll(boundedtext.Text(a.Error, 256), "\n", " ") + "\n"
-		if len(line)+len(lines) > limit {
-			break
-		}
-		lines = append([]byte(line), lines...)
-	}
-	return string(lines)
 }

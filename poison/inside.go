@@ -36,6 +36,8 @@ func (i inside) CheckPublisher(pub message.Publisher) error {
 
 func (i inside) IsTooLarge(err error) bool { return i.queue.tooLarge(err) }
 
+func (i inside) FromStage(msg *message.Message) { unpackInto(msg) }
+
 func (i inside) Cause(err error) error { return i.queue.causeOf(err) }
 
 func (i inside) ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message {

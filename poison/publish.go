@@ -60,7 +60,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 	ready := q.makeReady(source, sinks)
 	var refusals []error
 	for form := whole; form <= bare && len(sinks) > 0; form++ {
-		if form == packed && packMetadata(l.Original.UUID, l.Original.Metadata) == "" {
+		if form == packed && packMetadata(l.Original.UUID, l.Original.Metadata, maxPacked) == "" {
 			continue
 		}
 		var refused []Sink

@@ -25,6 +25,9 @@ type Inside interface {
 	// original's origin and the failure so far, earlier stages included, without the stack. The context of the message has the
 	// values of original's context and does not end with it. ForStage takes over original.
 	ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message
+	// FromStage restores what ForStage packed of msg, which comes out of a retry stage: the id and the metadata that a transport could
+	// have changed.
+	FromStage(msg *message.Message)
 }
 
 var inside func(queue any) Inside

@@ -129,6 +129,7 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 	if outage.MaxHold(msg.Context(), 0) > outage.DefaultMaxHold { // its adapter knows what its broker allows in all
 		reentry.Held = time.Since(arrived)
 	}
+	w.of.stages.inside.FromStage(msg)
 	msg.SetContext(chain.WithReentry(msg.Context(), reentry))
 	w.onReentry(msg, stage)
 	select {

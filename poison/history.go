@@ -1,0 +1,90 @@
+package poison
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+)
+
+// maxCause bounds the text of an attempt's error.
+const maxCause = 256
+
+// entry is an attempt as the history has it.
+type entry struct {
+	At    string `json:"at"`
+	Class string `json:"class"`
+	Error string `json:"error,omitempty"`
+}
+
+// encodeHistory writes the attempts as a JSON array in one line, because some transports turn a newline into a space. The oldest go
+// first if the line does not fit.
+func encodeHistory(history []classify.Attempt, limit int) string {
+	var line []byte
+	for i := len(history) - 1; i >= 0; i-- {
+		a := history[i]
+		one := inOneLine(entry{a.At.UTC().Format(time.RFC3339Nano), a.Class.String(), boundedtext.Text(a.Error, maxCause)})
+		if len(one)+len(line)+2 > limit { // with a comma or a bracket on each side
+			break
+		}
+		if len(line) > 0 {
+			one = append(one, ',')
+		}
+		line = append(one, line...)
+	}
+	if len(line) == 0 {
+		return ""
+	}
+	return "[" + string(line) + "]"
+}
+
+// decodeHistory reads what can be read of a history: of one that was cut, the attempts before the cut.
+func decodeHistory(text string) (history []classify.Attempt) {
+	if !strings.HasPrefix(text, "[") {
+		return decodeLines(text)
+	}
+	from := json.NewDecoder(strings.NewReader(text))
+	if _, err := from.Token(); err != nil {
+		return nil
+	}
+	for from.More() {
+		var a entry
+		if err := from.Decode(&a); err != nil {
+			return history
+		}
+		history = noted(history, a)
+	}
+	return history
+}
+
+// decodeLines reads a history of earlier versions, which had an attempt a line: its time, its class and its error.
+func decodeLines(text string) (history []classify.Attempt) {
+	for line := range strings.Lines(text) {
+		at, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		name, cause, _ := strings.Cut(rest, " ")
+		history = noted(history, entry{at, name, cause})
+	}
+	return history
+}
+
+// noted appends an attempt, unless its time or class cannot be one.
+func noted(history []classify.Attempt, a entry) []classify.Attempt {
+	class, known := classify.ParseClass(a.Class)
+	at := boundedtext.Time(a.At)
+	if !known || at.IsZero() {
+		return history
+	}
+	return classify.BoundHistory(append(history, classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
+}
+
+// inOneLine returns v as JSON without control characters. v is of a type that always has JSON.
+func inOneLine(v any) []byte {
+	var line bytes.Buffer
+	to := json.NewEncoder(&line)
+	to.SetEscapeHTML(false)
+	_ = to.Encode(v)
+	return bytes.ReplaceAll(bytes.TrimSuffix(line.Bytes(), []byte("\n")), []byte("\x7f"), []byte(`\u007f`))
+}

@@ -1,0 +1,68 @@
+package poison
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+)
+
+// keyWatermillID is where marshalers of Watermill keep a message's id among its metadata.
+const keyWatermillID = "_watermill_message_uuid"
+
+// isLine reports whether a transport with headers like those of HTTP keeps s: text in one line, without spaces at its ends.
+func isLine(s string) bool {
+	if s == "" {
+		return true
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return s[0] != ' ' && s[len(s)-1] != ' ' && utf8.ValidString(s)
+}
+
+// isHeaderName reports whether key is a name that headers like those of HTTP may have (RFC 9110, 5.1), and means nothing to a
+// transport.
+func isHeaderName(key string) bool {
+	return key != "" && key != keyWatermillID && !isOrder(key) && strings.IndexFunc(key, func(r rune) bool { return !isToken(r) }) < 0
+}
+
+func isToken(r rune) bool {
+	return '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' || r < utf8.RuneSelf && r > 0 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(r)) >= 0
+}
+
+// isOrder reports whether key is an order to a NATS server: Nats-Rollup removes earlier messages from a stream, Nats-TTL ends the
+// message itself, and Nats-Msg-Id swallows it.
+func isOrder(key string) bool {
+	const prefix = "nats-"
+	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
+}
+
+// oneLine returns the head of text as a value of one line, at most limit bytes. Text that is no such line, or that begins with a
+// quotation mark, becomes a JSON string.
+func oneLine(text string, limit int) string {
+	for room := limit; room > 0; {
+		value := boundedtext.Text(text, room)
+		if isLine(value) && !strings.HasPrefix(value, `"`) {
+			return value
+		}
+		quoted := string(inOneLine(value))
+		if len(quoted) <= limit {
+			return quoted
+		}
+		room = min(room, len(value)) - max(1, (len(quoted)-limit)/2) // a byte of text has up to six in JSON, most have one
+	}
+	return ""
+}
+
+// fromLine returns the text of which oneLine made value.
+func fromLine(value string) string {
+	var text string
+	if len(value) < 2 || value[0] != '"' || json.Unmarshal([]byte(value), &text) != nil {
+		return value
+	}
+	return text
+}

@@ -1,0 +1,189 @@
+package poison
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+)
+
+// throughHeaders sends msg as NATS does: names that are none are dropped, newlines become spaces, spaces at the ends go, and an id
+// among the metadata replaces the message's.
+func throughHeaders(t interface{ Fatal(...any) }, msg *message.Message) *message.Message {
+	header := http.Header{keyWatermillID: {msg.UUID}}
+	for key, value := range msg.Metadata {
+		header[key] = []string{value}
+	}
+	var wire bytes.Buffer
+	if err := header.Write(&wire); err != nil {
+		t.Fatal(err)
+	}
+	back := message.NewMessage("", msg.Payload)
+	for lines := textproto.NewReader(bufio.NewReader(&wire)); ; {
+		line, err := lines.ReadLine()
+		if err != nil {
+			return back
+		}
+		key, value, _ := strings.Cut(line, ":")
+		if value = strings.TrimSpace(value); key == keyWatermillID {
+			back.UUID = value
+		} else {
+			back.Metadata[key] = value
+		}
+	}
+}
+
+// Feature D1, H1: what a letter tells comes back over a transport with headers: three attempts are three, and a stack has its lines.
+func TestLetterSurvivesHeaders(t *testing.T) {
+	l := sampleLetter()
+	l.Failure.Description = "first: C:\\new\r\nsecond\n"
+	l.Failure.Stack = "main.handle(...)\n\tmain.go:1 +0x1d\nmain.main()\n\tmain.go:9\n"
+	l.Failure.Type, l.Failure.Reason, l.Failure.Node = `"quoted"`, " with spaces ", "host\x7f"
+	l.Origin.Topic, l.Origin.Handler, l.Redrive.By = "orders\neu", " billing", "ada\nlovelace"
+	for _, cause := range []string{"timed out\nafter 3 s", `said "no"`, "ünïcode \x01"} {
+		l.Failure.History = append(l.Failure.History, classify.Attempt{At: longAgo, Class: classify.ClassTransient, Error: cause})
+	}
+	encoded := l.Encode()
+	for key, value := range encoded.Metadata {
+		if !isLine(value) || !isHeaderName(key) {
+			t.Errorf("%s is no line: %q", key, value)
+		}
+	}
+	got, err := Decode(throughHeaders(t, encoded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Original.Equals(l.Original) {
+		t.Errorf("the original is %v %v", got.Original.UUID, got.Original.Metadata)
+	}
+	got.Original, l.Original = nil, nil
+	if want, have := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", got); want != have {
+		t.Errorf("decoded\n%s\nwant\n%s", have, want)
+	}
+}
+
+// Feature H1, promise P2: ids and metadata that headers would change or lose come back as they were, and so they do from a stage.
+func TestOriginalSurvivesHeaders(t *testing.T) {
+	for name, original := range map[string]*message.Message{
+		"newline in a value": carrying("m", message.Metadata{"k": "a\nb\r\nc"}),
+		"spaces at the ends": carrying("m", message.Metadata{"k": " a ", "tab": "a\t"}),
+		"bytes":              carrying("m", message.Metadata{"k": "\xff\x00\xfe"}),
+		"key with a space":   carrying("m", message.Metadata{"a key": "v", "a": "other"}),
+		"key with a colon":   carrying("m", message.Metadata{"urn:a:b": "v"}),
+		"key with a newline": carrying("m", message.Metadata{"a\nb": "v"}),
+		"key not ASCII":      carrying("m", message.Metadata{"schlüssel": "wört"}),
+		"key empty":          carrying("m", message.Metadata{"": "v"}),
+		"value empty":        carrying("m", message.Metadata{"k": ""}),
+		"value not ASCII":    carrying("m", message.Metadata{"k": "wört 日本"}),
+		"long value":         carrying("m", message.Metadata{"k": strings.Repeat("v\n", 32<<10)}),
+		"reserved key":       carrying("m", message.Metadata{keyWatermillID: "another"}),
+		"orders to NATS":     carrying("m", message.Metadata{"Nats-Rollup": "all", "nats-ttl": "1s", "Nats-Msg-Id": "seen"}),
+		"id with a newline":  carrying("a\nb", nil),
+		"id of bytes":        carrying("\xff\xfe", nil),
+	} {
+		l := Letter{Original: original, Failure: Failure{Class: classify.ClassPermanent, Stack: strings.Repeat("frame\n", 4000)}}
+		encoded := l.Encode()
+		for key := range encoded.Metadata {
+			if isOrder(key) {
+				t.Errorf("%s: the letter carries %q", name, key)
+			}
+		}
+		got := Read(throughHeaders(t, encoded))
+		if got.Original.UUID != original.UUID || !maps.Equal(got.Original.Metadata, original.Metadata) {
+			t.Errorf("%s: id %q, metadata %.100q", name, got.Original.UUID, got.Original.Metadata)
+		}
+		staged := throughHeaders(t, encoded)
+		unpackInto(staged)
+		if staged.UUID != original.UUID || !maps.Equal(ProducerMetadata(staged.Metadata), original.Metadata) {
+			t.Errorf("%s, from a stage: id %q, metadata %.100q", name, staged.UUID, staged.Metadata)
+		}
+		if back := got.Redriven("ada", "campaign", longAgo); back.Metadata[KeyOriginalMetadata] != "" || back.Metadata["Nats-Rollup"] != original.Metadata["Nats-Rollup"] {
+			t.Errorf("%s: redriven with %.100q", name, back.Metadata)
+		}
+	}
+}
+
+func carrying(id string, metadata message.Metadata) *message.Message {
+	msg := message.NewMessage(id, []byte("payload"))
+	if metadata != nil {
+		msg.Metadata = metadata
+	}
+	return msg
+}
+
+// Feature D6, H1: a text of any bytes is one line within its limit, and reads back as boundedtext would have it.
+func TestOneLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`["\\\n a-c\x00-\x1f]{0,300}`),
+			rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
+		limit := rapid.IntRange(-1, 400).Draw(t, "limit")
+		line := oneLine(text, limit)
+		if len(line) > max(limit, 0) || !isLine(line) {
+			t.Fatalf("%q within %d", line, limit)
+		}
+		whole := strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+		if back := fromLine(line); limit >= 6*len(text)+2 && back != whole {
+			t.Fatalf("%q reads back %q, not %q", line, back, whole)
+		}
+		if limit >= 100 && len(text) > 0 && len(line) < min(limit, len(text))/8 {
+			t.Fatalf("%d bytes of %d are kept within %d", len(line), len(text), limit)
+		}
+	})
+}
+
+// Feature D1: letters of earlier versions are read as they were.
+func TestEarlierLetters(t *testing.T) {
+	const two = "[{2026-01-02 03:04:05.000000678 +0000 UTC transient connection refused} {2026-01-02 03:04:06 +0000 UTC unknown \"odd\" text}]"
+	files, err := filepath.Glob("testdata/letters/*.json")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg := message.NewMessage("m", nil)
+		if err := json.Unmarshal(raw, &msg.Metadata); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Decode(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := l.Failure; fmt.Sprint(f.History) != two || f.Stack != "main.handle(...)\n\tmain.go:1\n" || f.Description != "first\nsecond C:\\new \"quoted\"" || f.Attempts != 2 {
+			t.Errorf("%s: %+v", file, f)
+		}
+		if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || string(l.Origin.Key) != "\xff\x00k" || !maps.Equal(l.Original.Metadata, message.Metadata{"tenant": "acme"}) {
+			t.Errorf("%s: %+v of %v", file, l.Origin, l.Original.Metadata)
+		}
+	}
+}
+
+// Feature D6: of a history that is cut or damaged, what is whole is read.
+func TestDamagedHistory(t *testing.T) {
+	whole := encodeHistory(sampleLetter().Failure.History, 1<<10)
+	for text, want := range map[string]int{
+		whole: 1, whole[:len(whole)-1] + ",{": 1, whole[:len(whole)-3]: 0, "[": 0, "[[]]": 0, "[7]": 0, "[null]": 0, `[{"at":"never","class":"transient"}]`: 0,
+		"[" + strings.Repeat(strings.Trim(whole, "[]")+",", 40) + "{}]": classify.MaxHistory, "": 0, "{": 0,
+	} {
+		if got := decodeHistory(text); len(got) != want {
+			t.Errorf("%.80q: %d attempts", text, len(got))
+		}
+	}
+	if got := encodeHistory(sampleLetter().Failure.History, 40); got != "" {
+		t.Errorf("%q within 40 bytes", got)
+	}
+}
