@@ -60,7 +60,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RW
 		BadTopic:    "amq.not-for-you",
 		Origins:     []string{poison.KeyOriginalRoutingKey, poison.KeyOriginalGroup},
 		BrokersOwn:  []string{"x-delivery-count", wmamqp.KeyHeaders}, // of quorum queues, and its type
-		Pins:        map[string]string{"D9": "no SQL source", "R12b": elsewhere},
+		Pins:        map[string]string{"D9": "K18: no SQL source", "R12b": elsewhere, "H9/in topics": "K19: a client cannot list queues"},
 		Hostile:     b.hostile(),
 		Competing:   true,
 		Beside:      beside,

@@ -180,7 +180,7 @@ func (b *bench) stripped() {
 func (b *bench) allowList() {
 	b.create(b.dlq())
 	forged := newMessage("forged")
-	forged.Metadata.Set(poison.KeyOriginalTopic, b.topic+".payroll") // begins like one that is allowed
+	forged.Metadata.Set(poison.KeyOriginalTopic, b.topic+"-payroll") // begins like one that is allowed
 	forged.Metadata.Set(poison.KeyFailureClass, "permanent")
 	chosen := func(c *redrive.DrainTopicConfig) { c.Filter.Reasons = []string{"chosen"} }
 	other := newMessage("other")
@@ -195,7 +195,7 @@ func (b *bench) allowList() {
 		b.Errorf("%+v", report)
 	}
 	for _, msg := range b.read(poison.ParkedTopic(b.dlq()), 2) {
-		if msg.UUID == "forged" && msg.Metadata[poison.KeyOriginalTopic] != b.topic+".payroll" || msg.UUID != "forged" && msg.UUID != "other" {
+		if msg.UUID == "forged" && msg.Metadata[poison.KeyOriginalTopic] != b.topic+"-payroll" || msg.UUID != "forged" && msg.UUID != "other" {
 			b.Errorf("parked: %q %v", msg.UUID, msg.Metadata)
 		}
 	}

@@ -45,6 +45,8 @@ type bench struct {
 	attempts  atomic.Int32 // failed handler invocations
 	duplicate atomic.Int32 // messages that the receiver absorbed
 
+	variantOf string // the case, in a row that has cases
+
 	processes []*process // that consume in the bench's place, where it is for faults
 }
 
@@ -62,7 +64,7 @@ func newBench(t *testing.T, target Target) *bench {
 func newBareBench(t *testing.T, target Target) *bench {
 	t.Helper()
 	name := "conformance-" + strings.ToLower(rand.Text()[:10])
-	b := &bench{T: t, target: target, topic: name, outs: name + ".out", group: name}
+	b := &bench{T: t, target: target, topic: name, outs: name + "-out", group: name}
 	b.path = filepath.Join(t.TempDir(), "effects.db")
 	b.openEffects()
 	return b

@@ -7,14 +7,19 @@
 //			Name:       "my broker",
 //			Publisher:  func(t testing.TB) message.Publisher  { ... },
 //			Subscriber: func(t testing.TB, group string) message.Subscriber { ... },
-//			Pins:       map[string]string{"D9": "no SQL source"},
+//			Pins:       map[string]string{"D9": "K18: no SQL source"},
 //		})
 //	}
 //
 // A subtest is named by its feature's id. P1 to P7 are promises, R is retry, C is classes of errors, and D is dead letters.
-// I is the idempotent receiver, V is redrive, H is hostile input, and F is faults. A feature that a broker does not offer
-// is pinned, with the reason: the suite does not run it and records it as pinned. A pin of an unknown feature fails the
-// test.
+// I is the idempotent receiver, V is redrive, H is hostile input, and F is faults.
+//
+// # The contract
+//
+// docs/pubsub.md says in numbered sentences, K1 to K20, what a pub/sub must do. Each row rests on some of them, and a row that
+// fails logs them. What a pub/sub does not offer is pinned, with the sentence that it does not keep, and the reason. A pin is
+// for a row, such as "F2", or for one case of a row, such as "H1/id of 300 bytes". The suite does not run what is pinned and
+// records it as pinned. A pin of an unknown row, case or sentence fails the test.
 //
 // If SPILLWAY_CONFORMANCE_OUT is set, each result is appended to that file as a JSON line. "make conformance" prints the
 // lines as a matrix.

@@ -52,7 +52,7 @@ func (b *bench) together(variants map[string]func(*bench)) {
 	var all sync.WaitGroup
 	for name, run := range variants {
 		all.Go(func() {
-			b.Run(name, func(t *testing.T) { run(newBareBench(t, b.target)) })
+			b.variantOn(newBareBench, name, run)
 		})
 	}
 	all.Wait()

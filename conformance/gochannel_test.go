@@ -33,7 +33,7 @@ type staysOpen struct{ *gochannel.GoChannel }
 
 func (staysOpen) Close() error { return nil }
 
-const oneProcess = "lives in one process, and dies with it"
+const oneProcess = "K12: lives in one process, and dies with it"
 
 // The suite on Watermill's in-memory pub/sub.
 func TestGoChannel(t *testing.T) {
@@ -49,12 +49,13 @@ func TestGoChannel(t *testing.T) {
 		Publisher:  func(testing.TB) message.Publisher { return staysOpen{channel} },
 		Subscriber: func(testing.TB, string) message.Subscriber { return staysOpen{channel} },
 		Pins: map[string]string{
-			"D9":  "no SQL source",
-			"D5":  "topics need not be made",
-			"D8":  "hands over messages, reads no bytes",
-			"V3":  "gives every new subscriber all letters again",
-			"H3":  "has no client but Watermill",
-			"D10": oneProcess, "F1": oneProcess, "F2": oneProcess, "F3": oneProcess, "F4": oneProcess,
+			"D9":           "K18: no SQL source",
+			"D5":           "K16: topics need not be made",
+			"D8":           "K14: hands over messages, reads no bytes",
+			"V3":           "K13: gives every new subscriber all letters again",
+			"H3":           "K14: has no client but Watermill",
+			"H9/in topics": "K19: has no list of topics",
+			"D10":          oneProcess, "F1": oneProcess, "F2": oneProcess, "F3": oneProcess, "F4": oneProcess,
 			"F5": oneProcess, "F6": oneProcess, "F7": oneProcess, "F8": oneProcess,
 			"R12b": oneProcess, "R12c": oneProcess, "F9": oneProcess, "F10": oneProcess,
 		},

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -45,13 +44,9 @@ func hostileMessages() map[string]*message.Message {
 // handled.
 func (b *bench) hostileMessages() {
 	for name, msg := range hostileMessages() {
-		b.Run(name, func(t *testing.T) {
-			b := newBench(t, b.target)
-			b.survives(msg, func() { b.publish(msg.Copy()) })
-		})
+		b.variant(name, func(b *bench) { b.survives(msg, func() { b.publish(msg.Copy()) }) })
 	}
-	b.Run("id empty", func(t *testing.T) { // for the receiver it is no key
-		b := newBench(t, b.target)
+	b.variant("id empty", func(b *bench) { // for the receiver it is no key
 		b.failing(b.channel(), func(string) error { return nil })
 		b.ids("", "good")
 		b.untilApplied("good")
@@ -78,8 +73,7 @@ func (b *bench) hostileHandlers() {
 		"panics": {func(*message.Message) error { panic("boom") }, classify.ReasonPanic},
 		"Goexit": {func(*message.Message) error { runtime.Goexit(); return nil }, classify.ReasonGoexit},
 	} {
-		b.Run(name, func(t *testing.T) {
-			b := newBench(t, b.target)
+		b.variant(name, func(b *bench) {
 			b.start(b.channel(func(c *spillway.Config) { c.Retry.Attempts = 2 }), func(msg *message.Message) ([]*message.Message, error) {
 				if msg.UUID == "bad" {
 					return nil, test.handle(msg)
@@ -100,8 +94,7 @@ func (b *bench) hostileHandlers() {
 func (b *bench) hostileRecords() {
 	b.need("Hostile", len(b.target.Hostile) > 0)
 	for _, hostile := range b.target.Hostile {
-		b.Run(hostile.Name, func(t *testing.T) {
-			b := newBench(t, b.target)
+		b.variant(hostile.Name, func(b *bench) {
 			back := b.survives(nil, func() { hostile.Publish(b.T, b.topic) })
 			if hostile.Check != nil {
 				hostile.Check(b.T, back)

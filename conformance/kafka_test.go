@@ -28,7 +28,7 @@ func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, erro
 	return p.Marshaler.Unmarshal(record)
 }
 
-const elsewhere = "messages and keys are in two places: internal/chaos kills the server of the keys, and F2 the broker"
+const elsewhere = "K18: messages and keys are in two places: internal/chaos kills the server of the keys, and F2 the broker"
 
 // The suite on Kafka.
 func TestKafka(t *testing.T) {
@@ -50,7 +50,7 @@ func TestKafka(t *testing.T) {
 			poison.KeyOriginalPartition, poison.KeyOriginalOffset, poison.KeyOriginalTimestamp, poison.KeyOriginalGroup,
 		},
 		MaxMessage: 1 << 20,
-		Pins:       map[string]string{"D9": "no SQL source", "R12b": elsewhere},
+		Pins:       map[string]string{"D9": "K18: no SQL source", "R12b": elsewhere},
 		Hostile:    hostileRecords(b),
 
 		CreateShared: func(t testing.TB, topic string) { b.createTopic(t, topic, sarama.TopicDetail{NumPartitions: 2}) },

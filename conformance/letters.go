@@ -141,7 +141,7 @@ func (b *bench) naming() {
 // Feature D4: a refusal is tried again; one for size is answered with a smaller letter; what the first destination does
 // not take, the fallback does.
 func (b *bench) fallback() {
-	fallback := b.topic + ".fallback"
+	fallback := b.topic + "-fallback"
 	b.create(fallback)
 	var refusals atomic.Int32
 	ch := b.channel(func(c *spillway.Config) {

@@ -2,8 +2,11 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -12,6 +15,7 @@ import (
 type feature struct {
 	id    string
 	title string
+	rests string // the ids of the sentences of the contract that it rests on
 	run   func(*bench)
 }
 
@@ -35,22 +39,21 @@ func Run(t *testing.T, target Target) {
 	var together sync.WaitGroup
 	var after, last []func() // what runs together comes after the others, and last its records, in order
 	for _, f := range features() {
-		reason, pinned := target.Pins[f.id]
 		result, done := results[f.id]
-		if pinned {
+		if _, pinned := target.Pins[f.id]; pinned {
 			result, done = "pinned", true
 		}
 		if alone, fault := faults[f.id]; fault && !alone {
 			if !done {
 				after = append(after, func() { result = f.on(t, target) })
 			}
-			last = append(last, func() { record(t, target, f, result, reason) })
+			last = append(last, func() { record(t, target, f, result) })
 			continue
 		}
 		if !done {
 			result = f.on(t, target)
 		}
-		record(t, target, f, result, reason)
+		record(t, target, f, result)
 	}
 	for _, f := range after {
 		together.Go(f)
@@ -66,9 +69,13 @@ func (target *Target) validate(t *testing.T) {
 	if target.Name == "" || target.Publisher == nil || target.Subscriber == nil {
 		t.Fatalf("Target.Name (%q), Target.Publisher and Target.Subscriber are required: set them", target.Name)
 	}
-	for id := range target.Pins {
-		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == id }) {
+	for id, pin := range target.Pins {
+		row, _, _ := strings.Cut(id, "/")
+		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == row }) {
 			t.Fatalf("Target.Pins names %q, which is no feature: use an id that the documentation of package conformance lists", id)
+		}
+		if _, _, err := readPin(pin); err != nil {
+			t.Fatalf("Target.Pins[%q]: %v", id, err)
 		}
 	}
 }
@@ -82,11 +89,15 @@ func (f feature) on(t *testing.T, target Target) (result string) {
 		lock.RLock()
 		defer lock.RUnlock()
 	}
+	target.row = newRow(f, target)
 	passed := t.Run(f.id, func(t *testing.T) {
 		result = "pass"
 		defer func() {
+			if !target.row.check(t) {
+				result = "pinned"
+			}
 			if t.Failed() {
-				t.Logf("%s: %s", f.id, f.title)
+				t.Log(f.why())
 			}
 			if t.Skipped() {
 				result = "skipped"
@@ -108,9 +119,15 @@ func (f feature) on(t *testing.T, target Target) (result string) {
 type Line struct {
 	PubSub  string `json:"pubsub"`
 	Feature string `json:"feature"`
-	Title   string `json:"title"`
-	Result  string `json:"result"` // pass, fail, skipped or pinned
-	Reason  string `json:"reason,omitempty"`
+	// Case is empty for the whole feature. For a case that the target pins it is the name of the case.
+	Case  string `json:"case,omitempty"`
+	Title string `json:"title"`
+	// Rests lists the ids of the sentences of docs/pubsub.md that the feature rests on.
+	Rests  []string `json:"rests,omitempty"`
+	Result string   `json:"result"` // pass, fail, skipped or pinned
+	// Sentence is what the pub/sub does not keep, such as "K12 (keeps): ...", if Result is pinned. Reason is the target's.
+	Sentence string `json:"sentence,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 // OutVariable names the environment variable that holds the file to which Run appends results.
@@ -118,9 +135,16 @@ const OutVariable = "SPILLWAY_CONFORMANCE_OUT"
 
 var recording sync.Mutex
 
-func record(t *testing.T, target Target, f feature, result, reason string) {
-	if reason != "" {
-		t.Logf("%s %s: pinned: %s", f.id, f.title, reason)
+// record writes the row's line, and one for each of its cases that the target pins.
+func record(t *testing.T, target Target, f feature, result string) {
+	lines := []Line{{PubSub: target.Name, Feature: f.id, Title: f.title, Rests: f.sentences(), Result: result}}
+	lines[0].pin(t, target.Pins[f.id])
+	cases := newRow(f, target).pins
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		line := lines[0]
+		line.Case, line.Result = name, "pinned"
+		line.pin(t, cases[name])
+		lines = append(lines, line)
 	}
 	path := os.Getenv(OutVariable)
 	if path == "" || result == "" {
@@ -128,20 +152,30 @@ func record(t *testing.T, target Target, f feature, result, reason string) {
 	}
 	recording.Lock()
 	defer recording.Unlock()
-	line, err := json.Marshal(Line{target.Name, f.id, f.title, result, reason})
-	if err != nil {
-		t.Fatal(err)
-	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatalf("%s: %v", OutVariable, err)
 	}
-	defer func() {
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
+	for _, line := range lines {
+		if err = json.NewEncoder(file).Encode(line); err != nil {
+			break
 		}
-	}()
-	if _, err := file.Write(append(line, '\n')); err != nil {
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// pin notes the target's pin, if there is one, and logs it.
+func (l *Line) pin(t *testing.T, pin string) {
+	if pin == "" {
+		return
+	}
+	id, reason, err := readPin(pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := said(id)
+	l.Sentence, l.Reason = s.String(), reason
+	t.Logf("%s %s %s: pinned: %s. Not kept: %s", l.Feature, l.Case, l.Title, reason, s)
 }

@@ -29,7 +29,7 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-const oneAtATime = "one member of a group consumes at a time, and the others wait for it"
+const oneAtATime = "K17: one member of a group consumes at a time, and the others wait for it"
 
 func (s *tables) target(name string) conformance.Target {
 	subscriber := func(t testing.TB, db *sql.DB, group string) *wmsql.Subscriber {
@@ -89,21 +89,22 @@ func (s *tables) stock(name string) conformance.Target {
 		}
 		return sub
 	}
-	const columns = "the columns take ids of 36 characters and text; what ours carries aside, only ours puts back"
+	const columns, still = "K15: the columns take ids of 36 characters and text; what ours carries aside, only ours puts back", "K14: stands still at a row that it cannot read"
 	target.Pins = map[string]string{
-		"D8": "stands still at a row that it cannot read", "H3": "stands still at a row that it cannot read",
-		"D9": "commits half-done work at its deadline and at Close, so no write may join its transaction",
-		"H1": columns, "F6": oneAtATime, "F8": oneAtATime,
-		"F7":   "shares its pool of connections with its publishers",
-		"R12b": "has its effects elsewhere: F2 restarts the server of its messages",
-		"V3":   "closed within a batch, it forgets what was acked, and gives the letters of a drain again",
+		"D8": still, "H3/metadata with a number": still, "H3/metadata that is an array": still,
+		"H1/id of 300 bytes": columns, "H1/id with NUL": columns, "H1/id not UTF-8": columns, "H1/binary values": columns,
+		"D9": "K18: commits half-done work at its deadline and at Close, so no write may join its transaction",
+		"F6": oneAtATime, "F8": oneAtATime,
+		"F7":   "K11: shares its pool of connections with its publishers",
+		"R12b": "K18: has its effects elsewhere: F2 restarts the server of its messages",
+		"V3":   "K13: closed within a batch, it forgets what was acked, and gives the letters of a drain again",
 	}
 	if s.loses {
-		const locks = "holds locks at the end of the table while a message comes again, and publishers wait for them"
+		const locks = "K1: holds locks at the end of the table while a message comes again, and publishers wait for them"
 		for _, id := range []string{"P1", "P3", "R5", "C5", "V1b", "H6", "H7", "R12g", "F1", "F2", "F3", "F4", "F5"} {
 			target.Pins[id] = locks
 		}
-		target.Pins["H5"] = "loses messages of concurrent publishers, whose numbers become visible out of order"
+		target.Pins["H5"] = "K1: loses messages of concurrent publishers, whose numbers become visible out of order"
 	}
 	return target
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -20,15 +19,15 @@ const shortStage = 150 * time.Millisecond
 // Feature R7: of two handlers on one topic, the one that failed gets the message again, and the other does not; also where
 // both have one stage topic. Where they may not, it is set aside.
 func (b *bench) stagesPerHandler() {
-	b.Run("topics of their own", func(t *testing.T) { newBench(t, b.target).twoHandlers() })
+	b.variant("topics of their own", func(b *bench) { b.twoHandlers() })
 	if !b.target.Competing {
-		b.Run("shared topics", func(t *testing.T) {
-			newBench(t, b.target).twoHandlers(func(c *spillway.Config) {
+		b.variant("shared topics", func(b *bench) {
+			b.twoHandlers(func(c *spillway.Config) {
 				c.Stages.SharedTopics, c.Stages.Naming = true, stages.PerTopic
 			})
 		})
 	}
-	b.Run("topics without SharedTopics", func(t *testing.T) { newBench(t, b.target).anothers() })
+	b.variant("topics without SharedTopics", (*bench).anothers)
 }
 
 func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
@@ -145,7 +144,7 @@ func (b *bench) stagesShareHandler() {
 	if n := again(); n > 0 && b.target.Database == nil { // where what is rolled back does not count
 		b.Errorf("%d outputs more than successes", n)
 	}
-	b.Run("extended", func(t *testing.T) { newBench(t, b.target).extended() })
+	b.variant("extended", (*bench).extended)
 }
 
 // extended is a handler that other code added to the router, as cqrs' processors do.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -110,7 +109,7 @@ func (b *bench) refusedStage() {
 		b.Errorf("%d letters", n)
 	}
 	if b.target.BadTopic != "" {
-		b.Run("cannot be", func(t *testing.T) { newBench(t, b.target).missingStage() })
+		b.variant("cannot be", (*bench).missingStage)
 	}
 }
 

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"testing"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
@@ -12,10 +10,10 @@ import (
 // Feature R10: what a message is survives every stage, and so does what only the broker's own client can give it; its
 // attempts are added up; duplicates are recognised in whatever stage they are.
 func (b *bench) stagesKeepMessage() {
-	b.Run("the message", func(t *testing.T) { newBench(t, b.target).keptInStages() })
-	b.Run("its duplicates", func(t *testing.T) { newBench(t, b.target).duplicatesInStages() })
+	b.variant("the message", (*bench).keptInStages)
+	b.variant("its duplicates", (*bench).duplicatesInStages)
 	if _, pinned := b.target.Pins["H3"]; !pinned {
-		b.Run("the broker's own", func(t *testing.T) { newBench(t, b.target).brokersOwnInStages() })
+		b.variant("the broker's own", (*bench).brokersOwnInStages)
 	}
 }
 
@@ -92,8 +90,7 @@ func (b *bench) duplicatesInStages() {
 // brokersOwnInStages sends what only the broker's own client can send through two stages.
 func (b *bench) brokersOwnInStages() {
 	for _, hostile := range b.target.Hostile {
-		b.Run(hostile.Name, func(t *testing.T) {
-			b := newBench(t, b.target)
+		b.variant(hostile.Name, func(b *bench) {
 			var j journal
 			stop := b.startStaged(b.channel(b.staged(shortStage, shortStage)), b.noting(&j, func(stage int, _ *message.Message) error {
 				if stage < 2 {

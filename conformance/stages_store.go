@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -20,10 +19,10 @@ import (
 // where the source is in the same database, the row is in the transaction that consumes the message.
 func (b *bench) delayStore() {
 	store := b.delays()
-	b.Run("comes back", func(t *testing.T) { newBench(t, b.target).comesBack(stored(store)) })
-	b.Run("in due order", func(t *testing.T) { newBench(t, b.target).dueOrder(store) })
+	b.variant("comes back", func(b *bench) { b.comesBack(stored(store)) })
+	b.variant("in due order", func(b *bench) { b.dueOrder(store) })
 	if b.target.Database != nil {
-		b.Run("in one transaction", func(t *testing.T) { newBench(t, b.target).delayedWithAck(store) })
+		b.variant("in one transaction", func(b *bench) { b.delayedWithAck(store) })
 	}
 }
 

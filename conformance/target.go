@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -14,23 +15,29 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Target is a pub/sub under test. Name, Publisher and Subscriber are required. If another field is nil, pin the features that
-// need it.
+// Target is a pub/sub under test. Name, Publisher and Subscriber are required. A row that needs another field fails without it,
+// and names the field. Set the field, or pin the row.
 type Target struct {
 	// Name heads the pub/sub's column in the matrix.
 	Name string
 
 	// Publisher returns a new publisher that confirms what it publishes. The suite closes it.
 	Publisher func(t testing.TB) message.Publisher
-	// Subscriber returns a new subscriber of the consumer group. The suite or its router closes it. The subscriber must fail
-	// to unmarshal a message whose payload is Unreadable.
+	// Subscriber returns a new subscriber of the consumer group. The suite or its router closes it. For D8 and K14, the subscriber
+	// must fail to unmarshal a message whose payload is Unreadable, and deliver the message marked by poison.MarkUnreadable.
 	Subscriber func(t testing.TB, group string) message.Subscriber
+	// Redelivers returns a subscriber of the group to which the broker redelivers a message that has waited this long for its ack,
+	// and whose RedeliveryTime is after. Default: the broker has no such time, and the rows that need it do not run.
+	Redelivers func(t testing.TB, group string, after time.Duration) message.Subscriber
 	// Origin is poison.QueueConfig.Origin for this pub/sub.
 	Origin func(*message.Message) poison.Origin
 	// Backlog returns redrive.DrainTopicConfig.Backlog for a consumer group.
 	Backlog func(t testing.TB, group string) func(ctx context.Context, topic string) (int, error)
 
-	// CreateTopic makes a topic that can be published to and subscribed to at once, and removes it after the test.
+	// CreateTopic makes a topic that can be published to and subscribed to at once, and removes it after the test. The suite calls
+	// it for each topic that it publishes to itself: live topics, topics of outputs, fallbacks, and dead-letter topics of foreign
+	// letters. Each other topic, of dead letters, stages, parked and quarantined letters, is made by the publisher's
+	// InitializeTopics. Default: topics come into being by themselves.
 	CreateTopic func(t testing.TB, topic string)
 	// BadTopic is a name that the broker does not accept.
 	BadTopic string
@@ -79,10 +86,13 @@ type Target struct {
 	// SubscriberThrough returns a subscriber whose connections all go to address.
 	SubscriberThrough func(t testing.TB, group, address string) message.Subscriber
 
-	// Pins maps the id of each feature that the pub/sub does not offer to the reason. The suite does not run these features.
+	// Pins maps what the pub/sub does not offer to the sentence of docs/pubsub.md that it does not keep, and the reason, such as
+	// "K12: lives in one process". The suite does not run what is pinned. A key is the id of a row, such as "F2", or of one case
+	// of a row, such as "H1/id of 300 bytes". The name of a case is the name of its subtest, with spaces.
 	Pins map[string]string
 
 	command func() (*exec.Cmd, error) // of a consuming process
+	row     *row                      // that runs
 }
 
 // Unreadable is a payload that the subscriber's unmarshaler must refuse.

@@ -49,38 +49,57 @@ func read(from io.Reader) (lines []conformance.Line, err error) {
 	return lines, scanner.Err()
 }
 
+// matrix is what the lines say, by row and column.
+type matrix struct {
+	pubsubs, features, notes, sentences []string
+	title, rests                        map[string]string
+	cells                               map[[2]string]string
+	failed                              int
+}
+
+func (m *matrix) add(line conformance.Line) {
+	m.pubsubs, m.features = with(m.pubsubs, line.PubSub), with(m.features, line.Feature)
+	at := [2]string{line.Feature, line.PubSub}
+	note := ""
+	if line.Reason != "" {
+		m.sentences = with(m.sentences, line.Sentence)
+		id, _, _ := strings.Cut(line.Sentence, " ")
+		note = id + ": " + line.Reason
+		m.notes = with(m.notes, note)
+		note = fmt.Sprint(slices.Index(m.notes, note) + 1)
+	}
+	if line.Case != "" {
+		if cell := m.cells[at]; !strings.Contains(cell+" ", " -"+note+" ") {
+			m.cells[at] = cell + " -" + note
+		}
+		return
+	}
+	m.title[line.Feature], m.rests[line.Feature] = line.Title, strings.Join(line.Rests, " ")
+	if line.Result == "fail" {
+		m.failed++
+	}
+	m.cells[at] = strings.TrimSpace(line.Result + " " + note)
+}
+
+func with(all []string, one string) []string {
+	if slices.Contains(all, one) {
+		return all
+	}
+	return append(all, one)
+}
+
 // write returns an error when a feature failed somewhere.
 func write(to io.Writer, lines []conformance.Line) error {
-	var pubsubs, features, reasons []string
-	title, cells := map[string]string{}, map[[2]string]string{}
-	failed := 0
+	m := matrix{title: map[string]string{}, rests: map[string]string{}, cells: map[[2]string]string{}}
 	for _, line := range lines {
-		if !slices.Contains(pubsubs, line.PubSub) {
-			pubsubs = append(pubsubs, line.PubSub)
-		}
-		if !slices.Contains(features, line.Feature) {
-			features = append(features, line.Feature)
-		}
-		title[line.Feature] = line.Title
-		cell := line.Result
-		if line.Result == "fail" {
-			failed++
-		}
-		if line.Reason != "" {
-			note := line.Reason
-			if !slices.Contains(reasons, note) {
-				reasons = append(reasons, note)
-			}
-			cell = fmt.Sprintf("pinned %d", slices.Index(reasons, note)+1)
-		}
-		cells[[2]string{line.Feature, line.PubSub}] = cell
+		m.add(line)
 	}
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "\t\t%s\n", strings.Join(pubsubs, "\t"))
-	for _, feature := range features {
-		fmt.Fprintf(table, "%s\t%s", feature, title[feature])
-		for _, pubsub := range pubsubs {
-			cell := cells[[2]string{feature, pubsub}]
+	fmt.Fprintf(table, "\trests on\t\t%s\n", strings.Join(m.pubsubs, "\t"))
+	for _, feature := range m.features {
+		fmt.Fprintf(table, "%s\t%s\t%s", feature, m.rests[feature], m.title[feature])
+		for _, pubsub := range m.pubsubs {
+			cell := m.cells[[2]string{feature, pubsub}]
 			if cell == "" {
 				cell = "not run"
 			}
@@ -91,12 +110,21 @@ func write(to io.Writer, lines []conformance.Line) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for i, reason := range reasons {
-		fmt.Fprintf(to, "pinned %d: %s\n", i+1, reason)
+	if len(m.notes) > 0 {
+		fmt.Fprintln(to, "\"pinned 1\": the whole row does not run, for the reason 1. \"pass -1\": cases of the row do not run, for the reason 1.")
 	}
-	fmt.Fprintf(to, "%d features, %d pub/subs, %d failed\n", len(features), len(pubsubs), failed)
-	if failed > 0 {
-		return fmt.Errorf("%d cells failed", failed)
+	for i, note := range m.notes {
+		fmt.Fprintf(to, "%d: %s\n", i+1, note)
+	}
+	if len(m.sentences) > 0 {
+		fmt.Fprintln(to, "Sentences of docs/pubsub.md that a pub/sub does not keep:")
+	}
+	for _, sentence := range m.sentences {
+		fmt.Fprintln(to, sentence)
+	}
+	fmt.Fprintf(to, "%d features, %d pub/subs, %d failed\n", len(m.features), len(m.pubsubs), m.failed)
+	if m.failed > 0 {
+		return fmt.Errorf("%d cells failed", m.failed)
 	}
 	return nil
 }

@@ -11,7 +11,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const results = `{"pubsub":"a","feature":"P1","title":"kept","result":"pass"}
 {"pubsub":"b","feature":"P1","title":"kept","result":"fail"}
-{"pubsub":"a","feature":"D8","title":"read","result":"pinned","reason":"no bytes"}
+{"pubsub":"a","feature":"D8","title":"read","rests":["K14"],"result":"pinned","sentence":"K14 (unreadable): marked","reason":"no bytes"}
+{"pubsub":"a","feature":"H1","title":"hostile","rests":["K9","K15"],"result":"pass"}
+{"pubsub":"a","feature":"H1","case":"long id","title":"hostile","rests":["K9","K15"],"result":"pinned","sentence":"K15 (id): kept","reason":"36 bytes"}
+{"pubsub":"a","feature":"H1","case":"odd id","title":"hostile","rests":["K9","K15"],"result":"pinned","sentence":"K15 (id): kept","reason":"36 bytes"}
 `
 
 // A failed cell fails the matrix; pins stand in it with their reason, and what was not run says so.
@@ -24,7 +27,10 @@ func TestMatrix(t *testing.T) {
 	if err := write(&out, lines); err == nil || !strings.Contains(err.Error(), "1 cells failed") {
 		t.Errorf("got %v", err)
 	}
-	for _, want := range []string{"P1  kept  pass      fail", "D8  read  pinned 1  not run", "pinned 1: no bytes"} {
+	for _, want := range []string{
+		"P1            kept     pass      fail", "D8  K14       read     pinned 1  not run", "H1  K9 K15    hostile  pass -2   not run",
+		"1: K14: no bytes", "2: K15: 36 bytes", "K14 (unreadable): marked", "K15 (id): kept",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

@@ -1,0 +1,88 @@
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table of sentences in docs/pubsub.md")
+
+const page = "../docs/pubsub.md"
+
+// The page has each sentence, with the rows that rest on it; each sentence is held by a row, and the page says what is lost without it.
+func TestContractIsOnItsPage(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, s := range contract() {
+		var rows []string
+		for _, f := range features() {
+			if slices.Contains(f.sentences(), s.id) {
+				rows = append(rows, f.id)
+			}
+		}
+		if len(rows) == 0 {
+			t.Errorf("no row rests on %s", s)
+		}
+		lines = append(lines, fmt.Sprintf("| %s | **%s.** %s | %s |\n", s.id, upper(s.title), coded.ReplaceAllString(s.text, "`$0`"), strings.Join(rows, ", ")))
+	}
+	const head = "| id | sentence | rows |\n|---|---|---|\n"
+	table := head + strings.Join(lines, "")
+	if *update {
+		found := regexp.MustCompile(regexp.QuoteMeta(head) + `(\| K.*\n)*`)
+		text = found.ReplaceAllLiteral(text, []byte(table))
+		if err := os.WriteFile(page, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(string(text), table) {
+		t.Errorf("the table of sentences in %s is not of this suite: run this test with -update", page)
+	}
+	for _, s := range contract() {
+		if !strings.Contains(string(text), "\n| "+s.id+" | ") || strings.Count(string(text), "\n| "+s.id+" | ") != 2 {
+			t.Errorf("%s does not say what is lost without %s", page, s)
+		}
+	}
+}
+
+// coded are the words of a sentence that are code.
+var coded = regexp.MustCompile(`\b(Publish|Ack|Close|RedeliveryTime|poison\.MarkUnreadable|InitializeTopics|ListWaiting)\b`)
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// A row rests on sentences that there are, and a failure says which.
+func TestRowsRestOnSentences(t *testing.T) {
+	for _, f := range features() {
+		if len(f.sentences()) == 0 {
+			t.Errorf("%s rests on no sentence", f.id)
+		}
+		for _, id := range f.sentences() {
+			s, ok := said(id)
+			if !ok {
+				t.Errorf("%s rests on %q, which is no sentence", f.id, id)
+			}
+			if !strings.Contains(f.why(), s.String()) {
+				t.Errorf("a failure of %s does not say %q: %s", f.id, s, f.why())
+			}
+		}
+	}
+}
+
+// A pin names a sentence that there is, and a reason.
+func TestPins(t *testing.T) {
+	for pin, want := range map[string]string{
+		"K12: lives in one process": "", "no SQL source": "begin with a sentence", "K99: no": "no sentence", "K12:": "begin with a sentence", "": "begin",
+	} {
+		id, reason, err := readPin(pin)
+		if want == "" && (err != nil || id != "K12" || reason != "lives in one process") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q is read as %q, %q: %v", pin, id, reason, err)
+		}
+	}
+}
