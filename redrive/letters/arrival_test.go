@@ -1,7 +1,9 @@
 package letters_test
 
 import (
+	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -109,6 +112,43 @@ func testStore_publishInOppositeOrders(t *testing.T, on fixture.Database) {
 		}
 	}
 	wantCount(t, stores[0], letters.Filter{}, 20)
+}
+
+// Decision 18: writers that store the same letter, one by one and at once, make one row that all of them are counted in. So it
+// is with a server whose transactions are SERIALIZABLE by default.
+func TestStore_sameLetterAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, on fixture.Database) { testStore_sameLetterAtOnce(t, on.Create(t)) })
+	t.Run("serializable", func(t *testing.T) {
+		address := postgrestest.Schema(t) + "&default_transaction_isolation=serializable"
+		testStore_sameLetterAtOnce(t, func() *sql.DB { return postgrestest.Open(t, address) })
+	})
+}
+
+func testStore_sameLetterAtOnce(t *testing.T, open func() *sql.DB) {
+	db := open()
+	stores := []*letters.Store{storeOn(t, db), storeOn(t, open())}
+	const writers, each = 8, 20
+	var publishers sync.WaitGroup
+	for i := range writers {
+		publishers.Go(func() {
+			for id := range each {
+				if err := stores[i%2].Publish("orders.dlq", letter(fmt.Sprint(id), "a")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	publishers.Wait()
+	for _, e := range list(t, stores[0], letters.Filter{}) {
+		if e.Seen != writers {
+			t.Errorf("letter %d was seen %d times", e.Seq, e.Seen)
+		}
+	}
+	groups, err := stores[0].Groups(t.Context(), letters.Filter{})
+	if err != nil || len(groups) != 1 || groups[0].Count != each || groups[0].Arrived != writers*each {
+		t.Errorf("%+v, %v", groups, err)
+	}
+	wantNumbers(t, db, stores[0])
 }
 
 // Promises P1, P2: the same id and payload with other metadata is another message; an empty payload stays one, and none

@@ -146,17 +146,33 @@ func (s *Store) history(ctx context.Context, seq int64) (history []Event, err er
 		return nil, err
 	}
 	events, err := s.events(ctx, w, "", MaxLimit)
-	for i, stored := range history { // by a process's clock: it comes before what the database's clock says
-		for _, e := range events {
-			if e.identity == stored.identity && e.At.Before(stored.At) {
-				history[i].At = e.At
-				break
-			}
+	return inOrder(history, events), err
+}
+
+// inOrder puts the arrivals of letters among what became of them. An arrival has the time of a process's clock, and all others
+// that of the database's, which may go by milliseconds: the first of what became of a letter comes behind its arrival.
+func inOrder(arrivals, events []Event) (all []Event) {
+	events = slices.DeleteFunc(events, func(e Event) bool {
+		if e.Kind == EventStored { // of a letter that is purged
+			arrivals = append(arrivals, e)
 		}
+		return e.Kind == EventStored
+	})
+	slices.SortStableFunc(arrivals, func(a, b Event) int { return a.At.Compare(b.At) })
+	for _, e := range events {
+		arrivals = slices.DeleteFunc(arrivals, func(a Event) bool {
+			of := a.identity == e.identity
+			if of && e.At.Before(a.At) {
+				a.At = e.At
+			}
+			if of = of || a.At.Before(e.At); of {
+				all = append(all, a)
+			}
+			return of
+		})
+		all = append(all, e)
 	}
-	history = append(history, events...)
-	slices.SortStableFunc(history, func(a, b Event) int { return a.At.Compare(b.At) })
-	return history, err
+	return append(all, arrivals...)
 }
 
 func (s *Store) events(ctx context.Context, w *where, order string, limit int) (events []Event, err error) {

@@ -25,7 +25,7 @@
 // Learn looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them.
 //
 // Each change is an Event, written in the same transaction: who made it, when and why. History and Audit return events. The
-// Store never changes or deletes one.
+// Store never changes or deletes one. The record of an arrival is the letter's own row, and becomes an event with Purge.
 //
 // The same letter that arrives again is one row that counts how often it was seen. It waits again if it was redriven or
 // discarded. Two letters are the same if all of these are: service, consumer, origin topic, id, redrive count, payload and
@@ -45,7 +45,8 @@
 // # Many letters
 //
 // The numbers of each cause are kept in the transaction of each letter, in the table spillway_letter_counts, and so are read
-// instead of counted. A Filter by what the letters of a cause have in common becomes one by causes. All other scans read windows
+// instead of counted. So are the Arrivals of the last hour, by the minute. On PostgreSQL one statement stores a letter, its body
+// and its numbers. A Filter by what the letters of a cause have in common becomes one by causes. All other scans read windows
 // of Seq, one statement each, and end with their context. Metadata and payloads are in the table spillway_letter_bodies, which
 // lists do not read.
 //

@@ -15,7 +15,8 @@ import (
 type EventKind string
 
 const (
-	// EventStored says that the letter arrived. It is not in the table: History makes it of the letter's StoredAt.
+	// EventStored says that the letter arrived. The letter's own row is the record of it, with the time in stored_at, so that an
+	// arrival costs no row more. History makes the event of that row. Purge, which deletes the row, writes the event.
 	EventStored EventKind = "stored"
 	// EventArrivedAgain says that the same letter arrived once more.
 	EventArrivedAgain EventKind = "arrived_again"
@@ -50,7 +51,7 @@ var eventKinds = []EventKind{
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is purged.
 type Event struct {
-	// Number orders the events. It is 0 for EventStored.
+	// Number orders the events. It is 0 for EventStored of a letter that is there.
 	Number int64
 	// Seq is the Seq that the letter had.
 	Seq int64
@@ -68,6 +69,7 @@ type Event struct {
 type subject struct {
 	seq          int64
 	identity, id []byte
+	storedAt     int64 // for EventStored
 }
 
 // eventsAtOnce bounds how many events one statement inserts.
@@ -75,14 +77,20 @@ const eventsAtOnce = 200
 
 // record writes an event for each letter, within the transaction that changes the letters.
 func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act, about ...subject) error {
-	const row = `(?, ?, ?, ?, ?, now_us(), ?, ?, ?, ?)`
+	row := `(?, ?, ?, ?, ?, now_us(), ?, ?, ?, ?)`
+	if kind == EventStored {
+		row = strings.Replace(row, `now_us()`, `?`, 1)
+	}
 	for len(about) > 0 {
 		some := about[:min(len(about), eventsAtOnce)]
 		about = about[len(some):]
-		args := make([]any, 0, len(some)*9)
+		args := make([]any, 0, len(some)*10)
 		for _, l := range some {
-			args = append(args, []byte(s.service), l.seq, l.identity, s.db.Text(database.Column(string(l.id))), s.db.Text(string(kind)),
-				s.db.Text(boundedtext.Text(act.By, maxBy)), s.db.Text(act.Reason), s.db.Text(act.RedriveID), s.db.Text(boundedtext.Text(act.Detail, maxDetail)))
+			args = append(args, []byte(s.service), l.seq, l.identity, s.db.Text(database.Column(string(l.id))), s.db.Text(string(kind)))
+			if kind == EventStored {
+				args = append(args, l.storedAt)
+			}
+			args = append(args, s.db.Text(boundedtext.Text(act.By, maxBy)), s.db.Text(act.Reason), s.db.Text(act.RedriveID), s.db.Text(boundedtext.Text(act.Detail, maxDetail)))
 		}
 		_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_events
 (service, letter, identity, message, kind, at, actor, reason, redrive_id, detail) VALUES `+row+strings.Repeat(`,`+row, len(some)-1), args...)

@@ -22,3 +22,6 @@ func IdentityOf(topic string, msg *message.Message) []byte {
 func (s *Store) LeaseWithin(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) error {
 	return s.leaseWithin(ctx, tx, f, seqs, "token", time.Hour)
 }
+
+// EachMinute reads the column recent.
+var EachMinute = eachMinute

@@ -32,6 +32,31 @@ func withBody(insert string) string {
 SELECT seq, seen FROM l`
 }
 
+// freshStatement stores a letter that is new, with its body, and counts it: all that Publish does, for one round trip. It does
+// nothing if the letter is there. Its arguments are those of record.args, the body,
+// and those of storeFresh.
+func freshStatement(u upsert) string {
+	return `WITH l AS (` + insert + `ON CONFLICT (identity) DO NOTHING RETURNING seq),
+	b AS (INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload) SELECT seq, ?::bytea, ?::bytea FROM l)
+` + countInto() + `SELECT ?::bytea, ?::text, ?::bigint, 1, 0, 0, 0, 0, 0, 0, 1, ?::bigint, ?::bigint, seq, ?::bigint, 1, 0 FROM l
+` + u.add()
+}
+
+// storeFresh stores one letter that is new, outside of a transaction. It reports false, and has done nothing, for a letter that
+// is there, on a database without such a statement, for the first letter of a cause, and if others were in the way.
+func (s *Store) storeFresh(ctx context.Context, r *record, now time.Time) (stored bool, err error) {
+	if s.statements.fresh == "" || !s.known.has(r.cause) || s.db.Held(ctx) {
+		return false, nil
+	}
+	slot, giveBack := s.slots.take()
+	defer giveBack()
+	first, last := r.failed(now)
+	args := append(r.args(now, s.db), r.metadata, r.payload(),
+		[]byte(s.service), s.db.Text(r.cause), slot, first.UnixMicro(), last.UnixMicro(), now.Unix()/60)
+	n, err := s.db.Try(ctx, s.statements.fresh, args...)
+	return n > 0, err
+}
+
 // store stores one letter, or notes that it arrived again.
 func (s *Store) store(ctx context.Context, tx *sql.Tx, t tally, r *record, now time.Time) error {
 	seq, fresh, err := s.insert(ctx, tx, r, now)
@@ -131,7 +156,7 @@ func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 	t.moved(cause, before, "")
 	t.moved(r.cause, "", status)
 	t.arrived(r, seq, first, last)
-	return s.record(ctx, tx, EventArrivedAgain, Act{RedriveID: boundedtext.Text(redriveID(l), maxID)}, subject{seq, r.identity, []byte(r.msg.UUID)})
+	return s.record(ctx, tx, EventArrivedAgain, Act{RedriveID: boundedtext.Text(redriveID(l), maxID)}, subject{seq: seq, identity: r.identity, id: []byte(r.msg.UUID)})
 }
 
 // comesBack reports whether a letter of the status waits again if it arrives again.

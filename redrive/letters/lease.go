@@ -139,7 +139,7 @@ const maxWhy = 255 // bytes: the column of MySQL
 func subjectsOf(taken []Taken) []subject {
 	about := make([]subject, len(taken))
 	for i, t := range taken {
-		about[i] = subject{t.Seq, t.identity, []byte(t.Original.UUID)}
+		about[i] = subject{seq: t.Seq, identity: t.identity, id: []byte(t.Original.UUID)}
 	}
 	return about
 }

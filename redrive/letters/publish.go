@@ -45,15 +45,13 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	}
 	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
 	defer cancel()
-	err := s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {
-		now := time.Now()
-		for i := range records {
-			if err := s.store(ctx, tx, t, &records[i], now); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	stored, err := false, error(nil)
+	if len(records) == 1 {
+		stored, err = s.storeFresh(ctx, &records[0], time.Now())
+	}
+	if err == nil && !stored {
+		err = s.storeAll(ctx, records)
+	}
 	if s.db.TooLarge(err, largest, s.limit) {
 		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
 	}
@@ -64,6 +62,19 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		s.known.add(records[i].cause)
 	}
 	return nil
+}
+
+// storeAll stores letters in one transaction.
+func (s *Store) storeAll(ctx context.Context, records []record) error {
+	return s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {
+		now := time.Now()
+		for i := range records {
+			if err := s.store(ctx, tx, t, &records[i], now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Close ends publishing: a Publish that starts afterwards fails with ErrClosed. The database stays open, and all other

@@ -93,7 +93,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	}
 	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead, limit: limit,
 		slots: newSlots(), node: config.node()}
-	for _, text := range []*string{&s.statements.insert, &s.statements.body, &s.statements.count} {
+	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}
 	if known.Kind() != database.Postgres {

@@ -57,14 +57,14 @@ func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally,
 func (s *Store) lockFree(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) (letters []swept, err error) {
 	f.After, f.MaxSeq = 0, 0
 	w := s.freeByKey(f, seqs)
-	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id, cause, status, `+bodyOf+` AS its_body
+	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id, stored_at, cause, status, `+bodyOf+` AS its_body
 FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+s.db.SkipLocked()), w.args...)
 	if err != nil {
 		return nil, err
 	}
 	err = database.Each(rows, func(rows *sql.Rows) error {
 		var l swept
-		err := rows.Scan(&l.seq, &l.identity, &l.id, &l.cause, &l.status, &l.body)
+		err := rows.Scan(&l.seq, &l.identity, &l.id, &l.storedAt, &l.cause, &l.status, &l.body)
 		letters = append(letters, l)
 		return err
 	})
@@ -121,7 +121,7 @@ func (s *Store) marks(act Act) []any {
 }
 
 // Purge deletes the letters that f chooses and that are there when it starts, with their metadata and payloads. Their events
-// stay. Filter.Statuses must name the states of letters to delete; Filter.Until bounds the age. Purge takes small transactions,
+// stay, and their arrivals become events. Filter.Statuses must name the states of letters to delete; Filter.Until bounds the age. Purge takes small transactions,
 // beside other traffic, and can be called again after an error. It leaves out letters that have a lease. It returns how many it
 // deleted, also with an error.
 func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error) {
@@ -149,6 +149,9 @@ func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error)
 		}
 		keys, args := amongSeqs(seqs)
 		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_dead_letters WHERE `+keys, args...); err != nil {
+			return err
+		}
+		if err := s.record(ctx, tx, EventStored, Act{}, about...); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, EventPurged, act, about...)

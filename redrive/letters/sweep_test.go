@@ -50,7 +50,8 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	}
 	wantNumbers(t, db, store)
 	history, err := store.History(ctx, 3)
-	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventDiscarded, letters.EventPurged}) || history[1].Reason != act.Reason {
+	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventStored, letters.EventDiscarded, letters.EventPurged}) ||
+		history[2].Reason != act.Reason || history[0].At.After(history[1].At) || history[0].By != "" {
 		t.Errorf("of a purged letter: %+v, %v", history, err)
 	}
 

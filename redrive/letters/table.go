@@ -33,7 +33,7 @@ var counts = schema.Table{
 	Versions: []schema.Version{{File: "0012_letter_counts.sql", Columns: []string{
 		"service", "cause", "slot", "waiting", "redriven", "succeeded", "failed_again", "quarantined", "refused", "discarded",
 		"arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute", "minute_before",
-	}}},
+	}}, {File: "0018_letter_arrivals.sql", Columns: []string{"recent"}}},
 }
 
 // bodies is the table of the metadata and payloads.
@@ -56,6 +56,8 @@ type statements struct {
 	// returns the letter's Seq and how often it arrived. If it takes the body, the metadata and payload are its last arguments.
 	insert               string
 	returning, takesBody bool
+	// fresh stores and counts a letter that is new, in one statement, or does nothing. Empty if the database has no such statement.
+	fresh string
 	// body stores the metadata and payload of a new letter.
 	body string
 	// count adds to the numbers of a cause.
@@ -87,6 +89,7 @@ var statementsOf = map[database.Kind]statements{
 	},
 	database.Postgres: {
 		insert: withBody(insert + onConflict), returning: true, takesBody: true,
+		fresh:    freshStatement(countsConflict),
 		body:     insertBody,
 		count:    countStatement(countsConflict),
 		unless:   `ON CONFLICT DO NOTHING`,

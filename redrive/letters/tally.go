@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -87,38 +86,6 @@ func (s *Store) count(ctx context.Context, tx *sql.Tx, slot int, t tally) error 
 		}
 	}
 	return nil
-}
-
-// upsert is how a database names the old and the new values of a row that is there already.
-type upsert struct{ begin, newBefore, newAfter, old string }
-
-var (
-	countsConflict  = upsert{"ON CONFLICT (service, cause, slot) DO UPDATE SET", "excluded.", "", "spillway_letter_counts."}
-	countsDuplicate = upsert{"ON DUPLICATE KEY UPDATE", "VALUES(", ")", ""}
-)
-
-// countStatement adds to the numbers of one cause in one slot. MySQL assigns from left to right, and reads what it has
-// assigned already: minute comes last.
-func countStatement(u upsert) string {
-	var columns, marks, sets []string
-	for _, status := range Statuses() {
-		columns = append(columns, string(status))
-		sets = append(sets, strings.ReplaceAll("status = old.status + new(status)", "status", string(status)))
-	}
-	columns = append(columns, "arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute")
-	marks = slices.Repeat([]string{"?"}, len(columns)+3)
-	sets = append(sets,
-		"arrived = old.arrived + new(arrived)",
-		"first_failed_at = CASE WHEN new(first_failed_at) < old.first_failed_at THEN new(first_failed_at) ELSE old.first_failed_at END",
-		"last_failed_at = CASE WHEN new(last_failed_at) > old.last_failed_at THEN new(last_failed_at) ELSE old.last_failed_at END",
-		"last_seq = CASE WHEN new(last_seq) > old.last_seq THEN new(last_seq) ELSE old.last_seq END",
-		"minute_before = CASE WHEN new(minute) <= old.minute THEN old.minute_before WHEN new(minute) = old.minute + 1 THEN old.in_minute ELSE 0 END",
-		"in_minute = CASE WHEN new(minute) <= old.minute THEN old.in_minute + new(in_minute) ELSE new(in_minute) END",
-		"minute = CASE WHEN new(minute) > old.minute THEN new(minute) ELSE old.minute END",
-	)
-	text := strings.NewReplacer("old.", u.old, "new(", u.newBefore, ")", u.newAfter).Replace(strings.Join(sets, ",\n\t"))
-	return "INSERT INTO spillway_letter_counts (service, cause, slot, " + strings.Join(columns, ", ") + ", minute_before)\nVALUES (" +
-		strings.Join(marks, ", ") + ", 0)\n" + u.begin + "\n\t" + text
 }
 
 // maxKnown bounds the causes that a Store remembers as written.

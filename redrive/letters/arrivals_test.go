@@ -1,0 +1,117 @@
+package letters_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V9: the arrivals of a cause are known for each minute of the last hour, whatever process stored the letters.
+func TestStore_arrivals(t *testing.T) { onEach(t, testStore_arrivals) }
+
+func testStore_arrivals(t *testing.T, on fixture.Database) {
+	open := on.Create(t)
+	db := open()
+	stores := []*letters.Store{storeOn(t, db), storeOn(t, open())}
+	put := 0
+	arrive := func(n int) {
+		for range n {
+			put++
+			publish(t, stores[put%2], "orders.dlq", letter(fmt.Sprint(put), "a"))
+		}
+	}
+	arrive(3)
+	age(t, db, 5)
+	arrive(5)
+	publish(t, stores[0], "orders.dlq", letter("1", "a")) // again
+	age(t, db, 40)
+	arrive(2)
+	groups, err := stores[0].Groups(t.Context(), letters.Filter{})
+	if err != nil || len(groups) != 1 || groups[0].Arrived != 11 {
+		t.Fatalf("%+v, %v", groups, err)
+	}
+	cause := groups[0].Cause
+	all, err := stores[0].Arrivals(t.Context(), cause, "unknown")
+	if err != nil || len(all) != 2 || all[0].Cause != cause || all[1].PerMinute != [60]int{} {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for minute, want := range map[int]int{14: 3, 19: 6, 59: 2} {
+		got := 0
+		for _, n := range all[0].PerMinute[minute-3 : minute+1] { // minutes may end during the test
+			got += n
+		}
+		if got != want {
+			t.Errorf("%d arrivals in minute %d, want %d: %v", got, minute, want, all[0].PerMinute)
+		}
+	}
+	age(t, db, 61)
+	arrive(1)
+	sum := 0
+	if all, err = stores[0].Arrivals(t.Context(), cause); err == nil {
+		for _, n := range all[0].PerMinute {
+			sum += n
+		}
+	}
+	if err != nil || sum != 1 {
+		t.Errorf("%+v, %v: what is older than an hour is no arrival of late", all, err)
+	}
+	if _, err := stores[0].Arrivals(t.Context(), make([]string, letters.MaxListed+1)...); err == nil {
+		t.Error("too many causes")
+	}
+}
+
+// age makes all that was counted older, by some minutes.
+func age(t testing.TB, db *sql.DB, minutes int) {
+	t.Helper()
+	rows, err := db.Query(`SELECT slot, minute, recent FROM spillway_letter_counts WHERE minute > 0`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statements []string
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var slot, minute int
+		var recent, older string
+		err := rows.Scan(&slot, &minute, &recent)
+		for _, entry := range strings.Fields(recent) {
+			var modulo, n int
+			if _, err := fmt.Sscanf(entry, "%d:%d", &modulo, &n); err != nil {
+				return err
+			}
+			older += fmt.Sprintf("%d:%d ", (modulo+1000-minutes)%1000, n)
+		}
+		statements = append(statements, fmt.Sprintf(`UPDATE spillway_letter_counts SET minute = %d, recent = '%s' WHERE slot = %d`, minute-minutes, older, slot))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, db, statements...)
+}
+
+// Feature V9: an hour of arrivals in each minute fits, and what is damaged adds nothing.
+func TestEachMinute(t *testing.T) {
+	read := func(minute int64, n int, recent string) (s string) {
+		letters.EachMinute(minute, n, recent, func(minute int64, n int) { s += fmt.Sprint(minute, "=", n, " ") })
+		return s
+	}
+	for recent, want := range map[string]string{
+		"":                  "2001=7 ",
+		"0:1 ":              "2001=7 2000=1 ",
+		"0:1 999:2 950:3 ":  "2001=7 2000=1 1999=2 1950=3 ",
+		"0:1 999:2":         "2001=7 2000=1 ",
+		"0:1 x:2 950:3 ":    "2001=7 2000=1 ",
+		"0:1 1000:2 950:3 ": "2001=7 2000=1 ",
+		"0:1 -1:2 950:3 ":   "2001=7 2000=1 ",
+		"0:-1 999:2 ":       "2001=7 ",
+		"0:1  999:2 ":       "2001=7 2000=1 ",
+	} {
+		if got := read(2001, 7, recent); got != want {
+			t.Errorf("%q: %s, want %s", recent, got, want)
+		}
+	}
+}
