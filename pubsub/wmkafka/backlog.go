@@ -53,26 +53,32 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	return total, nil
 }
 
-// behind returns how far a partition's end lies beyond what was committed, or beyond where a group that never committed
-// would start.
-func behind(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock, initial int64) (int, error) {
+// unacked returns the offset behind what was committed, or at which a group that never committed would start, and the one behind
+// the partition's last record.
+func unacked(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock, initial int64) (first, end int64, err error) {
 	if committed == nil {
-		return 0, sarama.ErrIncompleteResponse
+		return 0, 0, sarama.ErrIncompleteResponse
 	}
 	if committed.Err != sarama.ErrNoError {
-		return 0, committed.Err
+		return 0, 0, committed.Err
 	}
-	newest, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
+	end, err = client.GetOffset(topic, partition, sarama.OffsetNewest)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	from := committed.Offset
-	if from < 0 && initial == sarama.OffsetNewest {
-		return 0, nil
+	first = committed.Offset
+	if first < 0 && initial == sarama.OffsetNewest {
+		return end, end, nil
 	}
 	oldest, err := client.GetOffset(topic, partition, sarama.OffsetOldest)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return int(max(newest-max(from, oldest), 0)), nil
+	return min(max(first, oldest), end), end, nil
+}
+
+// behind returns how many offsets a partition has behind what was committed.
+func behind(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock, initial int64) (int, error) {
+	first, end, err := unacked(client, topic, partition, committed, initial)
+	return int(end - first), err
 }

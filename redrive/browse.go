@@ -1,0 +1,101 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Browser is a subscriber that shows messages without taking them. The subscribers of wmkafka, wmamqp and wmsql are Browsers.
+type Browser interface {
+	// Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse begins,
+	// until each returns false. It settles and commits nothing: a subscription gets the messages as if Browse had not been called.
+	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
+}
+
+// ErrNotBrowser is the error of PlanTopic with a subscriber that is no Browser.
+var ErrNotBrowser = errors.New("redrive: the subscriber has no method Browse")
+
+// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits, publishes and creates
+// nothing. subscriber must be a Browser: any other subscriber shows a message only to take it. PlanTopic looks at no more messages
+// than DrainTopic would take. Of config it needs no Park, and does not call Backlog. Progress is called with a Report of what was
+// counted so far. What a publisher would refuse is not known.
+//
+// If ctx ends or the broker fails, PlanTopic returns what it counted until then, and the error.
+func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainTopicConfig) (TopicPlan, error) {
+	if safecall.IsNil(subscriber) {
+		return TopicPlan{}, errors.New("redrive: the subscriber is nil: give one that reads the dead-letter topic")
+	}
+	if err := config.validate(); err != nil {
+		return TopicPlan{}, err
+	}
+	browser, is := subscriber.(Browser)
+	if !is {
+		return TopicPlan{}, fmt.Errorf("%w: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method of Browser", ErrNotBrowser, subscriber)
+	}
+	working, err := newRules("DrainTopicConfig", nowhere{}, config.Rules)
+	if err == nil {
+		err = working.ofTopic("DrainTopicConfig")
+	}
+	if err != nil {
+		return TopicPlan{}, err
+	}
+	p := &topicPlanning{rules: working, config: config, causes: make(map[PlannedCause]*plannedCause), targets: make(map[string]int),
+		refused: make(map[string]int)}
+	err = safecall.Call("redrive.Browser", func() error {
+		return browser.Browse(ctx, config.Topic, func(msg *message.Message) bool {
+			if config.Max > 0 && p.plan.Messages == config.Max {
+				return false
+			}
+			p.look(msg)
+			working.report(config.Progress, p.report())
+			return (config.Max == 0 || p.plan.Messages < config.Max) && ctx.Err() == nil
+		})
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		err = fmt.Errorf("redrive: plan a drain of %q: %w", config.Topic, err)
+	}
+	return p.result(), err
+}
+
+// nowhere is the publisher of a dry run.
+type nowhere struct{}
+
+func (nowhere) Publish(string, ...*message.Message) error {
+	return errors.New("redrive: a dry run publishes nothing")
+}
+func (nowhere) Close() error { return nil }
+
+// look counts what a drain would do with a message, in the order in which Handler.handle decides it.
+func (p *topicPlanning) look(msg *message.Message) {
+	p.plan.Messages++
+	l, err := poison.Decode(msg)
+	if err != nil {
+		p.plan.NoLetters++
+		return
+	}
+	l.Topic = p.config.Topic
+	if !p.Filter.Matches(l) {
+		p.plan.NotChosen++
+		return
+	}
+	if p.spent(l) {
+		p.plan.Quarantine++
+		return
+	}
+	topic, err := p.target(l)
+	if err != nil {
+		p.plan.Refused++
+		p.count(p.refused, topic)
+		return
+	}
+	p.letter(&l, topic)
+}

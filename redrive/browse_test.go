@@ -1,0 +1,126 @@
+package redrive_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// shelf is a Browser of messages in memory.
+type shelf struct {
+	message.Subscriber
+	messages []*message.Message
+	looked   int
+	err      error
+}
+
+func (s *shelf) Browse(_ context.Context, _ string, each func(*message.Message) bool) error {
+	for _, msg := range s.messages {
+		s.looked++
+		if !each(msg.Copy()) {
+			return nil
+		}
+	}
+	return s.err
+}
+
+// Feature V5: a dry run of a drain counts what the drain would then do, by cause and target, and shows a sample and what is refused.
+func TestPlanTopic(t *testing.T) {
+	waiting := append(several(12), letter("forged", "", from("admin")), letter("none", "", from("")), letter("old", "", redrivenTimes(5)),
+		letter("other", "", func(l *poison.Letter) { l.Origin.Handler = "mail" }), letter("far", "", from("far")), message.NewMessage("plain", nil))
+	config := redrive.DrainTopicConfig{
+		Rules: redrive.Rules{Allow: []string{"orders", "far"}, Rate: 2, Filter: letters.Filter{Handlers: []string{"billing"}}}, Topic: "orders.dlq",
+	}
+	var progress redrive.Report
+	config.Progress = func(r redrive.Report) { progress = r }
+	s := &shelf{messages: waiting}
+	plan, err := redrive.PlanTopic(t.Context(), s, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Messages != 18 || plan.Letters != 13 || plan.Quarantine != 1 || plan.Refused != 2 || plan.NotChosen != 1 || plan.NoLetters != 1 || plan.Takes != 6500*time.Millisecond {
+		t.Errorf("%+v", plan)
+	}
+	if len(plan.Targets) != 2 || plan.Targets[0] != (letters.TopicCount{Topic: "orders", Letters: 12}) || plan.Targets[1].Topic != "far" ||
+		len(plan.RefusedTopics) != 2 || plan.RefusedTopics[0].Letters != 1 {
+		t.Errorf("%+v %+v", plan.Targets, plan.RefusedTopics)
+	}
+	if len(plan.Causes) != 2 || plan.Causes[0].Letters != 12 || plan.Causes[0].Topic != "orders" || plan.Causes[0].Description == "" || plan.Causes[1].Topic != "far" {
+		t.Errorf("%+v", plan.Causes)
+	}
+	if len(plan.Sample) != redrive.PlanSamples || plan.Sample[0].Original.UUID != "id-0" || plan.Sample[0].Target != "orders" {
+		t.Errorf("%+v", plan.Sample)
+	}
+	live, park := &outbox{}, &outbox{}
+	drain := topicConfig(t, live, park, waiting...)
+	drain.Allow, drain.Filter = config.Allow, config.Filter
+	report, err := drain.drain(t.Context())
+	report.ID, progress.ID = "", ""
+	if err != nil || report.Redriven != plan.Letters || report.Taken != progress.Taken || report.Redriven != progress.Redriven ||
+		report.Quarantined != progress.Quarantined || report.Refused != progress.Refused || report.Parked != progress.Parked {
+		t.Errorf("the drain did %+v, planned %+v, %v", report, progress, err)
+	}
+
+	s = &shelf{messages: waiting}
+	config.Max = 5
+	if plan, err := redrive.PlanTopic(t.Context(), s, config); err != nil || plan.Messages != 5 || s.looked != 5 {
+		t.Errorf("%+v %v, looked at %d", plan, err, s.looked)
+	}
+}
+
+// A dry run that ends early says what it counted, and why it ended.
+func TestPlanTopic_endsEarly(t *testing.T) {
+	config := redrive.DrainTopicConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Topic: "orders.dlq"}
+	if plan, err := redrive.PlanTopic(t.Context(), &shelf{messages: several(3), err: errDown}, config); !errors.Is(err, errDown) || plan.Letters != 3 {
+		t.Errorf("%+v %v", plan, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	config.Progress = func(redrive.Report) { cancel() }
+	if plan, err := redrive.PlanTopic(ctx, &shelf{messages: several(3)}, config); !errors.Is(err, context.Canceled) || plan.Letters != 1 {
+		t.Errorf("%+v %v", plan, err)
+	}
+	stock := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	defer func() { _ = stock.Close() }()
+	if _, err := redrive.PlanTopic(t.Context(), stock, config); !errors.Is(err, redrive.ErrNotBrowser) || !strings.Contains(err.Error(), "GoChannel") {
+		t.Error(err)
+	}
+	for field, bad := range map[string]redrive.DrainTopicConfig{
+		"DrainTopicConfig.Topic": {Rules: redrive.Rules{Allow: []string{"orders"}}},
+		"DrainTopicConfig.Allow": {Topic: "orders.dlq"},
+		"choose rows of a Store": {Rules: redrive.Rules{Allow: []string{"orders"}, Filter: letters.Filter{After: 1}}, Topic: "orders.dlq"},
+	} {
+		if _, err := redrive.PlanTopic(t.Context(), &shelf{}, bad); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, err := redrive.PlanTopic(t.Context(), nil, config); err == nil {
+		t.Error("a subscriber that is nil is accepted")
+	}
+}
+
+// A dry run says what a drain would do with the letters of a topic.
+func ExamplePlanTopic() {
+	sub := &shelf{messages: []*message.Message{failing("1", "no_such_customer"), failing("2", "no_such_customer"), message.NewMessage("3", nil)}}
+	plan, err := redrive.PlanTopic(context.Background(), sub, redrive.DrainTopicConfig{
+		Topic: "orders.dlq", Rules: redrive.Rules{Allow: []string{"orders"}, Rate: 1},
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(plan.Letters, "of", plan.Messages, "to", plan.Targets[0].Topic, "in", plan.Takes)
+	fmt.Println(plan.Causes[0].Letters, plan.Causes[0].Reason)
+	// Output:
+	// 2 of 3 to orders in 2s
+	// 2 no_such_customer
+}
