@@ -39,7 +39,7 @@ func (ch *Channel) Attach(router *message.Router) {
 	ch.logTo(router)
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
-	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe)
+	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe, ch.boundHolds)
 	router.AddPlugin(ch.Plugin)
 }
 

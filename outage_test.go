@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -92,5 +93,39 @@ func TestNoOutageGuard(t *testing.T) {
 	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &outageguard.Config{Share: 2}}); err == nil ||
 		!strings.Contains(err.Error(), "Config.Share is 2") {
 		t.Errorf("%v", err)
+	}
+}
+
+// slow is a subscriber whose broker delivers a message again after the time.
+type slow struct {
+	message.Subscriber
+	redelivers time.Duration
+}
+
+func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
+
+// Feature R12: the guard holds a message for no longer than fits what its subscriber says, through the router's decorators. A MaxHold
+// that is longer is cut, and the log says so.
+func TestHoldFitsSubscriber(t *testing.T) {
+	b, log := newBench(t, true), &testkit.Log{}
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Logger: log, Outage: &outageguard.Config{MaxHold: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deliveries atomic.Int64
+	attach := func(router *message.Router) {
+		ch.Attach(router)
+		router.AddSubscriberDecorators(message.MessageTransformSubscriberDecorator(func(*message.Message) { deliveries.Add(1) }))
+		router.AddConsumerHandler("shipping", "parcels", slow{staysOpen{b.source}, 200 * time.Millisecond}, func(*message.Message) error {
+			return classify.Away(errors.New("the carrier is away"))
+		})
+	}
+	defer b.run(attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
+	if err := b.source.Publish("parcels", message.NewMessage("1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "it is given back, again and again", func() bool { return deliveries.Load() > 3 })
+	if len(log.Lines(watermill.ErrorLogLevel, "Config.Outage.MaxHold is too long")) != 1 {
+		t.Error("the log does not say that MaxHold is cut")
 	}
 }

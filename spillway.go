@@ -31,6 +31,7 @@ type Channel struct {
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
+	holds   holds
 
 	attachedToNil atomic.Bool
 }
@@ -67,6 +68,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 	if ch.outputs, err = middleware.NewOutputs(ch.queue, config.Outputs); err != nil {
 		return err
 	}
+	ch.holds = holdsOf(config)
 	parts := []any{ch.outputs, ch.queue}
 	if config.CrashStore != nil || config.CrashLimit.Delivered != nil {
 		limit, err := crashlimit.New(config.CrashStore, config.CrashLimit)

@@ -58,10 +58,10 @@ type ReceiverConfig struct {
 	// PutBackAfter is the longest time for which a message is held whose key another delivery has leased. It is held for at
 	// least half of it, and then given back. Default: 1 s.
 	PutBackAfter time.Duration
-	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. Keep it below
-	// the time after which the broker delivers an unacked message again. That is 30 s in JetStream, 60 s in Redis Streams,
-	// 30 min in RabbitMQ. Holding ends a second before the deadline of the message's context. Default: what the adapter allows
-	// (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
+	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. It is never held for
+	// longer than its adapter allows, or than half of a known redelivery time of its broker (30 s in JetStream, 60 s in Redis
+	// Streams, 30 min in RabbitMQ): see stages.Config.Subscriber. Holding ends a second before the deadline of the message's
+	// context. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
 	// Logger receives duplicates, at the level debug, and failures that cannot be returned as errors. Default: none.
 	Logger watermill.LoggerAdapter

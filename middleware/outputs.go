@@ -27,8 +27,9 @@ type OutputsConfig struct {
 	//   - An attempt that fails because the broker is away does not count.
 	Attempts int
 	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given back, uncounted,
-	// and its handler runs again. Set it below the time after which the source's broker redelivers a message without an ack.
-	// Default: what the adapter allows (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
+	// and its handler runs again. It is never held for longer than its adapter allows, or than half of a known redelivery time of its
+	// broker: see stages.Config.Subscriber. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if
+	// nothing is known.
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
 	Backoff Backoff

@@ -16,18 +16,6 @@ func WithMaxHold(ctx context.Context, hold time.Duration) context.Context {
 	return context.WithValue(ctx, holdKey{}, hold)
 }
 
-// MaxHold returns how long a message with ctx may be held: configured, or if that is 0 its adapter's time, or
-// DefaultMaxHold.
-func MaxHold(ctx context.Context, configured time.Duration) time.Duration {
-	if configured != 0 {
-		return configured
-	}
-	if hold, ok := ctx.Value(holdKey{}).(time.Duration); ok {
-		return hold
-	}
-	return DefaultMaxHold
-}
-
 // Rest returns how much longer a message may be held that was held before. It keeps a reserve free before the deadline of ctx, to give the
 // message back in.
 func Rest(ctx context.Context, configured, held time.Duration) time.Duration {

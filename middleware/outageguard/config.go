@@ -35,8 +35,9 @@ type Config struct {
 	MaxProbe time.Duration
 	// MaxRetryAfter is the longest retry-after of an error that the guard waits for before a probe. Default: 5 minutes.
 	MaxRetryAfter time.Duration
-	// MaxHold is how long a message is held at most before it is given back, uncounted. Default: the time that the message's
-	// adapter allows, or 20 s.
+	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for longer than its
+	// adapter allows, or than half of a known redelivery time of its broker: see stages.Config.Subscriber. Default: that time (with
+	// wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
 	// Scope returns the part of a handler's messages that fails alone, such as a tenant or a message type: each scope has a state of
 	// its own. Scope is called only while something fails. It must not change the message. If Scope panics, the message has no

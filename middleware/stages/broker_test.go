@@ -30,8 +30,10 @@ type broker struct {
 	// one message, and what parts do by themselves.
 	prefetch int
 	holds    time.Duration
-	lost     int      // sessions that ended because lasts was over
-	closed   []string // the topics whose consumers were closed
+	// redelivers is what a consumer says of the time after which the broker delivers a message again. 0 is never.
+	redelivers time.Duration
+	lost       int      // sessions that ended because lasts was over
+	closed     []string // the topics whose consumers were closed
 }
 
 // kept is a message in the broker.
@@ -237,6 +239,8 @@ func (c *consumer) deliver(ctx context.Context, topic string, k *kept, out chan<
 	}
 	return false
 }
+
+func (c *consumer) RedeliveryTime() time.Duration { return c.redelivers }
 
 func (c *consumer) Close() error {
 	c.cancel()

@@ -26,6 +26,9 @@ type Config struct {
 	//
 	//   - If the broker has consumer groups, subscribe in group. A waiting stage would hold up the rebalances of the live topic's group.
 	//   - A new group must begin with the oldest message, as wmkafka's does and that of watermill-kafka does not.
+	//   - A broker must not deliver a message again while it is held. A subscriber can say after which time its broker does, with a method
+	//     RedeliveryTime() time.Duration, where 0 means never. Spillway's own subscribers have the method. Those of Watermill for NATS,
+	//     Redis Streams, Kafka, RabbitMQ, SQL and Go channels are known.
 	//   - The router closes the subscriber, or the last stage that uses it when it ends. If a handler uses it too, only the
 	//     router closes it.
 	Subscriber func(topic, group string) (message.Subscriber, error)
@@ -51,7 +54,9 @@ type Config struct {
 	// once. Default: 24 hours.
 	MaxDelay time.Duration
 	// MaxHold is how long a message of a stage topic is held at most without an ack. A message that is due later, or has no room by then
-	// (see Stage.Concurrency), is published to the end of its topic again. It must be less than RabbitMQ's consumer_timeout. Default: 15 minutes.
+	// (see Stage.Concurrency), is published to the end of its topic again. A subscriber whose redelivery time is known holds its messages
+	// for half of that time at most, whatever MaxHold is: see Subscriber. Set MaxHold below half of the redelivery time of a broker
+	// that Spillway does not know. Default: 15 minutes, or 20 s if the redelivery time is not known.
 	MaxHold time.Duration
 	// Classifier judges errors that no Retry has judged. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
@@ -128,9 +133,6 @@ func (c *Config) setDefaults() {
 	if c.MaxDelay == 0 {
 		c.MaxDelay = 24 * time.Hour
 	}
-	if c.MaxHold == 0 {
-		c.MaxHold = 15 * time.Minute
-	}
 	if c.Logger == nil {
 		c.Logger = watermill.NopLogger{}
 	}
@@ -151,7 +153,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stages: Config.Jitter is %v: it is a share of the delay and must be at most 1", c.Jitter)
 	case c.MaxDelay < 0 || c.MaxHold < 0:
 		return fmt.Errorf("stages: Config.MaxDelay (%s) and MaxHold (%s) must not be negative", c.MaxDelay, c.MaxHold)
-	case c.MaxHold < minDelay:
+	case c.MaxHold > 0 && c.MaxHold < minDelay:
 		return fmt.Errorf("stages: Config.MaxHold is %s: messages would be published again without end; it must be at least %s", c.MaxHold, minDelay)
 	case c.Store != nil && c.MaxDelay > delay.MaxDelay:
 		return fmt.Errorf("stages: Config.MaxDelay is %s: a Store keeps a message for at most %s", c.MaxDelay, delay.MaxDelay)

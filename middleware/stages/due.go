@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -44,7 +45,7 @@ func (w *waiter) nearest(number int) int {
 }
 
 // until returns the time to hold a message until, and whether it is published to its topic again then. No message is held for longer
-// than w.holds. So a due time that is garbage, or from a wrong clock, delays its message by that much at most.
+// than fits says. So a due time that is garbage, or from a wrong clock, delays its message by that much at most.
 func (w *waiter) until(ctx context.Context, stage poison.RetryStage) (until time.Time, again bool) {
 	now := time.Now()
 	if w.delay == 0 || !stage.DueAt.After(now) {
@@ -70,16 +71,22 @@ func earlier(a, b time.Time) time.Time {
 // minHold keeps messages from going round ever faster as their ack deadline comes near. They are given back when it passes.
 const minHold = time.Second
 
-// fits returns how long a message with ctx is held. It is w.holds, or half of the time that is left before an ack deadline, or
-// minHold in a transaction.
+// allowed returns how long a message with ctx may be held in all: by its subscriber, and by its adapter.
+func (w *waiter) allowed(ctx context.Context) time.Duration {
+	return min(w.maxHold(), outage.MaxHold(ctx, w.of.stages.config.MaxHold))
+}
+
+// fits returns how long a message with ctx waits before it goes round. It is w.holds, or less if its adapter allows less. It is half of the
+// time that is left before an ack deadline, or minHold in a transaction.
 func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
-	hold := w.holds
+	holds := evenly(w.longest, w.allowed(ctx))
+	hold := holds
 	if hold > minHold && chain.TransactionOf(ctx) != nil {
 		hold = minHold
 		w.warn("The subscriber of a stage topic holds a transaction open for each waiting message; messages go round every second and come late", hold)
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now)/2 < hold {
-		hold = max(deadline.Sub(now)/2, min(minHold, w.holds))
+		hold = max(deadline.Sub(now)/2, min(minHold, holds))
 		w.warn("A stage is longer than its subscriber's ack deadline; messages go round, come late, and hold a transaction while they wait", hold)
 	}
 	return hold
@@ -106,7 +113,7 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.R
 	}()
 	round := msg.Copy()
 	round.SetContext(chain.Returning(context.WithoutCancel(msg.Context())))
-	hold := time.Now().Add(w.holds)
+	hold := time.Now().Add(w.holds())
 	if !stage.DueAt.IsZero() { // a value that is no time would be put off each time
 		round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano))
 	}

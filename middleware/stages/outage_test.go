@@ -26,18 +26,21 @@ func TestOutageOfHours(t *testing.T) {
 		prefetch, concurrency int
 		holds                 time.Duration // what the adapter says
 		lasts                 time.Duration // after which the broker takes the message away
+		redelivers            time.Duration // what the subscriber says of that; less than 0 is nothing
 	}{
 		"as Kafka":                  {messages: 8, prefetch: 1, holds: 24 * time.Hour},
 		"as RabbitMQ":               {messages: 8, prefetch: 10, holds: 15 * time.Minute, lasts: 26 * time.Minute},
 		"as RabbitMQ, one by one":   {messages: 8, prefetch: 10, concurrency: 1, holds: 15 * time.Minute, lasts: 26 * time.Minute},
-		"as a stock subscriber":     {messages: 8, prefetch: 10, lasts: 26 * time.Minute},
-		"as a stock, one by one":    {messages: 120, prefetch: 120, concurrency: 1, lasts: 26 * time.Minute},
-		"as a stock, one at a time": {messages: 8, prefetch: 1, lasts: 26 * time.Minute},
+		"as a stock subscriber":     {messages: 8, prefetch: 10, lasts: 26 * time.Minute, redelivers: 30 * time.Minute},
+		"as a stock, one by one":    {messages: 120, prefetch: 120, concurrency: 1, lasts: 26 * time.Minute, redelivers: 30 * time.Minute},
+		"as a stock, one at a time": {messages: 8, prefetch: 1, lasts: 26 * time.Minute, redelivers: 30 * time.Minute},
+		"as an unknown one":         {messages: 8, prefetch: 10, lasts: 26 * time.Second, redelivers: -1},
+		"as JetStream":              {messages: 30, prefetch: 30, concurrency: 4, lasts: 30 * time.Second, redelivers: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 10 * time.Minute, Concurrency: row.concurrency}, {Delay: time.Hour}}, Jitter: -1}, nil)
-				s.broker.prefetch, s.broker.holds = row.prefetch, row.holds
+				s.broker.prefetch, s.broker.holds, s.broker.redelivers = row.prefetch, row.holds, row.redelivers
 				s.broker.lasts = func(string) time.Duration { return row.lasts }
 				guard, err := outageguard.New(outageguard.Config{Alone: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
 				if err != nil {

@@ -75,8 +75,8 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	}
 	now := time.Now()
 	var holdUntil time.Time
-	if pause > to.holds {
-		holdUntil = now.Add(to.holds)
+	if holds := to.holds(); pause > holds {
+		holdUntil = now.Add(holds)
 	}
 	msg := s.inside.ForStage(c.Original(), failure, number, now.Add(pause), holdUntil)
 	if to.foreign(msg) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -41,10 +42,11 @@ func nameOf(v any) string {
 // sharedSubscriber is a subscriber that Config.Subscriber returned, once or for several stages.
 type sharedSubscriber struct {
 	message.Subscriber
-	users int  // stages that have it; guarded by Stages.mu
-	live  bool // a handler has it too: only the router closes it
-	once  sync.Once
-	err   error
+	redelivery *outage.Redelivery
+	users      int  // stages that have it; guarded by Stages.mu
+	live       bool // a handler has it too: only the router closes it
+	once       sync.Once
+	err        error
 }
 
 // Close closes the subscriber, once.
@@ -71,7 +73,9 @@ func (s *Stages) subscribers(router *message.Router, h *handler, live message.Su
 			}
 			return nil, err
 		}
-		waiters = append(waiters, newWaiter(t, s.share(sub, same(sub, live) || hasSubscriber(router, sub))))
+		shared := s.share(sub, same(sub, live) || hasSubscriber(router, sub))
+		t.subscribedWith(shared)
+		waiters = append(waiters, newWaiter(t, shared))
 	}
 	return waiters, nil
 }
@@ -82,7 +86,7 @@ func (s *Stages) share(sub message.Subscriber, live bool) *sharedSubscriber {
 	i := slices.IndexFunc(s.shared, func(l *sharedSubscriber) bool { return same(l.Subscriber, sub) })
 	if i < 0 {
 		i = len(s.shared)
-		s.shared = append(s.shared, &sharedSubscriber{Subscriber: sub})
+		s.shared = append(s.shared, &sharedSubscriber{Subscriber: sub, redelivery: outage.RedeliveryOf(sub)})
 	}
 	l := s.shared[i]
 	l.users++

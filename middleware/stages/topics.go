@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // handler is a handler with its stages.
@@ -26,9 +29,10 @@ type stageTopic struct {
 	suffix      string // of the stage's handler in the router, and of its group
 	delay       time.Duration
 	concurrency int
-	numbers     []int         // of the stages that wait here; none for a retired stage
-	shared      bool          // with other handlers
-	holds       time.Duration // how long a message is held at most
+	numbers     []int                             // of the stages that wait here; none for a retired stage
+	shared      bool                              // with other handlers
+	longest     time.Duration                     // that a message waits, with all of its jitter
+	redelivery  atomic.Pointer[outage.Redelivery] // of the subscriber; nil before it is known
 	subscribed  *latch
 	ready       atomic.Bool // the topic exists
 	warned      sync.Once   // that messages are late here
@@ -82,22 +86,45 @@ func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 		}
 		return t, nil
 	}
-	longest := h.stages.longest(stage.Delay)
 	t := &stageTopic{
 		of: h, topic: topic, suffix: suffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency,
-		shared: config.Naming.shared(source, topic), holds: evenly(longest, config.MaxHold), subscribed: newLatch(),
+		shared: config.Naming.shared(source, topic), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
 	}
 	if number > 0 {
 		t.numbers = []int{number}
 	}
-	if t.holds < longest {
-		config.Logger.Info("A stage is longer than MaxHold; its messages are published to their stage topic again", watermill.LogFields{
-			"handler": h.name, "stage_topic": topic, "delay": stage.Delay, "held": t.holds,
-		})
-	}
 	h.topics = append(h.topics, t)
 	return t, nil
 }
+
+// defaultMaxHold is less than RabbitMQ's consumer_timeout.
+const defaultMaxHold = 15 * time.Minute
+
+// maxHold returns how long a message of the topic may be held in all.
+func (t *stageTopic) maxHold() time.Duration {
+	return min(t.redelivery.Load().MaxHold(t.of.stages.config.MaxHold), max(t.of.stages.config.MaxHold, defaultMaxHold))
+}
+
+// holds returns how long a message of the topic waits before it goes round.
+func (t *stageTopic) holds() time.Duration { return evenly(t.longest, t.maxHold()) }
+
+// subscribedWith notes the subscriber of the topic.
+func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
+	t.redelivery.Store(sub.redelivery)
+	config := &t.of.stages.config
+	fields := watermill.LogFields{"handler": t.of.name, "stage_topic": t.topic, "delay": t.delay, "held": t.maxHold(), "max_hold": config.MaxHold,
+		"redelivery_time": sub.redelivery.After}
+	if sub.redelivery.Cuts(config.MaxHold) {
+		config.Logger.Error("MaxHold of stages is too long for the broker of a stage topic; messages are held for less", errCut, fields)
+	}
+	if t.holds() < t.longest {
+		fields["held"] = t.holds()
+		config.Logger.Info("A stage is longer than its messages can be held; they are published to their stage topic again", fields)
+	}
+}
+
+var errCut = errors.New("set stages.Config.MaxHold to half of the redelivery time at most or leave it out, or give the subscriber a method " +
+	"RedeliveryTime if its broker redelivers later")
 
 // evenly divides a wait into equal parts of at most most. All messages of a topic are then held equally long, so one that goes
 // round waits behind later ones for no longer than the jitter.

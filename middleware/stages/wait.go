@@ -45,7 +45,7 @@ func (w *waiter) Subscribe(ctx context.Context, _ string) (<-chan *message.Messa
 	if err := w.initialize(); err != nil {
 		return nil, err
 	}
-	in, err := w.Subscriber.Subscribe(ctx, w.topic)
+	in, err := w.Subscriber.Subscribe(outage.WithRedelivery(ctx, w.sharedSubscriber.redelivery), w.topic)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +96,9 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 			msg.Nack()
 		}
 	}()
+	if outage.RedeliveryIn(msg.Context()) == nil { // the subscriber's contexts are its own
+		msg.SetContext(outage.WithRedelivery(msg.Context(), w.sharedSubscriber.redelivery))
+	}
 	ctx, cancel := both(ctx, msg.Context())
 	defer cancel()
 	foreign := w.foreign(msg)
@@ -113,7 +116,7 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 		return
 	}
 	if w.room != nil {
-		full := time.NewTimer(time.Until(arrived.Add(w.of.stages.config.MaxHold)))
+		full := time.NewTimer(time.Until(arrived.Add(w.allowed(msg.Context()))))
 		defer full.Stop()
 		select {
 		case w.room <- struct{}{}:
@@ -125,10 +128,7 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 			return
 		}
 	}
-	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign}
-	if outage.MaxHold(msg.Context(), 0) > outage.DefaultMaxHold { // its adapter knows what its broker allows in all
-		reentry.Held = time.Since(arrived)
-	}
+	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign, Held: time.Since(arrived)}
 	w.of.stages.inside.FromStage(msg)
 	msg.SetContext(chain.WithReentry(msg.Context(), reentry))
 	w.onReentry(msg, stage)

@@ -239,6 +239,9 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	return backlog(ctx, conn, s.config.AMQP.Queue.GenerateName(topic))
 }
 
+// RedeliveryTime returns twice SubscriberConfig.MaxHold, which is to stand for the broker's consumer_timeout: 30 minutes by default.
+func (s *Subscriber) RedeliveryTime() time.Duration { return 2 * s.config.MaxHold }
+
 // Close takes no more messages, ends the contexts of those in flight, waits SettleGrace for their handlers, and then requeues
 // messages that are not settled. So a message is not redelivered while a handler that obeys its context still runs. An ack in that
 // time reaches the broker. Close returns within 3 s and SettleGrace (4 s by default), whatever the peer does. It may be called

@@ -167,6 +167,9 @@ func (s *Subscriber) end(sub *subscription) {
 	s.running.Done()
 }
 
+// RedeliveryTime returns 0: a message is redelivered after its session, whose end ends the message's context, and never during it.
+func (s *Subscriber) RedeliveryTime() time.Duration { return 0 }
+
 // Close ends all subscriptions and returns when they have ended. Busy handlers have SettleGrace to ack, the offsets of acked
 // messages are committed, and the members leave the group. If the brokers do not answer for 5 s more, the connections are cut.
 // Then messages that were acked in the last second may be redelivered.

@@ -205,6 +205,10 @@ func (s *Subscriber) forget(sub *subscription) {
 	delete(s.stops, sub)
 }
 
+// RedeliveryTime returns SubscriberConfig.AckDeadline, after which the message's transaction is rolled back. It returns 0 if there is no
+// deadline.
+func (s *Subscriber) RedeliveryTime() time.Duration { return max(s.config.AckDeadline, 0) }
+
 // Close ends all subscriptions and returns when they have ended. A busy handler has SettleGrace to settle its message; an
 // ack in that time is committed. After that the transaction is rolled back, with the messages that were acked in it before,
 // and late statements are refused. If the server does not answer, Close waits three times SettleGrace at most. Close does

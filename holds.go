@@ -1,0 +1,55 @@
+package spillway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/outage"
+)
+
+// holds are the configured bounds of how long parts hold messages.
+type holds struct {
+	logger watermill.LoggerAdapter
+	fields map[string]time.Duration
+}
+
+func holdsOf(config *Config) holds {
+	h := holds{config.Logger, map[string]time.Duration{
+		"Config.Outputs.MaxHold": config.Outputs.MaxHold, "Config.Receiver.MaxHold": config.Receiver.MaxHold,
+	}}
+	if config.Outage != nil {
+		h.fields["Config.Outage.MaxHold"] = config.Outage.MaxHold
+	}
+	return h
+}
+
+// boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery time of their
+// subscriber.
+func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error) {
+	return &bounded{sub, outage.RedeliveryOf(sub), ch.holds}, nil
+}
+
+type bounded struct {
+	message.Subscriber
+	redelivery *outage.Redelivery
+	holds      holds
+}
+
+func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	for field, configured := range b.holds.fields {
+		if b.redelivery.Cuts(configured) {
+			b.holds.logger.Error(fmt.Sprintf("%s is too long for the broker of a topic; its messages are held for less", field), errCut, watermill.LogFields{
+				"topic": topic, "max_hold": configured, "held": b.redelivery.MaxHold(configured), "redelivery_time": b.redelivery.After,
+			})
+		}
+	}
+	return b.Subscriber.Subscribe(outage.WithRedelivery(ctx, b.redelivery), topic)
+}
+
+var errCut = errors.New("set it to half of the redelivery time at most or leave it out, or give the subscriber a method RedeliveryTime if its " +
+	"broker redelivers later")
