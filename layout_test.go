@@ -68,6 +68,7 @@ var floors = map[string]int{
 	"examples/internal/crash":                 5,
 	"examples/internal/chart":                 5,
 	"examples/internal/webhooks":              5,
+	"examples/nats/streams":                   5,
 	"internal/bench":                          6,
 	"internal/bench/harness":                  5,
 	"internal/bench/idempotency":              6,
@@ -119,7 +120,7 @@ var leaves = map[string][]string{
 }
 
 // clients are compiled only for packages that import their leaf, and the library of the command line for the command.
-var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver"}
+var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver", "github.com/nats-io"}
 
 // The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
 func TestLayout(t *testing.T) {
@@ -164,6 +165,27 @@ func TestOnlyLeavesCompileClients(t *testing.T) {
 		for imported := range strings.Lines(string(out)) {
 			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(imported, client) }) {
 				t.Errorf("%s compiles %s", module+name, strings.TrimSpace(imported))
+			}
+		}
+	}
+}
+
+// What is particular to NATS is in an example, and compiled for those alone who build examples or figures.
+func TestOnlyExamplesImportNATS(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
+		if strings.HasPrefix(name, "examples/") || strings.HasPrefix(name, "internal/bench/") || name == "internal/chaos" {
+			continue
+		}
+		for _, imported := range fields[1:] {
+			if strings.HasPrefix(imported, "github.com/nats-io") || strings.HasPrefix(imported, "github.com/ThreeDotsLabs/watermill-nats") ||
+				strings.HasPrefix(imported, module+"/examples/nats") {
+				t.Errorf("%s imports %s", name, imported)
 			}
 		}
 	}

@@ -1,0 +1,301 @@
+package streams
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+// A site is a topic of its own on the server.
+type site struct {
+	*testing.T
+	js     nats.JetStreamContext
+	topic  string
+	config Config
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	url := services.NATS(t)
+	conn, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, js: js, topic: "streams-" + strings.ToLower(rand.Text()[:10]) + ".topic"}
+	s.config = Config{URL: url, Group: "group", AckWait: time.Minute}
+	t.Cleanup(func() { _ = js.DeleteStream(Name(s.topic)) })
+	return s
+}
+
+func (s *site) create() {
+	s.Helper()
+	if err := Create(s.js, s.topic); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) send(ids ...string) {
+	s.Helper()
+	pub, err := NewPublisher(s.config, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, id := range ids {
+		err = errors.Join(err, pub.Publish(s.topic, message.NewMessage(id, []byte(id))))
+	}
+	if err := errors.Join(err, pub.Close()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// received are the ids that a subscriber acked, and how often.
+type received struct {
+	mu  sync.Mutex
+	ids map[string]int
+}
+
+func (r *received) count(id string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ids[id]
+}
+
+func (r *received) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprint(slices.Sorted(maps.Keys(r.ids)))
+}
+
+// subscribe acks everything until Close.
+func (s *site) subscribe() (*Subscriber, *received) {
+	s.Helper()
+	sub, messages := s.open()
+	got := &received{ids: map[string]int{}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for msg := range messages {
+			got.mu.Lock()
+			got.ids[msg.UUID]++
+			got.mu.Unlock()
+			msg.Ack()
+		}
+	}()
+	s.Cleanup(func() {
+		_ = sub.Close()
+		<-done
+	})
+	return sub, got
+}
+
+func (s *site) open() (*Subscriber, <-chan *message.Message) {
+	s.Helper()
+	sub, err := NewSubscriber(s.config, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = sub.Close() })
+	messages, err := sub.Subscribe(context.Background(), s.topic)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return sub, messages
+}
+
+func (s *site) untilAll(got *received, ids ...string) {
+	s.Helper()
+	testkit.Eventually(s, fmt.Sprintf("%q came", ids), func() bool {
+		return !slices.ContainsFunc(ids, func(id string) bool { return got.count(id) == 0 })
+	}, got.String)
+}
+
+// Promise P1: a stream that confirms letters and drops them is refused before the first letter.
+func TestStreamsThatLose(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*nats.StreamConfig)
+		says   string
+	}{
+		"age":             {func(c *nats.StreamConfig) { c.MaxAge = time.Hour }, "max_age"},
+		"messages":        {func(c *nats.StreamConfig) { c.MaxMsgs = 10 }, "max_msgs 10"},
+		"bytes":           {func(c *nats.StreamConfig) { c.MaxBytes = 1 << 20 }, "max_bytes"},
+		"per subject":     {func(c *nats.StreamConfig) { c.MaxMsgsPerSubject = 10 }, "max_msgs_per_subject 10"},
+		"interest":        {func(c *nats.StreamConfig) { c.Retention = nats.InterestPolicy }, "retention interest"},
+		"memory":          {func(c *nats.StreamConfig) { c.Storage = nats.MemoryStorage }, "storage memory"},
+		"no confirmation": {func(c *nats.StreamConfig) { c.NoAck = true }, "no_ack"},
+		"other subject":   {func(c *nats.StreamConfig) { c.Subjects = []string{c.Subjects[0] + ".other"} }, "subjects"},
+		"refuses":         {func(c *nats.StreamConfig) { c.MaxMsgs, c.Discard = 10, nats.DiscardNew }, ""},
+		"work queue":      {func(c *nats.StreamConfig) { c.Retention = nats.WorkQueuePolicy }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			config := nats.StreamConfig{Name: Name(s.topic), Subjects: []string{s.topic}}
+			c.change(&config)
+			if _, err := s.js.AddStream(&config); err != nil {
+				t.Fatal(err)
+			}
+			pub, err := NewPublisher(s.config, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = pub.Close() }()
+			switch err := pub.InitializeTopics(s.topic); {
+			case c.says == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), s.topic)):
+				t.Errorf("the error is %v, and should say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// Promise P1: a consumer is deleted under its subscriber. It is made again, begins with the oldest message, and loses none.
+func TestConsumerDeletedUnderWay(t *testing.T) {
+	s := newSite(t)
+	s.create()
+	_, got := s.subscribe()
+	s.send("a", "b")
+	s.untilAll(got, "a", "b")
+	if err := s.js.DeleteConsumer(Name(s.topic), "group"); err != nil {
+		t.Fatal(err)
+	}
+	s.send("c")
+	s.untilAll(got, "c")
+}
+
+// Promise P1: the stream is deleted and made again under its subscriber, which gets what is published then.
+func TestStreamDeletedUnderWay(t *testing.T) {
+	s := newSite(t)
+	s.create()
+	_, got := s.subscribe()
+	s.send("a")
+	s.untilAll(got, "a")
+	if err := s.js.DeleteStream(Name(s.topic)); err != nil {
+		t.Fatal(err)
+	}
+	s.create()
+	s.send("b")
+	s.untilAll(got, "b")
+}
+
+// The position of a group outlives its subscribers, and the one that leaves first takes nothing from the others.
+func TestGroupOutlivesItsMembers(t *testing.T) {
+	s := newSite(t)
+	s.create()
+	first, got := s.subscribe()
+	_, other := s.subscribe()
+	s.send("a", "b", "c", "d")
+	testkit.Eventually(t, "the four came", func() bool {
+		n := 0
+		for _, id := range []string{"a", "b", "c", "d"} {
+			n += got.count(id) + other.count(id)
+		}
+		return n == 4
+	})
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.send("e")
+	s.untilAll(other, "e")
+	for _, id := range []string{"a", "b", "c", "d"} {
+		if n := got.count(id) + other.count(id); n != 1 {
+			t.Errorf("%q came %d times", id, n)
+		}
+	}
+}
+
+// Promise P3: Close ends the context of what is in hand and waits for it, and then gives back what no handler has got.
+func TestCloseGivesBack(t *testing.T) {
+	s := newSite(t)
+	s.config.MaxAckPending = 10
+	s.create()
+	sub, messages := s.open()
+	s.send("in hand", "b", "c", "d")
+	inHand := <-messages
+	closed := make(chan error, 1)
+	go func() { closed <- sub.Close() }()
+	<-inHand.Context().Done()
+	select {
+	case err := <-closed:
+		t.Errorf("Close returned (%v) with a message in hand", err)
+	default:
+	}
+	inHand.Ack()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	begun := time.Now()
+	other, got := s.subscribe()
+	s.untilAll(got, "b", "c", "d")
+	if took := time.Since(begun); took > s.config.AckWait/2 {
+		t.Errorf("what no handler had got came after %s", took)
+	}
+	testkit.Eventually(t, "nothing is left", func() bool {
+		left, err := other.Backlog(context.Background(), s.topic)
+		return err == nil && left == 0
+	})
+	if n := got.count("in hand"); n != 0 {
+		t.Errorf("what was acked while the subscriber closed came %d times more", n)
+	}
+}
+
+// A second deployment with another AckWait or MaxAckPending changes the consumer.
+func TestChangedConfiguration(t *testing.T) {
+	s := newSite(t)
+	s.create()
+	s.subscribe()
+	s.config.AckWait, s.config.MaxAckPending = 2*time.Minute, 50
+	s.subscribe()
+	info, err := s.js.ConsumerInfo(Name(s.topic), "group")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Config.AckWait != 2*time.Minute || info.Config.MaxAckPending != 50 || info.Config.MaxDeliver != -1 {
+		t.Errorf("%+v", info.Config)
+	}
+}
+
+// What cannot work is an error before anything is subscribed to.
+func TestRefuses(t *testing.T) {
+	if _, err := NewSubscriber(Config{URL: "nats://127.0.0.1:1"}, nil); err == nil || !strings.Contains(err.Error(), "Group") {
+		t.Errorf("without a group: %v", err)
+	}
+	for _, err := range []error{
+		second(NewSubscriber(Config{URL: "nats://127.0.0.1:1", Group: "g"}, nil)), second(NewPublisher(Config{URL: "nats://127.0.0.1:1"}, nil)),
+	} {
+		if err == nil {
+			t.Error("connected to nothing")
+		}
+	}
+	s := newSite(t)
+	sub, err := NewSubscriber(s.config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Close() }()
+	if _, err := sub.Subscribe(context.Background(), s.topic); err == nil || !strings.Contains(err.Error(), s.topic) {
+		t.Errorf("subscribed to a topic without a stream: %v", err)
+	}
+	if _, err := sub.Backlog(context.Background(), s.topic); err == nil {
+		t.Error("the backlog of a topic without a stream is known")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,117 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/ThreeDotsLabs/watermill/message"
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// Subscriber is the subscriber of watermill-nats on durable consumers that exist before it and outlive it.
+type Subscriber struct {
+	*nats.Subscriber
+	config  Config
+	js      natsgo.JetStreamContext
+	logger  watermill.LoggerAdapter
+	ctx     context.Context // ends with Close
+	close   func() error
+	running sync.WaitGroup
+}
+
+// watchInterval is how often a subscriber looks whether its consumer is still there.
+const watchInterval = 3 * time.Second
+
+// NewSubscriber returns a subscriber of config.Group.
+func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, error) {
+	if config.Group == "" {
+		return nil, errors.New(`streams: Config.Group is "": give the name of the service`)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	config = config.withDefaults()
+	conn, err := config.connect()
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	s := &Subscriber{config: config, logger: logger, ctx: ctx}
+	if s.js, err = conn.JetStream(natsgo.MaxWait(config.PublishWait)); err == nil {
+		s.Subscriber, err = nats.NewSubscriberWithNatsConn(conn, nats.SubscriberSubscriptionConfig{
+			Unmarshaler:      readable{config.Marshaler},
+			SubscribersCount: config.InFlight,
+			AckWaitTimeout:   config.AckWait,
+			QueueGroupPrefix: durable(config.Group),
+			NakDelay:         nats.NewStaticDelay(250 * time.Millisecond),
+			JetStream: nats.JetStreamConfig{
+				ConnectOptions:   []natsgo.JSOpt{natsgo.MaxWait(config.PublishWait)},
+				SubscribeOptions: []natsgo.SubOpt{natsgo.ManualAck()},
+				DurablePrefix:    durable(config.Group),
+			},
+		}, logger)
+	}
+	if err != nil {
+		end()
+		conn.Close()
+		return nil, err
+	}
+	s.close = sync.OnceValue(func() error {
+		end()
+		s.running.Wait()
+		return s.Subscriber.Close()
+	})
+	return s, nil
+}
+
+// Subscribe makes the group's consumer of the topic, if there is none, and subscribes to it. A new consumer begins with the
+// oldest message of the stream.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := s.configure(topic); err != nil {
+		return nil, err
+	}
+	inner, release := context.WithCancel(context.WithoutCancel(ctx))
+	incoming, err := s.Subscriber.Subscribe(inner, topic)
+	if err != nil {
+		release()
+		return nil, fmt.Errorf("subscribe to %q: %w", topic, err)
+	}
+	ended, end := context.WithCancel(ctx)
+	detach := context.AfterFunc(s.ctx, end)
+	sub := &subscription{incoming: incoming, out: make(chan *message.Message), ended: ended, release: release}
+	s.running.Go(func() {
+		defer detach()
+		defer end()
+		sub.run()
+	})
+	s.running.Go(func() { s.watch(ended, topic) })
+	return sub.out, nil
+}
+
+// Close ends the contexts of messages in hand, and waits at most AckWait until handlers have settled them. Then it gives back
+// what no handler has got, and ends the subscriptions.
+func (s *Subscriber) Close() error { return s.close() }
+
+// RedeliveryTime returns Config.AckWait. Spillway holds no message for longer.
+func (s *Subscriber) RedeliveryTime() time.Duration { return s.config.AckWait }
+
+// Backlog returns how many of the topic's messages the group has not acked.
+func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
+	info, err := s.js.ConsumerInfo(Name(topic), durable(s.config.Group), natsgo.Context(ctx))
+	if err == nil {
+		return int(info.NumPending) + info.NumAckPending, nil
+	}
+	if !errors.Is(err, natsgo.ErrConsumerNotFound) {
+		return 0, err
+	}
+	stream, err := s.js.StreamInfo(Name(topic), natsgo.Context(ctx))
+	if err != nil {
+		return 0, err
+	}
+	return int(stream.State.Msgs), nil
+}
