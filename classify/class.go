@@ -88,6 +88,9 @@ type Verdict struct {
 	// Away says that the error is not about the message: something that the handler needs is away, and other messages would fail
 	// too. It needs ClassTransient, which a verdict with Away alone gets. See the function Away.
 	Away bool
+	// TooLarge says that a publisher refused the message for its size. It needs ClassPermanent, which a verdict with TooLarge alone
+	// gets. See the function TooLarge.
+	TooLarge bool
 }
 
 // ReasonOrDefault returns Reason, or the reason that stands for the class of an error set aside without one.
@@ -107,8 +110,8 @@ func (v Verdict) ReasonOrDefault() string {
 	return v.Class.String()
 }
 
-// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Away gives a class, or has no
-// meaning beside it.
+// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Away and TooLarge give a
+// class, or have no meaning beside it.
 func (v Verdict) sayable() Verdict {
 	if v.Class >= ClassAborted {
 		v.Class = ClassUnknown
@@ -117,6 +120,10 @@ func (v Verdict) sayable() Verdict {
 		v.Class = ClassTransient
 	}
 	v.Away = v.Away && v.Class == ClassTransient
+	if v.TooLarge && v.Class == ClassUnknown {
+		v.Class = ClassPermanent
+	}
+	v.TooLarge = v.TooLarge && v.Class == ClassPermanent
 	return v
 }
 
@@ -131,13 +138,16 @@ func (v Verdict) unsayable() error {
 	if v.Away && v.sayable().Class != ClassTransient {
 		return fmt.Errorf("it gives the class %s with Away: an error that is not about the message passes with time; give transient, or leave out Away", v.Class)
 	}
+	if v.TooLarge && v.sayable().Class != ClassPermanent {
+		return fmt.Errorf("it gives the class %s with TooLarge: a size does not pass with time; give permanent, or leave out TooLarge", v.Class)
+	}
 	return nil
 }
 
 // fill takes from other what v does not say.
 func (v Verdict) fill(other Verdict) Verdict {
 	if v.Class == ClassUnknown {
-		v.Class, v.NotNow, v.Away = other.Class, other.NotNow, other.Away
+		v.Class, v.NotNow, v.Away, v.TooLarge = other.Class, other.NotNow, other.Away, other.TooLarge
 	}
 	if v.Reason == "" {
 		v.Reason = other.Reason

@@ -39,6 +39,12 @@
 // Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request, because the request
 // can have caused the loss. A mark or rule that names the class decides Away too: Transient(err) says that an error is not away.
 //
+// # Too large
+//
+// TooLarge is for a publisher that refuses a message for its size, which is permanent. Classifier.IsTooLarge is the one place that
+// decides it, for letters, stages, the delay store, outputs and redrives: by the mark, by a rule with Verdict.TooLarge, or by built-in
+// knowledge of clients.
+//
 // # Marks and rules
 //
 // A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid, Discard or With. A mark survives any wrapping

@@ -111,7 +111,7 @@ func (m *move) refused(rows []taken, err error) {
 		"topic": boundedtext.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
 	})
 	if len(rows) == 1 {
-		if first.damage == nil && !refusedAlways(err) {
+		if first.damage == nil && !m.refusedAlways(err) {
 			m.topics.refused(first.topic, 1, time.Now())
 		}
 		m.postpone(rows, doubled(firstRowWait, first.failures, maxRowWait), 1)
@@ -123,7 +123,7 @@ func (m *move) refused(rows []taken, err error) {
 
 // givenUp reports whether GiveUp took the message, which the publisher will never take.
 func (m *move) givenUp(t taken, refusal error) bool {
-	if m.GiveUp == nil || t.msg == nil || !refusedAlways(refusal) {
+	if m.GiveUp == nil || t.msg == nil || !m.refusedAlways(refusal) {
 		return false
 	}
 	err := safecall.Call("GiveUp", func() error { return m.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
@@ -132,8 +132,8 @@ func (m *move) givenUp(t taken, refusal error) bool {
 }
 
 // refusedAlways reports whether a publisher refuses a message for what it is, which says nothing of its topic.
-func refusedAlways(err error) bool {
-	return poison.IsTooLarge(err) || errors.Is(err, poison.ErrRefused)
+func (m *move) refusedAlways(err error) bool {
+	return m.Classifier.IsTooLarge(err) || errors.Is(err, poison.ErrRefused)
 }
 
 func (m *move) postpone(rows []taken, wait time.Duration, failures int) {

@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -147,6 +148,31 @@ func TestPoisoned(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Promise P4: what a rule alone knows as a refusal for size is given up, and what is no such refusal is not.
+func TestGiveUpByRule(t *testing.T) {
+	own, other := errors.New("body exceeds the quota"), errors.New("not now")
+	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := databases[0].newStore(t, databases[0].create(t))
+	refusals := map[string]error{numberedID(1): own, numberedID(2): other}
+	fill(t, s, 4, 0)
+	out := &outbox{before: func(_ string, messages []*message.Message) error {
+		if len(messages) > 1 {
+			return other
+		}
+		return refusals[messages[0].UUID]
+	}}
+	given := make(chan string, 4)
+	giveUp := func(_ context.Context, _ string, msg *message.Message, _ error) error { given <- msg.UUID; return nil }
+	start(t, s, out, RelayConfig{Classifier: classifier, GiveUp: giveUp})
+	eventually(t, "one is left", func() bool { return kept(t, s) == 1 })
+	if id := <-given; id != numberedID(1) || len(given) != 0 || len(out.all()) != 2 {
+		t.Errorf("given up: %q and %d more; published: %v", id, len(given), out.ids())
+	}
 }
 
 // A row that cannot be read is put off, and does not stop others.

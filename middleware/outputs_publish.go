@@ -200,7 +200,7 @@ func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool 
 	if _, panicked := classify.AsPanic(err); panicked { // the publisher's panic may pass
 		return false
 	}
-	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.inside.IsTooLarge(err)
+	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.inside.Classifier().IsTooLarge(err)
 }
 
 // setAside dead-letters the source. Its handler succeeded, so its number of attempts stays.

@@ -34,7 +34,7 @@ func (i inside) CheckPublisher(pub message.Publisher) error {
 	return nil
 }
 
-func (i inside) IsTooLarge(err error) bool { return i.queue.tooLarge(err) }
+func (i inside) Classifier() *classify.Classifier { return i.queue.config.Classifier }
 
 func (i inside) FromStage(msg *message.Message) { unpackInto(msg) }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size.
-var ErrTooLarge = errors.New("message too large")
+// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size. It is classify.ErrTooLarge.
+var ErrTooLarge = classify.ErrTooLarge
 
 // ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content: a header,
 // a property, an id. For a refusal for size there is ErrTooLarge. A Queue then offers the letter to its fallbacks. If none takes
@@ -27,12 +27,9 @@ var ErrTooLarge = errors.New("message too large")
 // a letter that is cut, after a panic, and after an error that the Classifier knows as permanent or invalid.
 var ErrRefused = errors.New("message refused for what it carries")
 
-// IsTooLarge reports whether a publisher's error is a refusal for size. It knows ErrTooLarge, and the
-// types and codes of the clients of Kafka, AMQP and SQL. The text of an error counts only for clients without types and codes.
-// Let a publisher of your own wrap ErrTooLarge.
-func IsTooLarge(err error) bool {
-	return err != nil && refusedForSize(err)
-}
+// IsTooLarge reports whether a publisher's error is a refusal for size, by marks and the built-in knowledge of package classify. The
+// parts of a channel ask their Classifier, which has rules too: see classify.Classifier.IsTooLarge.
+func IsTooLarge(err error) bool { return (*classify.Classifier)(nil).IsTooLarge(err) }
 
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
 // the fallbacks. A dead letter that is parked has no topic of all the others.
@@ -133,7 +130,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		if errors.Is(err, ErrRefused) {
 			return true, err
 		}
-		if q.tooLarge(err) {
+		if q.config.Classifier.IsTooLarge(err) {
 			if sizeRefusals++; sizeRefusals == 2 {
 				limits = limits.shrunk()
 			}

@@ -29,13 +29,12 @@ type QueueConfig struct {
 	// PublishBackoff is the wait after the first refusal, with a jitter of one half. It doubles with each refusal, up to 1 s. A
 	// longer wait stays as it is. Default: 50 ms.
 	PublishBackoff time.Duration
-	// TooLarge reports whether a publisher's error is a refusal for size. Default: IsTooLarge.
-	TooLarge func(error) bool
 	// MaxAdded is the maximum of bytes of metadata that a letter adds to its message, without WatermillKeys. It must be at
 	// least 1 KiB. Default: DefaultMaxAdded.
 	MaxAdded int
-	// Classifier judges errors that no retry further in has judged. Default: the marks of package classify and its built-in
-	// knowledge. In a spillway.Channel: that of Config.Classify.
+	// Classifier judges errors that no retry further in has judged. It also decides which refusals of publishers are for size, for
+	// stages and outputs too. Default: the marks of package classify and its built-in knowledge. In a spillway.Channel: that of
+	// Config.Classify.
 	Classifier *classify.Classifier
 	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it leaves
 	// empty are those of the router. Default: the router's alone.
@@ -91,9 +90,6 @@ func (c *QueueConfig) setDefaults() {
 	}
 	if c.PublishBackoff == 0 {
 		c.PublishBackoff = 50 * time.Millisecond
-	}
-	if c.TooLarge == nil {
-		c.TooLarge = IsTooLarge
 	}
 	if c.MaxAdded == 0 {
 		c.MaxAdded = DefaultMaxAdded

@@ -122,9 +122,8 @@ func TestQueueContainsWhatUsersPlugIn(t *testing.T) {
 			}
 			return s.Topic + ".dead"
 		},
-		Origin:   func(*message.Message) Origin { panic("origin") },
-		TooLarge: func(error) bool { panic("too large") },
-		Hooks:    Hooks{OnDeadLetter: func(context.Context, Letter) { panic("hook") }},
+		Origin: func(*message.Message) Origin { panic("origin") },
+		Hooks:  Hooks{OnDeadLetter: func(context.Context, Letter) { panic("hook") }},
 	}
 	dead := &sink{}
 	r := start(t, "orders", dead, config, failing(panickyError{}))

@@ -113,13 +113,22 @@ func testDrain_tooLarge(t *testing.T, on database) {
 		publish(t, s, "orders.dlq", letter(fmt.Sprint("huge-", i), "x"))
 	}
 	publish(t, s, "orders.dlq", letter("fits", "x", history))
+	own := errors.New("body exceeds the quota")
+	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusals := 0
 	live := &outbox{Before: func(_ string, msg *message.Message) error {
 		if strings.HasPrefix(msg.UUID, "huge") || msg.Metadata[poison.KeyAttemptHistory] != "" {
-			return errors.New("message was too large")
+			if refusals++; refusals%2 == 0 {
+				return errors.New("message was too large")
+			}
+			return fmt.Errorf("publish: %w", own)
 		}
 		return nil
 	}}
-	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2}})
+	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2, Classifier: classifier}})
 	if err != nil || report.Redriven != 1 || report.Failed != 5 {
 		t.Errorf("%+v, %v", report, err)
 	}

@@ -32,7 +32,7 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 	}
 	h.makeReady(topic)
 	err := h.publish(ctx, h.parking, l, poison.QuarantineTopic(topic), nil, func(refusal error) *message.Message {
-		if refusal != nil && poison.IsTooLarge(refusal) {
+		if refusal != nil && h.Classifier.IsTooLarge(refusal) {
 			return msg.Copy()
 		}
 		q := build()

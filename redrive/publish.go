@@ -29,7 +29,7 @@ func (r *rules) wait(ctx context.Context) error {
 // The first attempt's turn has been waited for; each further attempt takes a turn of its own.
 func (r *rules) redrive(ctx context.Context, l poison.Letter, topic string) error {
 	return r.publish(ctx, r.publisher, l, topic, r.wait, func(refusal error) *message.Message {
-		if refusal != nil && poison.IsTooLarge(refusal) {
+		if refusal != nil && r.Classifier.IsTooLarge(refusal) {
 			l.Failure.History = nil
 		}
 		return l.Redriven(r.By, r.id, time.Now())

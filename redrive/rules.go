@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
@@ -47,6 +48,9 @@ type Rules struct {
 	By string
 	// PublishAttempts is the number of times that a letter is offered to a publisher. Default: 3.
 	PublishAttempts int
+	// Classifier decides which refusals of a publisher are for size: such a letter goes without its history, and says nothing of the
+	// publisher. Default: the marks of package classify and its built-in knowledge.
+	Classifier *classify.Classifier
 	// Logger receives refusals. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
 	// Hooks are called on each event. Default: none.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -106,7 +105,7 @@ func (d *drain) failed(t letters.Taken, err error) {
 	}
 	d.mu.Lock()
 	d.report.Failed++
-	if !poison.IsTooLarge(err) {
+	if !d.Classifier.IsTooLarge(err) {
 		d.refusals++
 	}
 	over := d.refusals >= maxRefusals

@@ -17,8 +17,8 @@ type Inside interface {
 	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes it
 	// when that handler stops, and then nothing takes the letters of the other handlers.
 	CheckPublisher(pub message.Publisher) error
-	// IsTooLarge reports whether a publisher's error is a refusal for size, by QueueConfig.TooLarge.
-	IsTooLarge(err error) bool
+	// Classifier returns QueueConfig.Classifier, which decides what is a refusal for size. It may be nil.
+	Classifier() *classify.Classifier
 	// Cause returns err as a log line may have it: the head of its text, masked by QueueConfig.MaskText.
 	Cause(err error) error
 	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It has

@@ -27,7 +27,7 @@ func failTimes(n *note, times int) message.NoPublishHandlerFunc {
 	}
 }
 
-// errOwnWords is a refusal for size that QueueConfig.TooLarge alone knows.
+// errOwnWords is a refusal for size that a rule alone knows.
 var errOwnWords = errors.New("body exceeds the quota")
 
 // Promise P4: what a stage will never take is set aside with the handler's failure, and those behind it go on.
@@ -40,9 +40,11 @@ func TestStageNeverTakes(t *testing.T) {
 		"goexit":    func(string, *message.Message) error { runtime.Goexit(); return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			queue, err := poison.NewQueue(&letters{}, poison.QueueConfig{
-				TooLarge: func(err error) bool { return errors.Is(err, errOwnWords) || poison.IsTooLarge(err) },
-			})
+			classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(errOwnWords, classify.Verdict{TooLarge: true})}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			queue, err := poison.NewQueue(&letters{}, poison.QueueConfig{Classifier: classifier})
 			if err != nil {
 				t.Fatal(err)
 			}

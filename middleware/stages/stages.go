@@ -67,7 +67,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
-		relay, err := delay.NewRelay(config.Store, config.Publisher, delay.RelayConfig{GiveUp: s.giveUp, Logger: config.Logger})
+		relay, err := delay.NewRelay(config.Store, config.Publisher, delay.RelayConfig{GiveUp: s.giveUp, Classifier: s.inside.Classifier(), Logger: config.Logger})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}

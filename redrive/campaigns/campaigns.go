@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -34,6 +35,9 @@ type Config struct {
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// redrive.DefaultMaxRedrives.
 	MaxRedrives int
+	// Classifier decides which refusals of a publisher are for size. Default: the marks of package classify and its built-in
+	// knowledge.
+	Classifier *classify.Classifier
 	// Logger receives what a Worker does. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
 }

@@ -79,7 +79,7 @@ func (b *batch) refusal(ctx context.Context, r row, err error) result {
 	if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 		return result{row: r, tries: r.tries}
 	}
-	own := poison.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) // it says nothing of the target
+	own := b.Campaigns.config.Classifier.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) // it says nothing of the target
 	if !own {
 		b.refusedBy(r, err)
 	}
@@ -114,7 +114,7 @@ func (b *batch) publish(ctx context.Context, l poison.Letter, topic string) erro
 		if err == nil {
 			return nil
 		}
-		if poison.IsTooLarge(err) {
+		if b.Campaigns.config.Classifier.IsTooLarge(err) {
 			l.Failure.History = nil
 		}
 		err = fmt.Errorf("campaigns: publish to %q: %w", logged(topic), err)

@@ -1,4 +1,4 @@
-package poison
+package classify
 
 import (
 	"reflect"
@@ -6,17 +6,27 @@ import (
 	"syscall"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // refusedForSize judges by ErrTooLarge, types and codes, without importing a client. Words count only if no error in the tree is of a
 // client that has codes: "message of length 352518912 too large or too small" is what sarama says of a TLS listener.
-func refusedForSize(err error) (large bool) {
-	known, nodes := false, 0
-	failed := safecall.Call("error", func() error { known, large = searchSize(err, &nodes); return nil })
-	if failed != nil || known {
-		return failed == nil && large
-	}
+func refusedForSize(err error) bool {
+	known, large := sizeOf(err)
+	return large || !known && saysSize(err)
+}
+
+// sizeOf asks types and codes. An error that panics is known, and of no size.
+func sizeOf(err error) (known, large bool) {
+	defer func() {
+		if recover() != nil {
+			known, large = true, false
+		}
+	}()
+	nodes := 0
+	return searchSize(err, &nodes)
+}
+
+func saysSize(err error) bool {
 	text := strings.ToLower(unquoted(boundedtext.Error(err, 1<<10)))
 	for _, words := range sizeWords {
 		if strings.Contains(text, words) {
@@ -62,10 +72,13 @@ func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 var sizeWords = []string{
 	"message too large", "message is too large", "message was too large", "message size too large", "message_too_large",
 	"payload too large", "request entity too large", "message larger than", "larger than the max",
-	"maximum payload exceeded",            // NATS
-	"exceeds maximum allowed size",        // Redis
-	"item size exceeds bundle byte limit", // Google Cloud Pub/Sub
-	"message must be shorter than",        // Amazon SQS and SNS
+	"maximum payload exceeded",                                            // a NATS client
+	"message size exceeds maximum allowed", "header size exceeds maximum", // NATS JetStream: of a stream, of all headers
+	"exceeds maximum allowed size", "invalid bulk length", // Redis
+	"item size exceeds bundle byte limit", "payload size exceeds the limit", // Google Cloud Pub/Sub
+	"exceeds the maximum allowed size", "longer than 1048487 bytes", // Firestore: of a document, of a property
+	"message must be shorter than", "message too long", // Amazon SQS and SNS
+	"message size exceeds maxmessagesize", // Pulsar
 	"packet for query is too large",       // go-sql-driver/mysql, before it sends
 	"string or blob too big",              // SQLite
 }
@@ -127,8 +140,11 @@ func sizeCode(err error) (known, large bool) {
 		return e == syscall.EMSGSIZE, e == syscall.EMSGSIZE
 	case interface{ SQLState() string }: // pgx, lib/pq
 		return true, e.SQLState() == "54000" // program_limit_exceeded
+	case interface{ TooLarge() bool }:
+		return true, e.TooLarge()
 	case interface{ HTTPStatusCode() int }:
-		return true, e.HTTPStatusCode() == 413
+		code := e.HTTPStatusCode()
+		return code != 400, code == 413 // Amazon says 400 and words
 	}
 	value := reflect.ValueOf(err)
 	if value.Kind() == reflect.Pointer {
@@ -189,14 +205,4 @@ func number(v reflect.Value, field string) int64 {
 func contains(v reflect.Value, field, words string) bool {
 	v = v.FieldByName(field)
 	return v.Kind() == reflect.String && strings.Contains(v.String(), words)
-}
-
-// refusedForSize judges by QueueConfig.TooLarge.
-
-// tooLarge judges by QueueConfig.TooLarge.
-func (q *Queue) tooLarge(err error) (large bool) {
-	if failed := safecall.Call("poison.TooLarge", func() error { large = q.config.TooLarge(err); return nil }); failed != nil {
-		q.config.Logger.Error("QueueConfig.TooLarge panicked; the refusal counts as one of another kind", failed, nil)
-	}
-	return large
 }
