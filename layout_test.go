@@ -120,7 +120,7 @@ var leaves = map[string][]string{
 }
 
 // clients are compiled only for packages that import their leaf, and the library of the command line for the command.
-var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver", "github.com/nats-io"}
+var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver", "github.com/redis", "github.com/ThreeDotsLabs/watermill-redisstream", "github.com/nats-io", "github.com/ThreeDotsLabs/watermill-nats"}
 
 // The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
 func TestLayout(t *testing.T) {
@@ -150,6 +150,31 @@ func TestLayout(t *testing.T) {
 			if outside := strings.Contains(strings.SplitN(imported, "/", 2)[0], "."); outside && floor <= 4 &&
 				!slices.Contains(mayKnow, imported) && !slices.Contains(leaves[name], imported) {
 				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+	}
+}
+
+// withoutLeaf are clients that have no package of ours. Only tests, examples and measures import them.
+var withoutLeaf = []string{
+	"github.com/redis", "github.com/ThreeDotsLabs/watermill-redisstream", "github.com/nats-io", "github.com/ThreeDotsLabs/watermill-nats",
+}
+
+// The library, the suite and the command compile no client that has no leaf.
+func TestOnlyExamplesCompileClientsWithoutLeaf(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
+		if strings.HasPrefix(name, "examples/") || strings.HasPrefix(name, "internal/bench/") {
+			continue
+		}
+		for _, imported := range fields[1:] {
+			if slices.ContainsFunc(withoutLeaf, func(client string) bool { return strings.HasPrefix(imported, client) }) {
+				t.Errorf("%s compiles %s", fields[0], imported)
 			}
 		}
 	}
