@@ -7,8 +7,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
+
+// ackTime is how long the subscription outlives the last ack. Subscribers, such as that of Redis Streams, pass an ack on in a
+// goroutine of their own, and not after their context's end: the letter would come to the next drain again.
+const ackTime = 250 * time.Millisecond
 
 type settled struct {
 	out outcome
@@ -23,6 +28,9 @@ func (d *topicDrain) run(parent context.Context) (err error) {
 		return err
 	}
 	defer func() {
+		if err == nil && d.report.Taken > 0 {
+			wait.For(parent, ackTime)
+		}
 		cancel()
 		giveBack(messages)
 	}()
