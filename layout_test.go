@@ -95,6 +95,7 @@ var floors = map[string]int{
 	"examples/amqp":                6,
 	"examples/incident":            6,
 	"examples/kafka":               6,
+	"examples/nats":                6,
 	"examples/quickstart":          6,
 	"examples/sql":                 6,
 	"examples/stages":              6,
@@ -190,27 +191,6 @@ func TestOnlyLeavesCompileClients(t *testing.T) {
 		for imported := range strings.Lines(string(out)) {
 			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(imported, client) }) {
 				t.Errorf("%s compiles %s", module+name, strings.TrimSpace(imported))
-			}
-		}
-	}
-}
-
-// What is particular to NATS is in an example, and compiled for those alone who build examples or figures.
-func TestOnlyExamplesImportNATS(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
-		if strings.HasPrefix(name, "examples/") || strings.HasPrefix(name, "internal/bench/") || name == "internal/chaos" {
-			continue
-		}
-		for _, imported := range fields[1:] {
-			if strings.HasPrefix(imported, "github.com/nats-io") || strings.HasPrefix(imported, "github.com/ThreeDotsLabs/watermill-nats") ||
-				strings.HasPrefix(imported, module+"/examples/nats") {
-				t.Errorf("%s imports %s", name, imported)
 			}
 		}
 	}

@@ -64,6 +64,15 @@ func (b natsBroker) through(t testing.TB, address string) *streams.Publisher {
 	return pub
 }
 
+// address is the broker's host:port.
+func (b natsBroker) address() string {
+	_, address, _ := strings.Cut(b.url, "//")
+	if _, host, user := strings.Cut(address, "@"); user {
+		address = host
+	}
+	return address
+}
+
 // at is the broker's URL with another address.
 func (b natsBroker) at(t testing.TB, address string) string {
 	t.Helper()

@@ -31,14 +31,14 @@ func Run(t *testing.T, target Target) {
 	target.validate(t)
 	target.command = childCommand(t, target)
 	results := map[string]string{}
-	for _, f := range features() { // first, while the suites on the same broker are at these rows too
+	for _, f := range target.rows() { // first, while the suites on the same broker are at these rows too
 		if _, pinned := target.Pins[f.id]; !pinned && restarts[f.id] {
 			results[f.id] = f.on(t, target)
 		}
 	}
 	var together sync.WaitGroup
 	var after, last []func() // what runs together comes after the others, and last its records, in order
-	for _, f := range features() {
+	for _, f := range target.rows() {
 		result, done := results[f.id]
 		if _, pinned := target.Pins[f.id]; pinned {
 			result, done = "pinned", true
@@ -69,6 +69,11 @@ func (target *Target) validate(t *testing.T) {
 	if target.Name == "" || target.Publisher == nil || target.Subscriber == nil {
 		t.Fatalf("Target.Name (%q), Target.Publisher and Target.Subscriber are required: set them", target.Name)
 	}
+	for _, id := range target.Only {
+		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == id }) {
+			t.Fatalf("Target.Only names %q, which is no feature: use an id that the documentation of package conformance lists", id)
+		}
+	}
 	for id, pin := range target.Pins {
 		row, _, _ := strings.Cut(id, "/")
 		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == row }) {
@@ -78,6 +83,11 @@ func (target *Target) validate(t *testing.T) {
 			t.Fatalf("Target.Pins[%q]: %v", id, err)
 		}
 	}
+}
+
+// rows are the features that the column has.
+func (target *Target) rows() []feature {
+	return slices.DeleteFunc(features(), func(f feature) bool { return target.Only != nil && !slices.Contains(target.Only, f.id) })
 }
 
 // on runs the feature and returns its result, or "" if -run left it out.

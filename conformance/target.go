@@ -20,6 +20,9 @@ import (
 type Target struct {
 	// Name heads the pub/sub's column in the matrix.
 	Name string
+	// Only lists the rows of a column that differs from another one of the same pub/sub in little, such as its marshaler. Default:
+	// all rows.
+	Only []string
 
 	// Publisher returns a new publisher that confirms what it publishes. The suite closes it.
 	Publisher func(t testing.TB) message.Publisher
