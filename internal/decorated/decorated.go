@@ -15,7 +15,9 @@ type Layer struct {
 	// Publisher is nil if an unexported field holds it. Then only its type and its address are known.
 	Publisher message.Publisher
 	Type      reflect.Type
-	at        uintptr // of a pointer
+	// Value is the publisher's, behind its pointer. Its fields may be read, even if Publisher is nil.
+	Value reflect.Value
+	at    uintptr // of a pointer
 }
 
 // maxLayers bounds decorators around decorators.
@@ -48,6 +50,7 @@ func look(v reflect.Value, layers *[]Layer) {
 		}
 		v = v.Elem()
 	}
+	layer.Value = v
 	*layers = append(*layers, layer)
 	if inside, ok := layer.Publisher.(interface{ Unwrap() message.Publisher }); ok {
 		look(reflect.ValueOf(inside.Unwrap()), layers)

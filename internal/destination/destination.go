@@ -22,11 +22,16 @@ type sourceInitializer interface {
 }
 
 // Initialize makes sure that the topics exist, which take what comes from source, if pub or a publisher inside it is a
-// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one. Of any other publisher it assumes
-// that the topics exist.
+// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one, or trims a topic. Of any other
+// publisher it assumes that the topics exist.
 func Initialize(pub message.Publisher, source string, topics ...string) error {
 	if safecall.IsNil(pub) {
 		return errors.New("poison: the publisher is nil: it can make no topics")
+	}
+	for _, topic := range topics {
+		if limit := trims(pub, topic); limit > 0 {
+			return fmt.Errorf(trimmed, topic, limit, topic)
+		}
 	}
 	if own, ok := decorated.As[sourceInitializer](pub); ok {
 		return own.InitializeTopicsFor(source, topics...)
