@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -41,6 +42,10 @@ type Config struct {
 	// logs nothing without a Logger.
 	Logger watermill.LoggerAdapter
 
+	// Naming names all topics that the channel derives from live topics. Use naming.Scheme{Style: naming.NATS} on NATS, whose streams have no
+	// dots in their names. Queue.Naming and Stages.Naming, if set, take its place there. Give the same Scheme to redrive.HandlerConfig. Default:
+	// <topic>.dlq, <topic>.invalid, and so on, as package naming says.
+	Naming naming.Scheme
 	// Classify configures how errors are judged.
 	Classify classify.Config
 	// Queue configures where dead letters go and what they carry.
@@ -80,6 +85,9 @@ func (c *Config) check() error {
 		return errors.New("Config.Publisher is nil: dead letters would be lost; set Config.DB, or Config.Publisher to a publisher of its own")
 	}
 	keys := c.Idempotency != nil || c.DB != nil
+	if err := c.Naming.Validate(); err != nil {
+		return fmt.Errorf("Config.Naming: %w", err)
+	}
 	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
 		return errors.New("Config.Stages is configured without a Subscriber: messages would wait in their stages for good; set Config.Stages.Subscriber")
 	}
@@ -125,6 +133,11 @@ func (c *Config) share() error {
 		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Stages.Logger, &outage.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
+		}
+	}
+	for _, scheme := range []*naming.Scheme{&c.Queue.Naming, &c.Stages.Naming} {
+		if scheme.IsZero() {
+			*scheme = c.Naming
 		}
 	}
 	if logger := c.Logger; c.Classify.OnRulePanic == nil {

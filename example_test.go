@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -89,7 +90,7 @@ func ExampleChannel_Middleware() {
 	billing := router.AddHandler("billing", "orders", sub, "invoices", pub, message.PassthroughHandler)
 	billing.AddMiddleware(dlc.Middleware)
 
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{Naming: poison.PerHandlerNaming})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Naming: naming.Scheme{DeadLetter: "{topic}.{handler}.dlq"}})
 	if err != nil {
 		log.Fatal(err)
 	}

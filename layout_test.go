@@ -42,6 +42,7 @@ var floors = map[string]int{
 	"internal/services":                  0,
 	"internal/sqlproxy":                  0,
 	"internal/wait":                      0,
+	"naming":                             0,
 	// rooms of one job each, and the adapters
 	"delay":                  1,
 	"idempotency":            1,

@@ -128,7 +128,7 @@ func (b *bench) parked() {
 	})
 	b.ids("twice-dead")
 	b.untilPlaced(2)
-	if l := b.letter(poison.ParkedTopic(b.dlq())); l.Original.UUID != "twice-dead" || l.Origin.Topic != b.topic {
+	if l := b.letter(b.target.Naming.ParkedTopic(b.dlq())); l.Original.UUID != "twice-dead" || l.Origin.Topic != b.topic {
 		b.Errorf("parked: %q from %q", l.Original.UUID, l.Origin.Topic)
 	}
 }

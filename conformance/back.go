@@ -48,7 +48,7 @@ func (b *bench) drainThrough(live message.Publisher, topic string, n int, change
 			b.Error(err)
 		}
 	}()
-	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, IdleAfter: 3 * time.Second}
+	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, Naming: b.target.Naming, IdleAfter: 3 * time.Second}
 	config.Allow, config.By = []string{b.topic}, "conformance"
 	if b.target.Backlog != nil {
 		config.Backlog, config.IdleAfter = b.target.Backlog(b.T, group), patience/2 // a busy server may be slow to give what it has
@@ -79,7 +79,7 @@ func (b *bench) redriven() {
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
 
-	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}}, Park: b.dead, MinWait: -1})
+	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}}, Park: b.dead, Naming: b.target.Naming, MinWait: -1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -124,14 +124,14 @@ func (b *bench) quarantine() {
 		}
 		b.untilPlaced(i + 2)
 	}
-	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2}, Park: b.dead})
+	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2}, Park: b.dead, Naming: b.target.Naming})
 	if err != nil {
 		b.Fatal(err)
 	}
 	router := b.router()
 	router.AddPlugin(h.Plugin(b.target.Subscriber(b.T, "drain-"+b.dlq()), b.dlq()))
 	b.run(router)
-	l := b.letter(poison.QuarantineTopic(b.dlq()))
+	l := b.letter(b.target.Naming.QuarantineTopic(b.dlq()))
 	if l.Redrive.Count != 2 || l.Redrive.By != "conformance" || l.Redrive.At.IsZero() {
 		b.Errorf("quarantined: %+v", l.Redrive)
 	}
@@ -194,7 +194,7 @@ func (b *bench) allowList() {
 	if report := b.drain(b.dlq(), 2, chosen); report.Refused != 1 || report.Parked != 1 || report.Redriven != 0 {
 		b.Errorf("%+v", report)
 	}
-	for _, msg := range b.read(poison.ParkedTopic(b.dlq()), 2) {
+	for _, msg := range b.read(b.target.Naming.ParkedTopic(b.dlq()), 2) {
 		if msg.UUID == "forged" && msg.Metadata[poison.KeyOriginalTopic] != b.topic+"-payroll" || msg.UUID != "forged" && msg.UUID != "other" {
 			b.Errorf("parked: %q %v", msg.UUID, msg.Metadata)
 		}

@@ -97,6 +97,7 @@ func (b *bench) config() spillway.Config {
 	return spillway.Config{
 		Publisher:   b.dead,
 		Idempotency: b.keys,
+		Naming:      b.target.Naming,
 		Retry: middleware.RetryConfig{
 			Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
 			OnAttempt: func(context.Context, middleware.Attempt) { b.attempts.Add(1) },

@@ -12,13 +12,14 @@ import (
 	"github.com/watermill-spillway/spillway"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
 // initialize makes the dead-letter topics of the live topic, where no router does it at its start.
 func (b *bench) initialize(ch *spillway.Channel) {
 	b.Helper()
-	if err := ch.Queue().Initialize(poison.Source{Topic: b.topic, Handler: handlerName}); err != nil {
+	if err := ch.Queue().Initialize(naming.Source{Topic: b.topic, Handler: handlerName}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -120,13 +121,13 @@ func (b *bench) classes() {
 
 // Feature D3: the names of dead-letter topics are the user's choice.
 func (b *bench) naming() {
-	for name, naming := range map[string]poison.Naming{
-		b.topic + "-failed":                      poison.SuffixNaming("-failed"),
-		b.topic + "-billing-DLQ":                 poison.PulsarNaming("billing"),
-		b.topic + "." + handlerName + ".dlq":     poison.PerHandlerNaming,
-		"all-letters-of-" + b.topic + "-service": func(poison.Source) string { return "all-letters-of-" + b.topic + "-service" },
+	for name, pattern := range map[string]string{
+		b.topic + "-failed":                      "{topic}-failed",
+		b.topic + "-billing-DLQ":                 "{topic}-billing-DLQ",
+		b.topic + "_" + handlerName + "-dead":    "{topic}_{handler}-dead",
+		"all-letters-of-" + b.topic + "-service": "all-letters-of-" + b.topic + "-service",
 	} {
-		ch := b.channel(func(c *spillway.Config) { c.Queue.Naming = naming }) // makes the topics itself
+		ch := b.channel(func(c *spillway.Config) { c.Naming.DeadLetter = pattern }) // makes the topics itself
 		placed := b.placed.Load()
 		stop := b.failing(ch, func(string) error { return classify.Permanent(errNever) })
 		b.ids(name)
@@ -186,7 +187,7 @@ func (b *bench) fallback() {
 func (b *bench) missingDestination() {
 	b.need("BadTopic", b.target.BadTopic != "")
 	ch := b.channel(func(c *spillway.Config) {
-		c.Queue.Naming = func(poison.Source) string { return b.target.BadTopic }
+		c.Queue.Naming = naming.Scheme{DeadLetter: b.target.BadTopic}
 	})
 	router := b.router()
 	ch.Attach(router)

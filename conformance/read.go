@@ -6,6 +6,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -69,8 +71,10 @@ func (b *bench) letter(topic string) poison.Letter {
 	return b.letters(topic, 1)[0]
 }
 
-func (b *bench) dlq() string     { return b.topic + ".dlq" }
-func (b *bench) invalid() string { return b.topic + ".invalid" }
+func (b *bench) dlq() string { return b.target.Naming.DeadLetterTopic(naming.Source{Topic: b.topic}) }
+func (b *bench) invalid() string {
+	return b.target.Naming.DeadLetterTopic(naming.Source{Topic: b.topic, Class: classify.ClassInvalid})
+}
 
 // find reads a topic until the message with the id comes.
 func (b *bench) find(topic, id string) *message.Message {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -79,7 +80,7 @@ func (b *bench) addStaged(ch *spillway.Channel, router *message.Router, handle m
 
 // stageTopic is the one for a delay, as it is named by default; for 0 a store's.
 func (b *bench) stageTopic(delay time.Duration) string {
-	return stages.PerHandler(stages.Source{Topic: b.topic, Handler: handlerName, Delay: delay})
+	return b.target.Naming.StageTopic(naming.Source{Topic: b.topic, Handler: handlerName, Delay: delay})
 }
 
 // visit is one invocation of a handler. Its times are of the wall clock, by which messages are due.

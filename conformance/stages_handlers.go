@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -23,7 +23,7 @@ func (b *bench) stagesPerHandler() {
 	if !b.target.Competing {
 		b.variant("shared topics", func(b *bench) {
 			b.twoHandlers(func(c *spillway.Config) {
-				c.Stages.SharedTopics, c.Stages.Naming = true, stages.PerTopic
+				c.Stages.SharedTopics, c.Naming = true, b.perTopic()
 			})
 		})
 	}
@@ -71,16 +71,23 @@ func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
 	b.wantNeverEarly(&billing, shortStage)
 }
 
+// perTopic names stage topics that all handlers of a topic share.
+func (b *bench) perTopic() naming.Scheme {
+	scheme := b.target.Naming
+	scheme.Stage, scheme.Reentry = "{topic}-retry-{delay}", "{topic}-retry"
+	return scheme
+}
+
 // anothers: a message of another handler, in stage topics that handlers do not share, is dead-lettered.
 func (b *bench) anothers() {
 	var j journal
-	b.startStaged(b.channel(b.staged(shortStage), func(c *spillway.Config) { c.Stages.Naming = stages.PerTopic }),
+	b.startStaged(b.channel(b.staged(shortStage), func(c *spillway.Config) { c.Naming = b.perTopic() }),
 		b.noting(&j, func(int, *message.Message) error { return nil }))
 	msg := newMessage("another's")
 	msg.Metadata.Set(poison.KeyOriginalTopic, b.topic)
 	msg.Metadata.Set(poison.KeyOriginalHandler, "audit")
 	msg.Metadata.Set(poison.KeyRetryStage, "1")
-	if err := b.live.Publish(stages.PerTopic(stages.Source{Topic: b.topic, Delay: shortStage}), msg); err != nil {
+	if err := b.live.Publish(b.perTopic().StageTopic(naming.Source{Topic: b.topic, Delay: shortStage}), msg); err != nil {
 		b.Fatal(err)
 	}
 	b.untilPlaced(1)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -116,7 +116,7 @@ func (b *bench) refusedStage() {
 func (b *bench) missingStage() {
 	var subscribers []message.Subscriber
 	ch := b.channel(b.staged(shortStage), func(c *spillway.Config) {
-		c.Stages.Naming = func(stages.Source) string { return b.target.BadTopic }
+		c.Stages.Naming = naming.Scheme{Stage: b.target.BadTopic}
 		next := c.Stages.Subscriber
 		c.Stages.Subscriber = func(topic, group string) (message.Subscriber, error) {
 			sub, err := next(topic, group)

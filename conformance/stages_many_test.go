@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
@@ -85,11 +86,11 @@ type many struct {
 }
 
 func (m *many) topics() []string {
-	stage := stages.Source{Topic: m.topic, Handler: "billing"}
+	stage := naming.Source{Topic: m.topic, Handler: "billing"}
 	if m.store == nil {
 		stage.Delay = m.wait
 	}
-	return []string{m.topic, m.topic + ".dlq", m.topic + ".invalid", stages.PerHandler(stage)}
+	return []string{m.topic, m.topic + ".dlq", m.topic + ".invalid", naming.Scheme{}.StageTopic(stage)}
 }
 
 func (m *many) run(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -44,6 +45,8 @@ type Target struct {
 	CreateTopic func(t testing.TB, topic string)
 	// BadTopic is a name that the broker does not accept.
 	BadTopic string
+	// Naming names the topics that are derived from others, if the broker takes no names with dots. Default: naming.Dots.
+	Naming naming.Scheme
 	// Origins lists the metadata keys of the origin that the broker fills in beside topic, handler and id.
 	Origins []string
 	// BrokersOwn lists metadata keys that the broker adds when it redelivers a message.

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // BenchmarkLetter is the whole way from a failed message to the letter that is published: cause, stack, hash, texts.
@@ -24,7 +25,7 @@ func BenchmarkLetter(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l := queue.letter(msg.Copy(), failure, Source{Topic: "orders", Handler: "billing"}, false)
+		l := queue.letter(msg.Copy(), failure, naming.Source{Topic: "orders", Handler: "billing"}, false)
 		_ = l.encode(queue.limits)
 	}
 }

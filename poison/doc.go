@@ -13,8 +13,8 @@
 //	every other error                     to <topic>.dlq
 //	a dead letter's own consumer failed   to <topic>.dlq.parked, never to <topic>.dlq.dlq
 //
-// A Naming gives the topics other names: SuffixNaming, PerHandlerNaming, PulsarNaming, and FixedTopic, which is one topic for
-// everything. Parked and quarantined letters go to <dead-letter topic>.parked and <dead-letter topic>.quarantine.
+// A naming.Scheme gives the topics other names. Parked and quarantined letters go to <dead-letter topic>.parked and
+// <dead-letter topic>.quarantine.
 //
 // The queue acks the message only after a publisher confirmed the letter. Until then it tries, in this order:
 //

@@ -78,16 +78,3 @@ func ExampleLetter() {
 	// order-1 orders no_customer
 	// order-1 1 ada true
 }
-
-// Names for dead-letter topics, or a function of your own.
-func ExampleNaming() {
-	source := poison.Source{Topic: "orders", Handler: "billing", Class: classify.ClassPermanent}
-	for _, naming := range []poison.Naming{poison.DefaultNaming, poison.PerHandlerNaming, poison.PulsarNaming("sub"), poison.SuffixNaming("-dead")} {
-		fmt.Println(naming(source))
-	}
-	// Output:
-	// orders.dlq
-	// orders.billing.dlq
-	// orders-sub-DLQ
-	// orders-dead
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // Feature D7: of several origins the first that can be believed counts, which none is that a producer of the live topic
@@ -157,7 +158,7 @@ func TestForgedForeignOrigin(t *testing.T) {
 	for _, key := range []string{KeyOriginalTopic, springTopic, springRetryTopic, connectTopic, keyWatermillTopic} {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata = message.Metadata{key: "payments", "mine": "kept"}
-		source := Source{Topic: "orders", Handler: "billing"}
+		source := naming.Source{Topic: "orders", Handler: "billing"}
 		if queue.isDeadLetter(msg, "orders") {
 			t.Errorf("%s makes a dead-letter topic of a live one", key)
 		}
@@ -167,7 +168,7 @@ func TestForgedForeignOrigin(t *testing.T) {
 		}
 	}
 	back := readForeign(t, "spring").message() // put back into its topic by hand, headers and all
-	l := queue.letter(back, failure, Source{Topic: "spring-orders", Handler: "billing"}, false)
+	l := queue.letter(back, failure, naming.Source{Topic: "spring-orders", Handler: "billing"}, false)
 	if l.Origin.Offset != "200" || l.Origin.Handler != "billing" || l.Failure.Description != "no" || len(l.Original.Metadata) != 1 {
 		t.Errorf("%+v of %q", l, l.Original.Metadata)
 	}

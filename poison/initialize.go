@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // Initializer is a publisher that makes sure, before the first message, that its topics exist. It creates them, if the broker
@@ -76,12 +78,12 @@ func (topicsExist) InitializeTopics(...string) error { return nil }
 
 // Initialize makes sure that the dead-letter topics of sources exist, with every publisher that is an Initializer. An error
 // names the topic. With any other publisher, a missing topic shows when the first letter is refused.
-func (q *Queue) Initialize(sources ...Source) error {
+func (q *Queue) Initialize(sources ...naming.Source) error {
 	for _, source := range sources {
 		var topics []string
 		for _, class := range placed {
 			source.Class = class
-			if topic := q.config.Naming.topic(source, q.config.Logger); !slices.Contains(topics, topic) {
+			if topic := q.config.Naming.DeadLetterTopic(source); !slices.Contains(topics, topic) {
 				topics = append(topics, topic)
 			}
 		}
@@ -159,18 +161,17 @@ func (s *initializing) Subscribe(ctx context.Context, topic string) (<-chan *mes
 
 // initializeFor prepares for what fails in a handler of topic: of a dead-letter topic, that is its parked topic.
 func (q *Queue) initializeFor(topic string) error {
-	if q.config.Naming.covers(topic) {
-		return q.initializeTopics(topic, ParkedTopic(topic))
+	if q.config.Naming.IsDeadLetter(topic) {
+		return q.initializeTopics(topic, q.config.Naming.ParkedTopic(topic))
 	}
-	if q.config.Naming.usesHandler() {
+	if q.usesHandler() {
 		return nil
 	}
-	return q.Initialize(Source{Topic: topic})
+	return q.Initialize(naming.Source{Topic: topic})
 }
 
 // usesHandler reports whether two handlers of one topic get different names.
-func (n Naming) usesHandler() bool {
-	one, err1 := n.call(Source{Topic: "t", Handler: "a"})
-	two, err2 := n.call(Source{Topic: "t", Handler: "b"})
-	return err1 != nil || err2 != nil || one != two
+func (q *Queue) usesHandler() bool {
+	n := &q.config.Naming
+	return strings.Contains(n.DeadLetter+n.Invalid, "{handler}")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -61,7 +62,7 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		queue, err := poison.NewQueue(c.pub, poison.QueueConfig{})
 		if err == nil {
 			_, fallback := poison.NewQueue(m, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: c.pub}}})
-			err = errors.Join(fallback, queue.Initialize(poison.Source{Topic: "orders"}), destination.Initialize(c.pub, "orders", "orders.other"))
+			err = errors.Join(fallback, queue.Initialize(naming.Source{Topic: "orders"}), destination.Initialize(c.pub, "orders", "orders.other"))
 		} else if again := destination.Initialize(c.pub, "orders", "x"); again == nil {
 			t.Errorf("%s: NewQueue says %v, InitializeFor nothing", name, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // strictSink takes letters for topics that were made, and while it is down makes and takes none.
@@ -42,18 +43,20 @@ func (s *strictSink) Publish(topic string, messages ...*message.Message) error {
 	return s.sink.Publish(topic, messages...)
 }
 
+// perHandler names dead-letter topics after the handler too.
+var perHandler = naming.Scheme{DeadLetter: "{topic}.{handler}.dlq", Invalid: "{topic}.{handler}.invalid"}
+
 // Feature D5, promise P4: a topic whose name was not known at the start is made before its first letter, and once.
 // Names that are known are made at the start, those of all classes.
 func TestFirstLetterMakesTopic(t *testing.T) {
-	byClass := func(s Source) string { return s.Topic + "." + s.Class.String() }
-	for name, naming := range map[string]Naming{"handler": PerHandlerNaming, "class": byClass} {
+	for name, scheme := range map[string]naming.Scheme{"handler": perHandler, "class": {DeadLetter: "{topic}.{class}"}} {
 		t.Run(name, func(t *testing.T) {
 			dead, last := &strictSink{}, &strictSink{}
-			config := QueueConfig{Naming: naming, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
+			config := QueueConfig{Naming: scheme, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
 			r := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
 				return failing(classify.Transient(errors.New(msg.UUID)))(msg)
 			})
-			topic := naming(Source{Topic: "orders", Handler: "billing", Class: classify.ClassTransient})
+			topic := scheme.DeadLetterTopic(naming.Source{Topic: "orders", Handler: "billing", Class: classify.ClassTransient})
 			if known := name == "class"; slices.Contains(dead.made, topic) != known {
 				t.Errorf("at the start there are %v", dead.made)
 			}
@@ -76,7 +79,7 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 // Feature D5: a sink that was away when the first letter came is asked again, whoever took that letter.
 func TestFirstLetterWhileAway(t *testing.T) {
 	dead, last := &strictSink{down: true}, &strictSink{}
-	queue, err := NewQueue(dead, QueueConfig{PublishAttempts: 1, Naming: PerHandlerNaming, Fallbacks: []Sink{{Publisher: last}}})
+	queue, err := NewQueue(dead, QueueConfig{PublishAttempts: 1, Naming: perHandler, Fallbacks: []Sink{{Publisher: last}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +101,7 @@ func TestFirstLetterWhileAway(t *testing.T) {
 // Feature D5: who may not make topics, and not look for them, may publish to them all the same, and is asked once.
 func TestFirstLetterDenied(t *testing.T) {
 	dead := &strictSink{denied: true}
-	queue, err := NewQueue(dead, QueueConfig{Naming: PerHandlerNaming})
+	queue, err := NewQueue(dead, QueueConfig{Naming: perHandler})
 	if err != nil {
 		t.Fatal(err)
 	}

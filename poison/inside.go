@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 func init() { deadletter.Register(func(q any) deadletter.Inside { return inside{q.(*Queue)} }) }
@@ -18,7 +19,9 @@ func init() { deadletter.Register(func(q any) deadletter.Inside { return inside{
 // inside is what the other parts of Spillway need of a queue: see deadletter.Inside.
 type inside struct{ queue *Queue }
 
-func (i inside) IsDeadLetterTopic(topic string) bool { return i.queue.config.Naming.covers(topic) }
+func (i inside) IsDeadLetterTopic(topic string) bool {
+	return i.queue.config.Naming.IsDeadLetter(topic)
+}
 
 func (i inside) CheckPublisher(pub message.Publisher) error {
 	for n, sink := range append([]Sink{{Publisher: i.queue.publisher}}, i.queue.config.Fallbacks...) {
@@ -42,7 +45,7 @@ func (i inside) Cause(err error) error { return i.queue.causeOf(err) }
 
 func (i inside) ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message {
 	ctx := original.Context()
-	source := Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx), Class: failure.Verdict.Class}
+	source := naming.Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx), Class: failure.Verdict.Class}
 	l := i.queue.letter(original, failure, source, false)
 	l.stage = RetryStage{Number: number, DueAt: due, HoldUntil: holdUntil}
 	l.Failure.Reason = failure.Verdict.Reason // what reads as exhausted by default is not yet

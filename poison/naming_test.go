@@ -10,48 +10,19 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
-// Feature D3: the names.
-func TestNaming(t *testing.T) {
-	source := Source{Topic: "orders", Handler: "billing"}
-	invalid := source
-	invalid.Class = classify.ClassInvalid
-	for got, want := range map[string]string{
-		DefaultNaming(source): "orders.dlq", DefaultNaming(invalid): "orders.invalid",
-		PulsarNaming("sub")(source): "orders-sub-DLQ", SuffixNaming("-dead")(invalid): "orders-dead",
-		FixedTopic("dead")(source): "dead", FixedTopic("dead")(invalid): "dead",
-		PerHandlerNaming(source): "orders.billing.dlq", PerHandlerNaming(invalid): "orders.billing.invalid",
-		ParkedTopic("orders.dlq"): "orders.dlq.parked",
-	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	for topic, want := range map[string]bool{"orders": false, "orders.dlq": true, "orders.invalid": true, "orders.dlq.parked": true, "orders.dlq.quarantine": true} {
-		if covered := Naming(DefaultNaming).covers(topic); covered != want {
-			t.Errorf("%s: covered %t", topic, covered)
-		}
-	}
-	byClass := Naming(func(s Source) string { return s.Topic + "." + s.Class.String() })
-	if !Naming(PerHandlerNaming).covers("orders.billing.dlq") || !byClass.covers("orders.unknown") || !FixedTopic("dead").covers("dead") || FixedTopic("dead").covers("orders") {
-		t.Error("a naming does not know its own topics")
-	}
-	if !Naming(PerHandlerNaming).usesHandler() || Naming(DefaultNaming).usesHandler() {
-		t.Error("usesHandler is wrong")
-	}
-}
-
-// Feature D3, D5, D12: with FixedTopic one topic, which Initialize makes, takes the letters of all topics, handlers and
-// classes, and what fails in its own consumer is parked.
-func TestFixedTopic(t *testing.T) {
+// Feature D3, D5, D12: with a pattern without a placeholder one topic, which Initialize makes, takes the letters of all topics,
+// handlers and classes, and what fails in its own consumer is parked.
+func TestOneTopicForAll(t *testing.T) {
 	dead := &initializingSink{}
-	config := QueueConfig{Naming: FixedTopic("service.dead")}
+	config := QueueConfig{Naming: naming.Scheme{DeadLetter: "service.dead"}}
 	queue, err := NewQueue(dead, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := queue.Initialize(Source{Topic: "orders"}, Source{Topic: "payments", Handler: "billing"}); err != nil {
+	if err := queue.Initialize(naming.Source{Topic: "orders"}, naming.Source{Topic: "payments", Handler: "billing"}); err != nil {
 		t.Fatal(err)
 	}
 	for topic, err := range map[string]error{"orders": errors.New("boom"), "payments": classify.Invalid(errors.New("bad"))} {
@@ -71,7 +42,31 @@ func TestFixedTopic(t *testing.T) {
 	if asked := strings.Join(slices.Compact(dead.asked), " "); asked != "service.dead service.dead.parked" {
 		t.Errorf("asked for %s", asked)
 	}
-	if _, err := NewQueue(dead, QueueConfig{Naming: FixedTopic("")}); err == nil {
-		t.Error("a queue whose letters have no topic")
+}
+
+// Feature D3, D5, D12: in every style, letters, invalid ones and parked ones go to topics that were made, and what fails in the consumer
+// of a dead-letter topic is parked.
+func TestStyles(t *testing.T) {
+	for style, want := range map[naming.Style][]string{
+		naming.Dots:   {"orders.dlq", "orders.invalid", "orders.dlq.parked"},
+		naming.Kafka:  {"orders.dlq", "orders.invalid", "orders.dlq.parked"},
+		naming.Dashes: {"orders-dlq", "orders-invalid", "orders-dlq-parked"},
+		naming.NATS:   {"orders-dlq", "orders-invalid", "orders-dlq-parked"},
+	} {
+		dead, config := &initializingSink{}, QueueConfig{Naming: naming.Scheme{Style: style}}
+		live := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
+			return failing(map[string]error{"bad": errors.New("boom"), "invalid": classify.Invalid(errors.New("invalid"))}[msg.UUID])(msg)
+		})
+		live.publish(message.NewMessage("bad", nil))
+		live.publish(message.NewMessage("invalid", nil))
+		testkit.Eventually(t, "both letters are there", func() bool { return len(dead.in(want[0])) == 1 && len(dead.in(want[1])) == 1 })
+		letters := start(t, want[0], dead, config, failing(errors.New("its consumer fails")))
+		letters.publish(dead.in(want[0])[0])
+		testkit.Eventually(t, "it is parked", func() bool { return len(dead.in(want[2])) == 1 })
+		slices.Sort(dead.asked)
+		slices.Sort(want)
+		if !slices.Equal(slices.Compact(dead.asked), want) {
+			t.Errorf("%s: asked for %v, want %v", style, dead.asked, want)
+		}
 	}
 }

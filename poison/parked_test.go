@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // Feature D12: a dead letter whose own consumer fails is parked, and its origin stays.
@@ -33,21 +34,16 @@ func TestQueueTakesLettersMovedBackByHand(t *testing.T) {
 	eventually(t, "it is a dead letter again", func() bool { return len(dead.in("orders.dlq")) == 1 })
 }
 
-// Feature D12: a naming that knows its topics one by one knows a dead letter's topic by the letter's origin, and no
+// Feature D3, D12: a dead-letter topic that has a name of its own is known by it, and no
 // message on a live topic makes that one a dead-letter topic.
 func TestQueueParksUnderAnyNaming(t *testing.T) {
-	naming := func(s Source) string {
-		if s.Topic == "orders" {
-			return "orders-dead"
-		}
-		return s.Topic + ".dlq"
-	}
+	names := naming.Scheme{Names: map[string]string{"orders.dlq": "orders-dead"}}
 	dead := &sink{}
-	r := start(t, "orders-dead", dead, QueueConfig{Naming: naming}, failing(errors.New("a bug")))
+	r := start(t, "orders-dead", dead, QueueConfig{Naming: names}, failing(errors.New("a bug")))
 	r.publish(sampleLetter().Encode())
 	eventually(t, "it is parked", func() bool { return len(dead.in("orders-dead.parked")) == 1 })
 
-	live := start(t, "payments", dead, QueueConfig{Naming: naming}, failing(errors.New("a bug")))
+	live := start(t, "payments", dead, QueueConfig{Naming: names}, failing(errors.New("a bug")))
 	live.publish(sampleLetter().Encode())
 	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })
 	if l, _ := Decode(dead.in("payments.dlq")[0]); l.Origin.Topic != "payments" {

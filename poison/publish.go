@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size. It is classify.ErrTooLarge.
@@ -33,11 +34,11 @@ func IsTooLarge(err error) bool { return (*classify.Classifier)(nil).IsTooLarge(
 
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
 // the fallbacks. A dead letter that is parked has no topic of all the others.
-func (q *Queue) sinks(source Source, topic string, deadLetter bool) []Sink {
+func (q *Queue) sinks(source naming.Source, topic string, deadLetter bool) []Sink {
 	sinks := []Sink{{q.publisher, topic}}
 	if source.Class == classify.ClassInvalid && !deadLetter {
 		source.Class = classify.ClassPermanent
-		if other := q.config.Naming.topic(source, q.config.Logger); other != topic {
+		if other := q.config.Naming.DeadLetterTopic(source); other != topic {
 			sinks = append(sinks, Sink{q.publisher, other})
 		}
 	}

@@ -16,12 +16,14 @@ import (
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // QueueConfig configures a Queue. The zero value is ready to use.
 type QueueConfig struct {
-	// Naming names the dead-letter topics. Default: DefaultNaming.
-	Naming Naming
+	// Naming names the dead-letter topics. Default: <topic>.dlq, and <topic>.invalid for invalid messages; in a spillway.Channel, that of
+	// Config.Naming.
+	Naming naming.Scheme
 	// Fallbacks are tried in order if the publisher of NewQueue refuses a letter. Default: none.
 	Fallbacks []Sink
 	// PublishAttempts is how often each publisher is tried; refusals for size do not count. Default: 3.
@@ -82,9 +84,6 @@ type Sink struct {
 }
 
 func (c *QueueConfig) setDefaults() {
-	if c.Naming == nil {
-		c.Naming = DefaultNaming
-	}
 	if c.PublishAttempts == 0 {
 		c.PublishAttempts = 3
 	}
@@ -117,7 +116,10 @@ func (c *QueueConfig) validate() error {
 	if c.MaxAdded < minMaxAdded {
 		return fmt.Errorf("poison: QueueConfig.MaxAdded is %d bytes: it must be at least %d, for the origin and the reason", c.MaxAdded, minMaxAdded)
 	}
-	return c.Naming.probe()
+	if err := c.Naming.Validate(); err != nil {
+		return fmt.Errorf("poison: QueueConfig.Naming: %w", err)
+	}
+	return nil
 }
 
 // Queue dead-letters failed messages. It is the outermost part around a handler. It is safe for concurrent use and keeps no

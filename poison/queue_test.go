@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // Features D1, D2, D3, D11, D13: each class goes where it belongs with its reason, and nothing a failed handler
@@ -162,12 +163,10 @@ func TestNewQueueRefuses(t *testing.T) {
 		}
 	}
 	for field, config := range map[string]QueueConfig{
-		"QueueConfig.Fallbacks[1].Publisher":  {Fallbacks: []Sink{{Publisher: good}, {}}},
-		"QueueConfig.Naming names \"orders\"": {Naming: func(s Source) string { return s.Topic }},
-		"QueueConfig.Naming names \"\"":       {Naming: func(Source) string { return "" }},
-		"QueueConfig.Naming: naming function": {Naming: func(Source) string { panic("x") }},
-		"QueueConfig.MaxAdded":                {MaxAdded: 100},
-		"QueueConfig.PublishAttempts":         {PublishAttempts: -1},
+		"QueueConfig.Fallbacks[1].Publisher":                           {Fallbacks: []Sink{{Publisher: good}, {}}},
+		"QueueConfig.Naming: naming: Scheme.DeadLetter is \"{topic}\"": {Naming: naming.Scheme{DeadLetter: "{topic}"}},
+		"QueueConfig.MaxAdded":                                         {MaxAdded: 100},
+		"QueueConfig.PublishAttempts":                                  {PublishAttempts: -1},
 	} {
 		if _, err := NewQueue(good, config); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("want an error with %q, got %v", field, err)

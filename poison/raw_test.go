@@ -18,6 +18,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // strict refuses every message with metadata that is not ours, or that holds anything but printable ASCII.
@@ -249,7 +250,7 @@ func TestRoundsOfALongTopicAreCounted(t *testing.T) {
 		}
 		return nil
 	}}
-	queue, err := NewQueue(dead, QueueConfig{Naming: func(Source) string { return "dead" }})
+	queue, err := NewQueue(dead, QueueConfig{Naming: naming.Scheme{DeadLetter: "dead"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // interrupted settles a handler that did not return: after a panic that was not recovered further in, or runtime.Goexit, which
@@ -79,7 +80,7 @@ func (q *Queue) Place(msg *message.Message, err error) error {
 // place owns msg. While all sinks are away it holds the message of c, if there is one, and at last gives the message back.
 func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Failure) error {
 	ctx := msg.Context()
-	source := Source{
+	source := naming.Source{
 		Topic:   message.SubscribeTopicFromCtx(ctx),
 		Handler: message.HandlerNameFromCtx(ctx),
 		Class:   failure.Verdict.Class,
@@ -133,7 +134,7 @@ func (q *Queue) unplaced(ctx context.Context, l Letter, err error) {
 }
 
 // letter makes the letter of msg, which it owns.
-func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source Source, deadLetter bool) Letter {
+func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source naming.Source, deadLetter bool) Letter {
 	packed := msg.Metadata[KeyOriginalMetadata]
 	l := decode(msg)
 	if deadLetter { // on a live topic it is the producer's word, and the letter is the message as it arrived
@@ -151,32 +152,32 @@ func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source S
 
 // destination names the topic for a message that failed at source. A dead letter that fails in its own consumer is
 // parked: it never becomes the dead letter of a dead letter.
-func (q *Queue) destination(source Source, deadLetter bool) string {
+func (q *Queue) destination(source naming.Source, deadLetter bool) string {
 	if deadLetter {
-		return ParkedTopic(source.Topic)
+		return q.config.Naming.ParkedTopic(source.Topic)
 	}
-	return q.config.Naming.topic(source, q.config.Logger)
+	return q.config.Naming.DeadLetterTopic(source)
 }
 
 // isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that, by itself or as the
 // name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
-	if q.config.Naming.covers(topic) {
+	if q.config.Naming.IsDeadLetter(topic) {
 		return true
 	}
 	if !IsLetter(msg) || chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
 		return false
 	}
 	l := Read(msg)
-	name, err := q.config.Naming.call(Source{Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class})
-	return err == nil && name == topic && l.Origin.Topic != topic
+	named := q.config.Naming.DeadLetterTopic(naming.Source{Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class})
+	return named == topic && l.Origin.Topic != topic
 }
 
 // fillOrigin completes what an earlier origin did not say. The first origin wins where it can be believed: on a dead
 // letter, and on a message that is in its origin topic again. On any other it was forged, or a handler passed it on with
 // what it produced; a redrive would send the message where it never was. Handler and group are those that failed now:
 // a topic may have several, and each has letters of its own.
-func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source Source, deadLetter bool) {
+func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source naming.Source, deadLetter bool) {
 	known := Origin{}
 	if q.config.Origin != nil {
 		if err := safecall.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {

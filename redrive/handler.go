@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // HandlerConfig configures a Handler. Rules.Allow and Park are required.
@@ -22,6 +22,8 @@ type HandlerConfig struct {
 	// or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it is nacked without
 	// end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
 	Park message.Publisher
+	// Naming names the topics of Park. Give the Scheme that the queue has. Default: <topic>.parked and <topic>.quarantine.
+	Naming naming.Scheme
 	// MinWait is the shortest time between a letter's latest failure or redrive, whichever is later, and its next redrive. So
 	// MaxRedrives redrives take at least MaxRedrives times MinWait. Letters behind it wait too. A subscriber that holds a
 	// transaction for its message holds it during the wait. A negative value means no wait. Default: DefaultMinWait.
@@ -32,6 +34,7 @@ type HandlerConfig struct {
 type Handler struct {
 	rules
 	parking message.Publisher
+	naming  naming.Scheme
 	minWait time.Duration
 	busy    chan struct{} // a place for each letter that is being published
 	ready   sync.Map      // dead-letter topics whose parked and quarantine topics exist
@@ -44,10 +47,10 @@ func NewHandler(publisher message.Publisher, config HandlerConfig) (*Handler, er
 	if config.MinWait == 0 {
 		config.MinWait = DefaultMinWait
 	}
-	return newHandler("HandlerConfig", publisher, config.Rules, config.Park, config.MinWait)
+	return newHandler("HandlerConfig", publisher, config.Rules, config.Park, config.Naming, config.MinWait)
 }
 
-func newHandler(owner string, publisher message.Publisher, r Rules, park message.Publisher, minWait time.Duration) (*Handler, error) {
+func newHandler(owner string, publisher message.Publisher, r Rules, park message.Publisher, scheme naming.Scheme, minWait time.Duration) (*Handler, error) {
 	working, err := newRules(owner, publisher, r)
 	if err != nil {
 		return nil, err
@@ -58,10 +61,13 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 	if err := destination.Check(park); err != nil {
 		return nil, fmt.Errorf("redrive: %s.Park: %w", owner, err)
 	}
+	if err := scheme.Validate(); err != nil {
+		return nil, fmt.Errorf("redrive: %s.Naming: %w", owner, err)
+	}
 	if err := r.ofTopic(owner); err != nil {
 		return nil, err
 	}
-	return &Handler{rules: working, parking: park, minWait: minWait, busy: make(chan struct{}, working.Concurrency)}, nil
+	return &Handler{rules: working, parking: park, naming: scheme, minWait: minWait, busy: make(chan struct{}, working.Concurrency)}, nil
 }
 
 // DefaultMinWait is the default of HandlerConfig.MinWait. It is shorter than the ack deadlines of the pub/subs that have one.
@@ -72,7 +78,7 @@ const DefaultMinWait = 10 * time.Second
 func (h *Handler) Initialize(topics ...string) error {
 	for _, topic := range topics {
 		err := safecall.Call("publisher", func() error {
-			return destination.Initialize(h.parking, topic, poison.ParkedTopic(topic), poison.QuarantineTopic(topic))
+			return destination.Initialize(h.parking, topic, h.naming.ParkedTopic(topic), h.naming.QuarantineTopic(topic))
 		})
 		if err != nil {
 			return fmt.Errorf("redrive: create the topics for letters of %q that are not redriven: %w", logged(topic), err)

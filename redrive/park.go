@@ -14,7 +14,7 @@ import (
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
 	l.Topic = topic
 	h.makeReady(topic)
-	if err := h.publish(ctx, h.parking, l, poison.ParkedTopic(topic), nil, func(error) *message.Message { return msg.Copy() }); err != nil {
+	if err := h.publish(ctx, h.parking, l, h.naming.ParkedTopic(topic), nil, func(error) *message.Message { return msg.Copy() }); err != nil {
 		return givenBack, errors.Join(why, err)
 	}
 	h.onParked(ctx, l, why)
@@ -31,7 +31,7 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		build = told.Encode
 	}
 	h.makeReady(topic)
-	err := h.publish(ctx, h.parking, l, poison.QuarantineTopic(topic), nil, func(refusal error) *message.Message {
+	err := h.publish(ctx, h.parking, l, h.naming.QuarantineTopic(topic), nil, func(refusal error) *message.Message {
 		if refusal != nil && h.Classifier.IsTooLarge(refusal) {
 			return msg.Copy()
 		}

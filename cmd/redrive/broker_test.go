@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -43,7 +44,7 @@ func TestDrain(t *testing.T) {
 			defer broker.Close()
 			live := "drained-" + strings.ToLower(rand.Text()[:10])
 			dead := live + ".dlq"
-			topics := []string{live, dead, poison.ParkedTopic(dead), poison.QuarantineTopic(dead)}
+			topics := []string{live, dead, naming.Scheme{}.ParkedTopic(dead), naming.Scheme{}.QuarantineTopic(dead)}
 			if err := broker.Publisher.(poison.Initializer).InitializeTopics(topics...); err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +76,7 @@ func TestDrain(t *testing.T) {
 			if got := s.subscribe(broker, "reader", live, 3); !slices.Equal(got, want) {
 				t.Errorf("redriven %v, want %v", got, want)
 			}
-			if got := s.subscribe(broker, "reader", poison.ParkedTopic(dead), 1); !slices.Equal(got, []string{"forged"}) {
+			if got := s.subscribe(broker, "reader", naming.Scheme{}.ParkedTopic(dead), 1); !slices.Equal(got, []string{"forged"}) {
 				t.Errorf("parked %v", got)
 			}
 		})

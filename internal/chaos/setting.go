@@ -14,8 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // setting configures a consuming process. It is the first line of the process's standard input: it holds passwords, and
@@ -53,8 +52,8 @@ func (s *setting) group() string { return s.Topic }
 // deadLetters are the topics where letters go.
 func (s *setting) deadLetters() []string {
 	return []string{
-		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassPermanent}),
-		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassInvalid}),
+		naming.Scheme{}.DeadLetterTopic(naming.Source{Topic: s.Topic, Class: classify.ClassPermanent}),
+		naming.Scheme{}.DeadLetterTopic(naming.Source{Topic: s.Topic, Class: classify.ClassInvalid}),
 	}
 }
 
@@ -65,7 +64,7 @@ func (s *setting) stageTopics() (topics []string) {
 		waits = []time.Duration{0} // the delay store's
 	}
 	for _, delay := range waits {
-		topics = append(topics, stages.PerHandler(stages.Source{Topic: s.Topic, Handler: handlerName, Delay: delay}))
+		topics = append(topics, naming.Scheme{}.StageTopic(naming.Source{Topic: s.Topic, Handler: handlerName, Delay: delay}))
 	}
 	return topics
 }
@@ -74,7 +73,7 @@ func (s *setting) stageTopics() (topics []string) {
 func (s *setting) topics() []string {
 	all := append([]string{s.Topic, s.outputs()}, s.stageTopics()...)
 	for _, letters := range s.deadLetters() {
-		all = append(all, letters, poison.ParkedTopic(letters), poison.QuarantineTopic(letters))
+		all = append(all, letters, naming.Scheme{}.ParkedTopic(letters), naming.Scheme{}.QuarantineTopic(letters))
 	}
 	return all
 }

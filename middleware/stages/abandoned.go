@@ -5,13 +5,13 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // lookTimeout bounds how long the search for abandoned messages delays the start.
@@ -38,12 +38,12 @@ func (s *Stages) warnOfAbandoned() {
 	for _, source := range sources {
 		var waiting map[string]int
 		err := safecall.Call("stages: ListWaiting", func() (err error) {
-			waiting, err = publisher.ListWaiting(ctx, source+".")
+			waiting, err = publisher.ListWaiting(ctx, s.config.Naming.StagePrefix(source))
 			return err
 		})
 		s.unseen(err, source)
 		for _, topic := range slices.Sorted(maps.Keys(waiting)) {
-			if !known[topic] && waiting[topic] > 0 && strings.Contains(strings.TrimPrefix(topic, source), suffix(0)) {
+			if !known[topic] && waiting[topic] > 0 && s.config.Naming.IsStage(topic) {
 				s.abandoned(topic, waiting[topic])
 			}
 		}
@@ -59,9 +59,8 @@ type lister interface {
 
 // listed reports whether stage topics have the names of their groups. A lister can then tell what was consumed.
 func (s *Stages) listed() bool {
-	source := Source{Topic: "orders", Handler: "billing", Delay: time.Second}
-	named, err := s.config.Naming.topic(source)
-	return err == nil && named == PerHandler(source)
+	source := naming.Source{Topic: "orders", Handler: "billing", Delay: time.Second}
+	return s.config.Naming.StageTopic(source) == s.config.Naming.StageGroup(source)
 }
 
 // topics returns the live topics of all handlers, and all of their stage topics.

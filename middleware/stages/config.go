@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // Config configures Stages. Publisher and Subscriber are required.
@@ -43,8 +44,9 @@ type Config struct {
 	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
 	//   - To move back, wait until Store.Waiting reports no message and the re-entry topic is empty.
 	Store *delay.Store
-	// Naming names the stage topics. Default: PerHandler.
-	Naming Naming
+	// Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the same delay, and
+	// stages of several handlers need SharedTopics. Default: <topic>.<handler>.retry.5s; in a spillway.Channel, that of Config.Naming.
+	Naming naming.Scheme
 	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives every message of
 	// a topic, as in Kafka: a handler acks messages that wait for another handler. With any other broker these would be lost.
 	SharedTopics bool
@@ -123,9 +125,6 @@ func (c *Config) setDefaults() {
 	if c.Stages == nil {
 		c.Stages = Delays(5*time.Second, time.Minute, 10*time.Minute)
 	}
-	if c.Naming == nil {
-		c.Naming = PerHandler
-	}
 	if c.Jitter == 0 {
 		c.Jitter = 0.1
 	}
@@ -172,7 +171,7 @@ func (c *Config) validate() error {
 	if len(c.active()) == 0 {
 		return errors.New("stages: Config.Stages has no stage that is not Retired: a failing message could not wait anywhere; add one")
 	}
-	return c.Naming.check(c.active())
+	return c.checkNames()
 }
 
 // active returns the stages that messages enter.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -102,20 +101,4 @@ func ExampleStages_Extend() {
 	fmt.Println(len(extended.Handlers()), "handlers")
 	// Output:
 	// 4 handlers
-}
-
-// A Naming of your own gives the stage topics names that your broker's rules allow. It calls one of the package's for the rest.
-func ExampleNaming() {
-	naming := stages.Naming(func(s stages.Source) string {
-		s.Handler = strings.ReplaceAll(s.Handler, " ", "-")
-		return stages.PerHandler(s)
-	})
-	for _, delay := range []time.Duration{5 * time.Second, 90 * time.Minute} {
-		fmt.Println(naming(stages.Source{Topic: "orders", Handler: "bill customers", Delay: delay}))
-	}
-	fmt.Println(stages.PerTopic(stages.Source{Topic: "orders", Handler: "bill customers", Delay: time.Minute}))
-	// Output:
-	// orders.bill-customers.retry.5s
-	// orders.bill-customers.retry.1h30m
-	// orders.retry.1m
 }

@@ -120,7 +120,7 @@ func TestStagesOfOtherNamesAreNotListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
 		h := &listing{broker: newBroker(), waiting: map[string]int{"orders.retry.9m": 7}}
-		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Naming: stages.PerTopic}, log)
+		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Naming: perTopic}, log)
 		s.broker = h.broker
 		s.handle("billing", "orders", failTimes(newNote(), 0))
 		s.run()

@@ -173,7 +173,7 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 	}
 	for i, t := range h.topics {
 		added.handlers = append(added.handlers, add(name+t.suffix, subscribers[i]))
-		added.topics = append(added.topics, Topic{t.topic, t.group(), t.delay})
+		added.topics = append(added.topics, Topic{t.topic, t.group, t.delay})
 	}
 	return added, nil
 }

@@ -60,7 +60,7 @@ func (s *Stages) subscribers(router *message.Router, h *handler, live message.Su
 	for _, t := range h.topics {
 		var sub message.Subscriber
 		err := safecall.Call("stages.Subscriber", func() (err error) {
-			sub, err = s.config.Subscriber(t.topic, t.group())
+			sub, err = s.config.Subscriber(t.topic, t.group)
 			return err
 		})
 		if err == nil && safecall.IsNil(sub) {

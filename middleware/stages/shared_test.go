@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -34,7 +35,7 @@ func TestStagesSharedTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &everyGroup{newBroker(), map[string][]string{}}
 		s := newStaging(t, stages.Config{
-			Stages: stages.Delays(time.Second, time.Minute), Naming: stages.PerTopic, SharedTopics: true, Publisher: e,
+			Stages: stages.Delays(time.Second, time.Minute), Naming: perTopic, SharedTopics: true, Publisher: e,
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				e.groups[topic] = append(e.groups[topic], topic+"@"+group)
 				return subscribedTo{e.consumer(), topic + "@" + group}, nil
@@ -89,27 +90,27 @@ func (s subscribedTo) Subscribe(ctx context.Context, _ string) (<-chan *message.
 func TestStagesForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, row := range map[string]struct {
-			naming          stages.Naming
+			naming          naming.Scheme
 			shared          bool
 			handler, origin string
 			handled, dead   int
 		}{
-			"own":                        {stages.PerTopic, false, "billing", "orders", 1, 0},
-			"other handler":              {stages.PerTopic, false, "shipping", "orders", 0, 1},
+			"own":                        {perTopic, false, "billing", "orders", 1, 0},
+			"other handler":              {perTopic, false, "shipping", "orders", 0, 1},
 			"other topic":                {oneForAll, false, "billing", "parcels", 0, 1},
-			"nobody's":                   {stages.PerTopic, false, "", "", 1, 0},
-			"shared: own":                {stages.PerTopic, true, "billing", "orders", 1, 0},
-			"shared: other handler":      {stages.PerTopic, true, "shipping", "orders", 0, 0},
+			"nobody's":                   {perTopic, false, "", "", 1, 0},
+			"shared: own":                {perTopic, true, "billing", "orders", 1, 0},
+			"shared: other handler":      {perTopic, true, "shipping", "orders", 0, 0},
 			"shared: other topic":        {oneForAll, true, "billing", "parcels", 0, 0},
-			"shared: nobody's":           {stages.PerTopic, true, "", "", 1, 0},
-			"per handler: other handler": {stages.PerHandler, false, "shipping", "orders", 1, 0},
-			"per handler, shared":        {stages.PerHandler, true, "shipping", "orders", 1, 0},
+			"shared: nobody's":           {perTopic, true, "", "", 1, 0},
+			"per handler: other handler": {naming.Scheme{}, false, "shipping", "orders", 1, 0},
+			"per handler, shared":        {naming.Scheme{}, true, "shipping", "orders", 1, 0},
 		} {
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: row.naming, SharedTopics: row.shared}, nil)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 0))
 			s.run()
-			s.staged(row.naming(stages.Source{Topic: "orders", Handler: "billing", Delay: time.Second}), "1", map[string]string{
+			s.staged(row.naming.StageTopic(naming.Source{Topic: "orders", Handler: "billing", Delay: time.Second}), "1", map[string]string{
 				poison.KeyOriginalHandler: row.handler, poison.KeyOriginalTopic: row.origin, poison.KeyRetryDueAt: in(time.Second),
 			})
 			time.Sleep(time.Minute)
@@ -125,7 +126,10 @@ func TestStagesForeign(t *testing.T) {
 	})
 }
 
-func oneForAll(s stages.Source) string { return "waiting." + s.Delay.String() }
+var (
+	perTopic  = naming.Scheme{Stage: "{topic}.retry.{delay}", Reentry: "{topic}.retry"}
+	oneForAll = naming.Scheme{Stage: "waiting.{delay}"}
+)
 
 // Feature R5: a stage's number that cannot be one does not change how often a message is tried by more than there are
 // stages: it is that of the topic where the message waits.
@@ -193,7 +197,7 @@ func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: stages.PerTopic, SharedTopics: true}, nil, queue)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: perTopic, SharedTopics: true}, nil, queue)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 1))
 			s.run()

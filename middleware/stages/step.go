@@ -45,7 +45,7 @@ func (s *Stages) step(next chain.Handler) chain.Handler {
 }
 
 var errForeign = classify.Permanent(errors.New("stages: the message waits for another handler: two handlers share this stage topic without SharedTopics; " +
-	"name stage topics after the handler too, as PerHandler does, or set Config.SharedTopics"))
+	"name stage topics after the handler too, with {handler} in Naming.Stage, or set Config.SharedTopics"))
 
 // handlerOf returns the handler of the call, or nil if it has no stages here.
 func (s *Stages) handlerOf(c *chain.Call) *handler {

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // handler is a handler with its stages.
@@ -26,7 +27,8 @@ type handler struct {
 type stageTopic struct {
 	of          *handler
 	topic       string
-	suffix      string // of the stage's handler in the router, and of its group
+	group       string // the consumer group
+	suffix      string // of the stage's handler in the router
 	delay       time.Duration
 	concurrency int
 	numbers     []int                             // of the stages that wait here; none for a retired stage
@@ -71,9 +73,9 @@ func (s *Stages) plan(name, topic string) (*handler, error) {
 
 // addTopic returns the topic of a stage, which may be that of an earlier stage. Retired stages have the number 0.
 func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
-	source := Source{Topic: h.topic, Handler: h.name, Delay: stage.Delay}
+	source := naming.Source{Topic: h.topic, Handler: h.name, Delay: stage.Delay}
 	config := &h.stages.config
-	topic, err := config.Naming.topic(source)
+	topic, err := config.topicOf(source)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +89,8 @@ func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 		return t, nil
 	}
 	t := &stageTopic{
-		of: h, topic: topic, suffix: suffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency,
-		shared: config.Naming.shared(source, topic), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
+		of: h, topic: topic, group: config.Naming.StageGroup(source), suffix: routerSuffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency,
+		shared: config.shares(stage.Delay), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
 	}
 	if number > 0 {
 		t.numbers = []int{number}
@@ -136,9 +138,6 @@ func evenly(wait, most time.Duration) time.Duration {
 	return (wait-1)/rounds + 1
 }
 
-// group returns the topic's consumer group. It differs for a handler of the same name on another topic.
-func (t *stageTopic) group() string { return t.of.topic + "." + t.of.name + t.suffix }
-
 // topicNamed returns the handler's stage topic of this name, or nil.
 func (h *handler) topicNamed(topic string) *stageTopic {
 	for _, t := range h.topics {
@@ -162,7 +161,7 @@ func (s *Stages) register(h *handler) (forget func(), err error) {
 		for _, t := range h.topics {
 			if other.name != h.name && other.topicNamed(t.topic) != nil && !s.config.SharedTopics {
 				return nil, fmt.Errorf("topic %q: handler %q on topic %q has the same stage topic %q, so that one would take the other's messages; "+
-					"name it after the handler too, as PerHandler does, or set SharedTopics if every consumer group receives every message",
+					"name it after the handler too, with {handler} in Naming.Stage and Naming.Reentry, or set SharedTopics if every consumer group receives every message",
 					h.topic, other.name, other.topic, t.topic)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -67,7 +68,7 @@ func TestStageDueTimes(t *testing.T) {
 			n := newNote()
 			s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
 			s.run()
-			topic := stages.PerHandler(stages.Source{Topic: "orders", Handler: "billing", Delay: row.delay})
+			topic := naming.Scheme{}.StageTopic(naming.Source{Topic: "orders", Handler: "billing", Delay: row.delay})
 			metadata := map[string]string{poison.KeyRetryHoldUntil: row.holdUntil}
 			if row.due != "" {
 				metadata[poison.KeyRetryDueAt] = row.due

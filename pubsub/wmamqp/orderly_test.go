@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -61,7 +62,7 @@ func orderly(t *testing.T, topics []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{Logger: logger, Origin: wmamqp.Origin, Naming: func(poison.Source) string { return topics[0] }})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Logger: logger, Origin: wmamqp.Origin, Naming: naming.Scheme{DeadLetter: topics[0]}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -87,7 +88,7 @@ func TestLetterOfAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	queue, err := poison.NewQueue(dead, poison.QueueConfig{
-		PublishAttempts: 1, Naming: func(poison.Source) string { return topic + ".dlq" },
+		PublishAttempts: 1, Naming: naming.Scheme{DeadLetter: topic + ".dlq"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +194,7 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 				t.Errorf("live: %v", err)
 			}
 			b.must(func(c *amqp091.Channel) error { _, err := c.QueuePurge(elsewhere, false); return err })
-			queue, err := poison.NewQueue(p, poison.QueueConfig{PublishAttempts: 1, Naming: func(poison.Source) string { return topic + ".dlq" }})
+			queue, err := poison.NewQueue(p, poison.QueueConfig{PublishAttempts: 1, Naming: naming.Scheme{DeadLetter: topic + ".dlq"}})
 			if err != nil {
 				t.Fatal(err)
 			}

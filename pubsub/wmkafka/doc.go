@@ -31,7 +31,7 @@
 // one name keep their order.
 //
 // The marshaler takes a record key from metadata only of messages that Spillway itself publishes, and of letters in topics for
-// letters (Marshaler.LetterTopic). If a handler copies the metadata of its input, its output gets no key from there.
+// letters (Marshaler.Naming). If a handler copies the metadata of its input, its output gets no key from there.
 //
 // # The publisher
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -114,7 +115,7 @@ func TestForeignLettersDrained(t *testing.T) {
 	c := newCluster(t)
 	dead := c.topic + "-dlt"
 	c.create(dead, 1, nil)
-	c.deleteLater(poison.ParkedTopic(dead), poison.QuarantineTopic(dead)) // which the drain makes
+	c.deleteLater(naming.Scheme{}.ParkedTopic(dead), naming.Scheme{}.QuarantineTopic(dead)) // which the drain makes
 	want := map[string]string{}
 	for name, origin := range foreignLetters {
 		record := readForeign(t, name)
@@ -168,7 +169,7 @@ func TestForeignLettersDrained(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("did not arrive: %q", want)
 	}
-	parked := c.records(poison.ParkedTopic(dead), 1)
+	parked := c.records(naming.Scheme{}.ParkedTopic(dead), 1)
 	if len(parked) != 1 || string(parked[0].Key) != "customer-7" {
 		t.Fatalf("%d records parked", len(parked))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -21,16 +22,15 @@ import (
 // those of watermill-kafka.
 //
 // A dead letter and a redriven message get the key that their record first had. Only messages that Spillway itself publishes do,
-// and letters in a LetterTopic. In a message that a handler produces, the metadata may be a producer's, who could choose the
+// and letters in a topic for letters by Naming. In a message that a handler produces, the metadata may be a producer's, who could choose the
 // record key so. Unmarshal returns no error: a record that Inner cannot read becomes a message that a poison.Queue dead-letters.
 type Marshaler struct {
 	// Inner is another format, or one that sets keys, such as kafka.NewWithPartitioningMarshaler. Its keys are used for messages
 	// that have no key to preserve. Default: watermill-kafka's format, without keys.
 	Inner kafka.MarshalerUnmarshaler
-	// LetterTopic reports whether a topic holds only dead letters, or messages that wait for a retry. Letters that other code
-	// publishes there, such as Watermill's PoisonQueue, keep their keys. Default: topics that end in .dlq, .invalid, .parked or
-	// .quarantine, and those of retry stages.
-	LetterTopic func(topic string) bool
+	// Naming names the topics that hold only dead letters, or messages that wait for a retry. Letters that other code publishes there,
+	// such as Watermill's PoisonQueue, keep their keys. Give the Scheme that the channel has. Default: <topic>.dlq, <topic>.invalid, and so on.
+	Naming naming.Scheme
 }
 
 var _ kafka.MarshalerUnmarshaler = Marshaler{}
@@ -197,24 +197,9 @@ func (m Marshaler) isReturning(topic string, msg *message.Message) bool {
 	return chain.IsReturning(msg.Context()) || poison.IsLetter(msg) && m.takesLetters(topic)
 }
 
-func (m Marshaler) takesLetters(topic string) (takes bool) {
-	if m.LetterTopic == nil {
-		return letterTopic(topic)
-	}
-	if err := safecall.Call("wmkafka: LetterTopic", func() error { takes = m.LetterTopic(topic); return nil }); err != nil {
-		return false
-	}
-	return takes
-}
-
-// letterTopic knows the default names of dead-letter topics and of stage topics.
-func letterTopic(topic string) bool {
-	for _, suffix := range []string{".dlq", ".invalid", ".parked", ".quarantine", ".retry"} {
-		if strings.HasSuffix(topic, suffix) {
-			return true
-		}
-	}
-	return strings.Contains(topic, ".retry.")
+// takesLetters reports whether topic holds only letters, or messages that wait for a retry.
+func (m Marshaler) takesLetters(topic string) bool {
+	return m.Naming.IsDeadLetter(topic) || m.Naming.IsStage(topic)
 }
 
 func has(msg *message.Message, key string) bool {

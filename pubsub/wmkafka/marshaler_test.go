@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -111,8 +112,8 @@ func TestHostileCarrier(t *testing.T) {
 // that would choose whose record is overwritten in a compacted topic.
 func TestWhoseKey(t *testing.T) {
 	inner := kafka.NewWithPartitioningMarshaler(func(string, *message.Message) (string, error) { return "inner", nil })
-	plain := Marshaler{LetterTopic: func(topic string) bool { return topic == "poison" || letterTopic(topic) }}
-	keyed := Marshaler{Inner: inner, LetterTopic: plain.LetterTopic}
+	plain := Marshaler{Naming: naming.Scheme{Names: map[string]string{"orders.dlq": "poison"}}}
+	keyed := Marshaler{Inner: inner, Naming: plain.Naming}
 	letter, redriven, staged := poison.KeyFailureClass, poison.KeyRedriveCount, poison.KeyRetryStage
 	for name, row := range map[string]struct {
 		topic    string
@@ -156,11 +157,13 @@ func TestWhoseKey(t *testing.T) {
 			}
 		}
 	}
-	panics := Marshaler{LetterTopic: func(string) bool { panic("letter topic") }}
+	dashes := Marshaler{Naming: naming.Scheme{Style: naming.Dashes}}
 	msg := message.NewMessage("id", nil)
 	msg.Metadata = message.Metadata{letter: "permanent", poison.KeyOriginalKey: "key"}
-	if got := marshal(t, panics, "orders.dlq", msg); got.Key != nil {
-		t.Errorf("key %q", got.Key)
+	for topic, want := range map[string]bool{"orders.dlq": false, "orders-dlq": true, "orders--billing-retry-5s": true, "orders-dlq-parked": true} {
+		if got := marshal(t, dashes, topic, msg); (got.Key != nil) != want {
+			t.Errorf("%s: key %q", topic, got.Key)
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 const (
@@ -65,7 +65,7 @@ func (p *Publisher) initializeTopics(source string, topics []string) (err error)
 			err = fmt.Errorf("wmkafka: close the connection that initialized topics %q: %w", topics, closing)
 		}
 	}()
-	wanted, err := p.wantedFor(admin, source, roomFor(source, topics))
+	wanted, err := p.wantedFor(admin, source, p.roomFor(source, topics))
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,13 @@ func (p *Publisher) initializeTopics(source string, topics []string) (err error)
 }
 
 // roomFor is how much larger a record in topics may be than one of source. A letter that is parked is no larger than it was.
-func roomFor(source string, topics []string) int {
+func (p *Publisher) roomFor(source string, topics []string) int {
+	var scheme naming.Scheme
+	if m, ok := p.config.Marshaler.(Marshaler); ok {
+		scheme = m.Naming
+	}
 	for _, topic := range topics {
-		if topic != poison.ParkedTopic(source) && topic != poison.QuarantineTopic(source) {
+		if topic != scheme.ParkedTopic(source) && topic != scheme.QuarantineTopic(source) {
 			return letterRoom
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/naming"
 )
 
 // Setting is what the consuming process is told, in the first line of its standard input: it names a database, and
@@ -36,8 +36,8 @@ func (s *Setting) Summaries() string { return s.Topic + ".summaries" }
 // DeadLetters are the topics where dead letters go.
 func (s *Setting) DeadLetters() []string {
 	return []string{
-		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassPermanent}),
-		poison.DefaultNaming(poison.Source{Topic: s.Topic, Class: classify.ClassInvalid}),
+		naming.Scheme{}.DeadLetterTopic(naming.Source{Topic: s.Topic, Class: classify.ClassPermanent}),
+		naming.Scheme{}.DeadLetterTopic(naming.Source{Topic: s.Topic, Class: classify.ClassInvalid}),
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *Setting) DeadLetters() []string {
 func (s *Setting) Topics() []string {
 	all := []string{s.Topic, s.Summaries()}
 	for _, letters := range s.DeadLetters() {
-		all = append(all, letters, poison.ParkedTopic(letters))
+		all = append(all, letters, naming.Scheme{}.ParkedTopic(letters))
 	}
 	return all
 }

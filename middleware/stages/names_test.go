@@ -14,23 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature R5: stage topics are named as people write durations, and as the broker's allowed letters permit.
-func TestStageNaming(t *testing.T) {
-	for delay, want := range map[time.Duration]string{
-		0: "orders.retry", time.Millisecond: "orders.retry.1ms", 1500 * time.Millisecond: "orders.retry.1.5s", 5 * time.Second: "orders.retry.5s",
-		30 * time.Second: "orders.retry.30s", time.Minute: "orders.retry.1m", 10 * time.Minute: "orders.retry.10m", 90 * time.Second: "orders.retry.1m30s",
-		time.Hour: "orders.retry.1h", 10 * time.Hour: "orders.retry.10h", 90 * time.Minute: "orders.retry.1h30m", time.Hour + time.Second: "orders.retry.1h0m1s",
-		24 * time.Hour: "orders.retry.24h", 100 * time.Minute: "orders.retry.1h40m", 20 * time.Minute: "orders.retry.20m", 10 * time.Second: "orders.retry.10s",
-	} {
-		if got := stages.PerTopic(stages.Source{Topic: "orders", Handler: "billing", Delay: delay}); got != want {
-			t.Errorf("%s: %q, want %q", delay, got, want)
-		}
-		if got := stages.PerHandler(stages.Source{Topic: "orders", Handler: "billing", Delay: delay}); got != strings.Replace(want, ".", ".billing.", 1) {
-			t.Errorf("%s: %q", delay, got)
-		}
-	}
-}
-
 // stagesConfig is one that is complete.
 func stagesConfig(t testing.TB) stages.Config {
 	b := newBroker()
@@ -53,12 +36,8 @@ func TestConfigRefused(t *testing.T) {
 		"Stages[0].Concurrency":  func(c *stages.Config) { c.Stages = []stages.Stage{{Delay: time.Second, Concurrency: -1}} },
 		"no stage":               func(c *stages.Config) { c.Stages = []stages.Stage{} },
 		"not Retired":            func(c *stages.Config) { c.Stages = []stages.Stage{{Delay: time.Second, Retired: true}} },
-		"naming function: panic": func(c *stages.Config) { c.Naming = func(stages.Source) string { panic("boom") } },
-		`names "" for`:           func(c *stages.Config) { c.Naming = func(stages.Source) string { return "" } },
-		"must be another topic":  func(c *stages.Config) { c.Naming = func(s stages.Source) string { return s.Topic } },
-		`names "later" for delays of 5s and 1m0s`: func(c *stages.Config) {
-			c.Naming = func(stages.Source) string { return "later" }
-		},
+		`Config.Naming: naming: Scheme.Stage is "{topic}"`: func(c *stages.Config) { c.Naming.Stage = "{topic}" },
+		`names "later" for delays of 5s and 1m0s`:          func(c *stages.Config) { c.Naming.Stage = "later" },
 	} {
 		config := stagesConfig(t)
 		change(&config)
@@ -154,19 +133,8 @@ func TestStagesAddRefused(t *testing.T) {
 func TestStagesNamesRefused(t *testing.T) {
 	config, b := stagesConfig(t), newBroker()
 	config.Subscriber = func(string, string) (message.Subscriber, error) { return b.consumer(), nil }
-	config.Naming = func(s stages.Source) string {
-		switch s.Topic {
-		case "panics":
-			panic("boom")
-		case "empty":
-			return ""
-		case "itself":
-			return s.Topic
-		case "same":
-			return "same.later"
-		}
-		return stages.PerTopic(s)
-	}
+	config.Naming = perTopic
+	config.Naming.Names = map[string]string{"itself.retry.5s": "itself"}
 	later, err := stages.New(newQueue(t, &publisher{}), config)
 	if err != nil {
 		t.Fatal(err)
@@ -184,10 +152,7 @@ func TestStagesNamesRefused(t *testing.T) {
 		{"shipping", "", "must not be empty"},
 		{"billing", "invoices", `a handler of this name is on topic "orders"`},
 		{"shipping", "orders", `has the same stage topic "orders.retry.5s"`},
-		{"a", "panics", "panic: boom"},
-		{"b", "empty", `names "" for the stage of 5s of handler "b"`},
 		{"c", "itself", "must be another topic"},
-		{"d", "same", `names "same.later" for delays of 5s and 1m0s`},
 	} {
 		if err := add(row.name, row.topic); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s on %s: %v, want %q", row.name, row.topic, err, row.want)
