@@ -35,6 +35,7 @@ var packagesOfDocs = map[string]string{
 	"outageguard": module + "/middleware/outageguard",
 	"stages":      module + "/middleware/stages",
 	"pgxstore":    module + "/idempotency/pgxstore",
+	"naming":      module + "/naming",
 	"poison":      module + "/poison",
 	"redrive":     module + "/redrive",
 	"letters":     module + "/redrive/letters",
