@@ -2,5 +2,5 @@
 CREATE DATABASE IF NOT EXISTS spillway CHARACTER SET utf8mb4;
 CREATE USER IF NOT EXISTS spillway@'%' IDENTIFIED BY 'spillway';
 CREATE USER IF NOT EXISTS spillway@localhost IDENTIFIED BY 'spillway';
-GRANT ALL ON *.* TO spillway@'%';
-GRANT ALL ON *.* TO spillway@localhost;
+GRANT ALL ON *.* TO spillway@'%' WITH GRANT OPTION;
+GRANT ALL ON *.* TO spillway@localhost WITH GRANT OPTION;

@@ -22,6 +22,7 @@ import (
 type plan struct {
 	databases []string
 	rows      int
+	copies    bool          // most letters are copies, made within the server
 	asks      int           // of each question
 	round     time.Duration // of puts
 }
@@ -31,6 +32,7 @@ func main() {
 	flag.IntVar(&p.rows, "rows", 100_000, "letters that wait")
 	flag.IntVar(&p.asks, "asks", 100, "times that each question is asked")
 	flag.DurationVar(&p.round, "round", 3*time.Second, "how long letters are put, by 1 and by 8 writers")
+	flag.BoolVar(&p.copies, "copies", false, "copy letters within the server, with small bodies, instead of putting each")
 	only := flag.String("db", "postgres,mariadb,sqlite", "databases to measure")
 	flag.Parse()
 	p.databases = strings.Split(*only, ",")
@@ -71,7 +73,12 @@ func (p plan) measure(ctx context.Context, name string, to io.Writer) (err error
 			return err
 		}
 	}
-	if err := fill(ctx, store, p.rows); err != nil {
+	if p.copies {
+		err = fillByCopies(ctx, d, store, p.rows)
+	} else {
+		err = fill(ctx, store, p.rows)
+	}
+	if err != nil {
 		return err
 	}
 	if name == "postgres" { // as autovacuum does within minutes
@@ -80,7 +87,11 @@ func (p plan) measure(ctx context.Context, name string, to io.Writer) (err error
 		}
 	}
 	for _, q := range questions(store, p.rows) {
-		took := make([]time.Duration, p.asks)
+		asks := p.asks
+		if q.most > 0 {
+			asks = min(asks, q.most)
+		}
+		took := make([]time.Duration, asks)
 		for i := range took {
 			begun := time.Now()
 			if err := q.ask(ctx, i); err != nil {

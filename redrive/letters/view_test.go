@@ -1,0 +1,143 @@
+package letters_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V9: a person reads letters as text with the database's own client, and what could deceive a terminal is not shown.
+func TestStore_view(t *testing.T) { onEach(t, testStore_view) }
+
+func testStore_view(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store := storeOn(t, db)
+	publish(t, store, "orders.dlq",
+		letter("1", "secret", func(l *poison.Letter) { l.Failure.Description = "kein Konto für 日本 🙂 \\ 'x'" }),
+		letter("2", "secret", func(l *poison.Letter) {
+			l.Failure.Description, l.Origin.Handler = "red\x1b[31m and \b\b over\rline", strings.Repeat("é", 300)
+		}),
+		letter("\xff\x00", "secret", func(l *poison.Letter) { l.Origin.Topic = "or\xffders" }))
+	taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 1)
+	if err == nil {
+		err = store.Mark(t.Context(), taken[0], letters.StatusDiscarded, letters.Act{By: "ann", Reason: "of no use", RedriveID: "drain-1"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(db *sql.DB, column, where string) (value sql.NullString) {
+		t.Helper()
+		if err := db.QueryRow(`SELECT ` + column + ` FROM spillway_letters_text WHERE ` + where).Scan(&value); err != nil {
+			t.Errorf("%s: %v", column, err)
+		}
+		return value
+	}
+	if got := read(db, "leased_by", "seq = 2"); got.Valid {
+		t.Errorf("a letter without a lease has the holder %s", got.String)
+	}
+	for column, want := range map[string]string{
+		"service": "shop", "message_id": "1", "status": "discarded", "dead_letter_topic": "orders.dlq", "topic": "orders", "handler": "billing",
+		"class": "permanent", "reason": "no_such_customer", "type": "*shop.Error", "stack_hash": "abc", "description": "kein Konto für 日本 🙂 \\ 'x'",
+		"seen": "1", "marked_by": "ann", "marked_why": "of no use", "redrive_id": "drain-1",
+	} {
+		if got := read(db, column, "seq = 1").String; got != want {
+			t.Errorf("%s is %q, want %q", column, got, want)
+		}
+	}
+	if at := read(db, "first_failed_at", "seq = 1").String; !strings.HasPrefix(at, fixture.FailedAt.Format("2006-01-02")) || !strings.Contains(at, "12:00:00.123") {
+		t.Errorf("failed at %s", at)
+	}
+	if at := read(db, "marked_at", "seq = 2"); at.Valid {
+		t.Errorf("a letter that was never marked was so at %s", at.String)
+	}
+	if got := read(db, "description", "seq = 2").String; got != "red?[31m and ?? over?line" {
+		t.Errorf("%q", got)
+	}
+	if got := read(db, "handler", "seq = 2").String; got != strings.Repeat("é", 255) {
+		t.Errorf("a long name is %q", got)
+	}
+	if on.Name != sqliteFile.Name { // it shows the bytes as they are
+		for column, want := range map[string][]string{"message_id": {`\377\000`, "FF00"}, "topic": {`or\377ders`, "6F72FF64657273"}} {
+			if got := read(db, column, "seq = 3").String; got != want[0] && got != want[1] {
+				t.Errorf("%s is %q", column, got)
+			}
+		}
+	}
+	rows, err := db.Query(`SELECT * FROM spillway_letters_text`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns, err := rows.Columns()
+	if got := strings.Join(columns, " "); err != nil || strings.Contains(got, "payload") || strings.Contains(got, "metadata") || strings.Contains(got, "token") {
+		t.Errorf("%s, %v", got, err)
+	}
+	if err := rows.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Feature V9: a role that may read the view, and nothing else, sees the letters.
+func TestStore_viewOfReader(t *testing.T) {
+	reads := func(t *testing.T, db *sql.DB) {
+		t.Helper()
+		var description string
+		if err := db.QueryRow(`SELECT description FROM spillway_letters_text WHERE message_id = '1'`).Scan(&description); err != nil || description != "customer 1 is unknown" {
+			t.Errorf("%q, %v", description, err)
+		}
+		for _, statement := range []string{`DELETE FROM spillway_letters_text`, `UPDATE spillway_letters_text SET seen = 2`, `SELECT letter_payload FROM spillway_letter_bodies`} {
+			if _, err := db.Exec(statement); err == nil {
+				t.Errorf("the reader may: %s", statement)
+			}
+		}
+	}
+	t.Run("postgres", func(t *testing.T) {
+		db := postgrestest.Open(t, postgrestest.Schema(t))
+		db.SetMaxOpenConns(1)
+		publish(t, storeOn(t, db), "orders.dlq", letter("1", "a"))
+		var schema string
+		if err := db.QueryRow(`SELECT current_schema()`).Scan(&schema); err != nil {
+			t.Fatal(err)
+		}
+		role := "reader_" + schema
+		mustExec(t, db, `CREATE ROLE `+role, `GRANT USAGE ON SCHEMA `+schema+` TO `+role, `GRANT SELECT ON spillway_letters_text TO `+role, `SET ROLE `+role)
+		reads(t, db)
+		mustExec(t, db, `RESET ROLE`, `DROP OWNED BY `+role, `DROP ROLE `+role)
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		dsn := mysqltest.Database(t)
+		db := mysqltest.Open(t, dsn)
+		publish(t, storeOn(t, db), "orders.dlq", letter("1", "a"))
+		config, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.User, config.Passwd = "r"+config.DBName[len(config.DBName)-8:], "r"
+		user := "'" + config.User + "'@'%'"
+		mustExec(t, db, `CREATE USER `+user+` IDENTIFIED BY 'r'`)
+		t.Cleanup(func() { mustExec(t, db, `DROP USER `+user) })
+		if _, err := db.Exec(`GRANT SELECT ON spillway_letters_text TO ` + user); err != nil {
+			t.Skip("the user of the tests may not grant: start the server again", err)
+		}
+		reads(t, mysqltest.Open(t, config.FormatDSN()))
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		file := "file:" + filepath.Join(t.TempDir(), "letters.db")
+		publish(t, storeOn(t, databases.SQLite.Open(t, file)), "orders.dlq", letter("1", "a"))
+		db := databases.SQLite.Open(t, file+"?mode=ro")
+		var n int
+		if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_letters_text WHERE message_id = '1'`).Scan(&n); err != nil || n != 1 {
+			t.Errorf("%d letters, %v", n, err)
+		}
+	})
+}
