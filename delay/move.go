@@ -133,7 +133,7 @@ func (m *move) givenUp(t taken, refusal error) bool {
 
 // refusedAlways reports whether a publisher refuses a message for what it is, which says nothing of its topic.
 func (m *move) refusedAlways(err error) bool {
-	return m.Classifier.IsTooLarge(err) || errors.Is(err, poison.ErrRefused)
+	return m.Classifier.IsTooLarge(err) || poison.IsRefused(err)
 }
 
 func (m *move) postpone(rows []taken, wait time.Duration, failures int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -27,6 +28,12 @@ var ErrTooLarge = classify.ErrTooLarge
 // packed into KeyOriginalMetadata. At last it drops the producer's metadata. The Queue does the same after a refusal for size of
 // a letter that is cut, after a panic, and after an error that the Classifier knows as permanent or invalid.
 var ErrRefused = errors.New("message refused for what it carries")
+
+// IsRefused reports whether a publisher's error is a refusal for content: ErrRefused, or the error with which marshalers of Watermill, as
+// those of Redis Streams and Kafka, refuse metadata that have their own key. Foreign producers can send such metadata.
+func IsRefused(err error) bool {
+	return errors.Is(err, ErrRefused) || err != nil && strings.Contains(boundedtext.Error(err, 1<<10), "is reserved by watermill for message UUID")
+}
 
 // IsTooLarge reports whether a publisher's error is a refusal for size, by marks and the built-in knowledge of package classify. The
 // parts of a channel ask their Classifier, which has rules too: see classify.Classifier.IsTooLarge.
@@ -128,7 +135,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 		} else {
 			q.config.Logger.Error("A dead letter was refused", err, fields)
 		}
-		if errors.Is(err, ErrRefused) {
+		if IsRefused(err) {
 			return true, err
 		}
 		if q.config.Classifier.IsTooLarge(err) {

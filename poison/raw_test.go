@@ -267,3 +267,25 @@ func TestRoundsOfALongTopicAreCounted(t *testing.T) {
 		msg = l.Redriven("ada", "campaign", longAgo)
 	}
 }
+
+// Promise P4: metadata with the key that Watermill's own marshalers keep for themselves are packed. No try is lost on it, as the refusal
+// does not pass.
+func TestReservedMetadataIsPacked(t *testing.T) {
+	const reserved = "_watermill_message_uuid"
+	dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {
+		if _, ok := msg.Metadata[reserved]; ok {
+			return fmt.Errorf("cannot marshal message %s: metadata %s is reserved by watermill for message UUID", msg.UUID, reserved)
+		}
+		return nil
+	}}
+	msg := message.NewMessage("m", []byte("payload"))
+	msg.Metadata[reserved] = "another"
+	placedBy(t, dead, QueueConfig{}, msg)
+	got := dead.in("unknown.dlq")
+	if dead.tries != 2 || len(got) != 1 {
+		t.Fatalf("%d tries, then %s", dead.tries, dead.topics())
+	}
+	if l, err := Decode(got[0]); err != nil || l.Original.Metadata[reserved] != "another" {
+		t.Errorf("%+v, %v", l.Original, err)
+	}
+}

@@ -55,7 +55,7 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || s.inside.Classifier().IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || outage.Away(err) || attempt == stageAttempts {
+		if err == nil || s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || outage.Away(err) || attempt == stageAttempts {
 			return err
 		}
 		if !wait.For(c.WaitContext(), waits.NextBackOff()) {
@@ -110,5 +110,5 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 // hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or the
 // publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
 func (s *Stages) hopeless(err error) bool {
-	return s.inside.Classifier().IsTooLarge(err) || errors.Is(err, poison.ErrRefused) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
+	return s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
 }

@@ -79,7 +79,7 @@ func (b *batch) refusal(ctx context.Context, r row, err error) result {
 	if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 		return result{row: r, tries: r.tries}
 	}
-	own := b.Campaigns.config.Classifier.IsTooLarge(err) || errors.Is(err, poison.ErrRefused) // it says nothing of the target
+	own := b.Campaigns.config.Classifier.IsTooLarge(err) || poison.IsRefused(err) // it says nothing of the target
 	if !own {
 		b.refusedBy(r, err)
 	}
