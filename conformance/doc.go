@@ -11,7 +11,7 @@
 //		})
 //	}
 //
-// A subtest is named by its feature's id. P1 to P7 are promises, R is retry, C is classes of errors, and D is dead letters.
+// A subtest is named by its feature's id. K1 to K20 are the sentences that a pub/sub must keep. P1 to P7 are promises, R is retry, C is classes of errors, and D is dead letters.
 // I is the idempotent receiver, V is redrive, H is hostile input, and F is faults.
 //
 // # The contract
@@ -48,6 +48,24 @@
 //
 // # Features
 //
+//	K1   confirms
+//	K2   redelivers
+//	K3   redelivery time
+//	K4   acks only on Ack
+//	K5   groups
+//	K6   order
+//	K7   no deduplication
+//	K8   sizes
+//	K9   metadata
+//	K10  names
+//	K11  context
+//	K12  keeps
+//	K13  remembers
+//	K14  unreadable
+//	K15  id and payload
+//	K16  topics
+//	K17  instances
+//	K20  counts
 //	P1   a refused dead letter keeps its message
 //	P2   the original survives its handler
 //	P3   shutdown in a backoff wait is no failure

@@ -37,6 +37,12 @@ func (staysOpen) Close() error { return nil }
 
 const oneProcess = "K12: lives in one process, and dies with it"
 
+const (
+	everyone = "K5: every subscriber gets every message, whatever its group"
+	forgets  = "K13: gives every new subscriber all letters again"
+	noBytes  = "K14: hands over messages, reads no bytes"
+)
+
 // The suite on Watermill's in-memory pub/sub.
 func TestGoChannel(t *testing.T) {
 	t.Parallel()
@@ -51,10 +57,12 @@ func TestGoChannel(t *testing.T) {
 		Publisher:  func(testing.TB) message.Publisher { return staysOpen{channel} },
 		Subscriber: func(testing.TB, string) message.Subscriber { return staysOpen{channel} },
 		Pins: map[string]string{
+			"K3": everyone, "K5/one group": everyone, "K6": "K6: hands messages over in no order", "K13": forgets, "K14": noBytes,
+			"K20":          "K20: counts nothing",
 			"D9":           "K18: no SQL source",
 			"D5":           "K16: topics need not be made",
-			"D8":           "K14: hands over messages, reads no bytes",
-			"V3":           "K13: gives every new subscriber all letters again",
+			"D8":           noBytes,
+			"V3":           forgets,
 			"H3":           "K14: has no client but Watermill",
 			"H9/in topics": "K19: has no list of topics",
 			"D10":          oneProcess, "F1": oneProcess, "F2": oneProcess, "F3": oneProcess, "F4": oneProcess,

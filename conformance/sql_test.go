@@ -71,7 +71,7 @@ func (s *tables) target(name string) conformance.Target {
 		SubscriberThrough: func(t testing.TB, group, address string) message.Subscriber {
 			return subscriber(t, s.through(t, address), group)
 		},
-		Pins: map[string]string{"F6": oneAtATime, "F8": oneAtATime},
+		Pins: map[string]string{"F6": oneAtATime, "F8": oneAtATime, "K17": oneAtATime},
 	}
 }
 
@@ -89,10 +89,15 @@ func (s *tables) stock(name string) conformance.Target {
 		}
 		return sub
 	}
-	const columns, still = "K15: the columns take ids of 36 characters and text; what ours carries aside, only ours puts back", "K14: stands still at a row that it cannot read"
+	target.BrokersOwn = []string{"x-sql-carried"}
+	const columns = "K15: the column takes ids of 36 characters; what ours carries aside, only ours puts back"
+	const text = "K9: the column takes text; what ours carries aside, only ours puts back"
+	const still = "K14: stands still at a row that it cannot read"
 	target.Pins = map[string]string{
 		"D8": still, "H3/metadata with a number": still, "H3/metadata that is an array": still,
-		"H1/id of 300 bytes": columns, "H1/id with NUL": columns, "H1/id not UTF-8": columns, "H1/binary values": columns,
+		"K15/id of 300 bytes": columns, "K15/id with NUL": columns, "K15/id not UTF-8": columns,
+		"K9/binary values": text, "K9/values with NUL": text, "K9/values not UTF-8": text, "K9/keys not UTF-8": text,
+		"K14": still, "K17": oneAtATime,
 		"D9": "K18: commits half-done work at its deadline and at Close, so no write may join its transaction",
 		"F6": oneAtATime, "F8": oneAtATime,
 		"F7":   "K11: shares its pool of connections with its publishers",
@@ -101,7 +106,7 @@ func (s *tables) stock(name string) conformance.Target {
 	}
 	if s.loses {
 		const locks = "K1: holds locks at the end of the table while a message comes again, and publishers wait for them"
-		for _, id := range []string{"P1", "P3", "R5", "C5", "V1b", "H6", "H7", "R12g", "F1", "F2", "F3", "F4", "F5"} {
+		for _, id := range []string{"K1", "K5", "K6", "K7", "P1", "P3", "R5", "C5", "V1b", "H6", "H7", "R12g", "F1", "F2", "F3", "F4", "F5"} {
 			target.Pins[id] = locks
 		}
 		target.Pins["H5"] = "K1: loses messages of concurrent publishers, whose numbers become visible out of order"

@@ -49,7 +49,7 @@ type Target struct {
 	Naming naming.Scheme
 	// Origins lists the metadata keys of the origin that the broker fills in beside topic, handler and id.
 	Origins []string
-	// BrokersOwn lists metadata keys that the broker adds when it redelivers a message.
+	// BrokersOwn lists metadata keys that the broker or the client adds or changes. The suite does not compare them.
 	BrokersOwn []string
 	// MaxMessage is the size in bytes of the largest message that the publisher accepts. 0 means no bound.
 	MaxMessage int
@@ -99,6 +99,7 @@ type Target struct {
 
 	command func() (*exec.Cmd, error) // of a consuming process
 	row     *row                      // that runs
+	wait    time.Duration             // how long rows of the contract wait for a message, if not the usual patience
 }
 
 // Unreadable is a payload that the subscriber's unmarshaler must refuse.

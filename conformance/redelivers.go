@@ -1,0 +1,155 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// redelivers is sentence K2: after nacks, and after the subscriber was closed.
+func (b *bench) redelivers() {
+	b.bare()
+	b.ids("again")
+	in := b.open(b.group)
+	for range 3 {
+		msg := in.must("a message that was nacked comes again")
+		b.wantSame("delivered", msg, newMessage("again"))
+		msg.Nack()
+	}
+	in.must("a message that was nacked comes again") // and is held
+	in.close()
+	msg := b.open(b.group).must("a message that was held when its subscriber was closed")
+	b.wantSame("delivered after Close", msg, newMessage("again"))
+	msg.Ack()
+}
+
+// acksOnlyOnAck is sentence K4: by id, over three closes, contexts that end and nacks.
+func (b *bench) acksOnlyOnAck() {
+	cases := map[string]func(*bench){}
+	for name, leave := range map[string]func(in *tap, held *message.Message){
+		"close":               func(in *tap, _ *message.Message) { in.close() },
+		"nack and close":      func(in *tap, held *message.Message) { held.Nack(); in.close() },
+		"close and nack":      func(in *tap, held *message.Message) { in.close(); held.Nack() },
+		"the context is done": func(in *tap, _ *message.Message) { in.cancel(); time.Sleep(quiet); in.close() },
+	} {
+		cases[name] = func(b *bench) {
+			b.bare()
+			ids := idsOf("kept", 20)
+			b.ids(ids...)
+			acked := map[string]bool{}
+			for range 3 {
+				in := b.open(b.group)
+				for range 2 {
+					msg := in.must("messages after a Close")
+					acked[msg.UUID] = true
+					msg.Ack()
+				}
+				leave(in, in.must("a message to hold"))
+			}
+			var left []string
+			for _, id := range ids {
+				if !acked[id] {
+					left = append(left, id)
+				}
+			}
+			b.open(b.group).ackAll(left) // or the broker took what was given back for acked
+		}
+	}
+	b.together(cases)
+}
+
+// remembers is sentence K13.
+func (b *bench) remembers() {
+	b.bare()
+	ids := idsOf("acked", 10)
+	b.ids(ids...)
+	in := b.open(b.group)
+	in.ackAll(ids)
+	in.close()
+	b.ids("new")
+	for id := range b.open(b.group).ackAll([]string{"new"}) {
+		if id != "new" {
+			b.Errorf("%q was acked, and came again after a Close", id)
+		}
+	}
+}
+
+// endsContexts is sentence K11, for a Close. F7 loses the connection.
+func (b *bench) endsContexts() {
+	b.bare()
+	b.ids("held")
+	in := b.open(b.group)
+	held := in.must("a message to hold")
+	if err := held.Context().Err(); err != nil {
+		b.Errorf("the context of a message that was just delivered: %v", err)
+	}
+	ended := make(chan struct{})
+	go func() { in.close(); close(ended) }()
+	select {
+	case <-held.Context().Done():
+	case <-time.After(min(b.wait(), 10*time.Second)):
+		b.Errorf("the subscriber is closed, and the message's context has not ended")
+	}
+	held.Nack()
+	<-ended
+}
+
+// redeliveryTime is what a subscriber says of itself, by name.
+type redeliveryTime interface{ RedeliveryTime() time.Duration }
+
+// holdsBack is sentence K3: a message that is held comes to no other consumer of its group, and again when its time is over.
+func (b *bench) holdsBack() {
+	b.variantOn(newBareBench, "before its time", func(b *bench) {
+		b.shared().bare()
+		in, other := b.open(b.group), b.open(b.group)
+		hold := 3 * time.Second
+		if sub, ok := in.sub.(redeliveryTime); ok && sub.RedeliveryTime() > 0 {
+			hold = min(hold, sub.RedeliveryTime()/2)
+		}
+		b.ids("held")
+		held, again := b.either(in, other)
+		if msg := again.next(hold); msg != nil {
+			b.Errorf("%q is held, and was delivered again within %s", msg.UUID, hold)
+			msg.Nack()
+		}
+		held.Ack()
+	})
+	if b.target.Redelivers == nil {
+		return
+	}
+	b.variantOn(newBareBench, "after its time", func(b *bench) {
+		const after = 2 * time.Second
+		b.shared().bare()
+		sub := b.target.Redelivers(b.T, b.group, after)
+		if says, ok := sub.(redeliveryTime); !ok || says.RedeliveryTime() != after {
+			b.Errorf("the subscriber of Target.Redelivers has no RedeliveryTime that returns %s", after)
+		}
+		in, other := b.listen(sub, b.topic), b.listen(b.target.Redelivers(b.T, b.group, after), b.topic)
+		b.ids("held")
+		held, again := b.either(in, other)
+		select {
+		case msg := <-in.in:
+			msg.Ack()
+		case msg := <-other.in:
+			msg.Ack()
+		case <-time.After(b.wait()):
+			b.Errorf("a message that was held for %s did not come again", after)
+		}
+		held.Ack()
+		_ = again
+	})
+}
+
+// either returns the message that comes to one of two, and the other one.
+func (b *bench) either(one, two *tap) (*message.Message, *tap) {
+	b.Helper()
+	select {
+	case msg := <-one.in:
+		return msg, two
+	case msg := <-two.in:
+		return msg, one
+	case <-time.After(b.wait()):
+		b.Fatalf("no message within %s", b.wait())
+		return nil, nil
+	}
+}

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// tap is a subscription that a row reads by itself, without a router. The rows K1 to K20 hold the bare pub/sub to its contract.
+type tap struct {
+	*bench
+	sub    message.Subscriber
+	in     <-chan *message.Message
+	cancel context.CancelFunc
+	closed bool
+}
+
+// open subscribes the group to the live topic.
+func (b *bench) open(group string) *tap {
+	b.Helper()
+	return b.openTopic(group, b.topic)
+}
+
+func (b *bench) openTopic(group, topic string) *tap {
+	b.Helper()
+	return b.listen(b.target.Subscriber(b.T, group), topic)
+}
+
+func (b *bench) listen(sub message.Subscriber, topic string) *tap {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &tap{bench: b, sub: sub, cancel: cancel}
+	b.Cleanup(t.close)
+	var err error
+	if t.in, err = sub.Subscribe(ctx, topic); err != nil {
+		b.Fatalf("subscribe to %q: %v", topic, err)
+	}
+	return t
+}
+
+// close closes the subscriber, even if it waits for a message that is held. It gives back what comes meanwhile.
+func (t *tap) close() {
+	if t.closed {
+		return
+	}
+	t.closed = true
+	done := make(chan error, 1)
+	go func() { done <- t.sub.Close() }()
+	for late := time.After(patience); ; {
+		select {
+		case msg, ok := <-t.in:
+			if ok {
+				msg.Nack()
+			} else {
+				t.in = nil
+			}
+		case err := <-done:
+			if err != nil {
+				t.Errorf("close the subscriber: %v", err)
+			}
+			t.cancel()
+			return
+		case <-late:
+			t.Errorf("the subscriber does not close within %s", patience)
+			t.cancel()
+			return
+		}
+	}
+}
+
+// wait is how long a row of the contract waits for a message that must come.
+func (b *bench) wait() time.Duration {
+	if b.target.wait > 0 {
+		return b.target.wait
+	}
+	return patience
+}
+
+// next returns the next message, or nil if none comes within the time.
+func (t *tap) next(within time.Duration) *message.Message {
+	t.Helper()
+	select {
+	case msg, ok := <-t.in:
+		if !ok {
+			t.Fatal("the subscription ended by itself")
+		}
+		return msg
+	case <-time.After(within):
+		return nil
+	}
+}
+
+// must returns the next message.
+func (t *tap) must(what string) *message.Message {
+	t.Helper()
+	msg := t.next(t.wait())
+	if msg == nil {
+		t.Fatalf("no message within %s: %s", t.wait(), what)
+	}
+	return msg
+}
+
+// ackAll acks what comes until all ids have come, and returns how often each did. It waits a little for more.
+func (t *tap) ackAll(ids []string) map[string]int {
+	t.Helper()
+	came := map[string]int{}
+	missing := func() []string {
+		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return came[id] > 0 })
+	}
+	for deadline := time.Now().Add(t.wait()); ; {
+		within := time.Until(deadline)
+		if len(missing()) == 0 {
+			within = min(within, quiet)
+		}
+		msg := t.next(max(within, 0))
+		if msg == nil {
+			break
+		}
+		came[msg.UUID]++
+		msg.Ack()
+	}
+	if left := missing(); len(left) > 0 {
+		t.Errorf("%d of %d messages did not come within %s: %q", len(left), len(ids), t.wait(), left)
+	}
+	return came
+}
+
+// quiet is how long nothing comes if nothing is to come.
+const quiet = 500 * time.Millisecond
+
+// bare is a bench for a row of the contract: with a live topic and a publisher, and no router.
+func (b *bench) bare() *bench {
+	b.Helper()
+	b.create(b.topic)
+	b.live = b.publisher()
+	return b
+}
+
+// within is a bench for a case that goes on with the topic of its row.
+func within(row *bench) func(*testing.T, Target) *bench {
+	return func(t *testing.T, target Target) *bench {
+		return &bench{T: t, target: target, topic: row.topic, outs: row.outs, group: row.group, path: row.path, live: row.live}
+	}
+}
+
+// inTime fails the row if f does not return soon.
+func (b *bench) inTime(what string, f func()) {
+	b.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(min(b.wait(), 20*time.Second)):
+		b.Errorf("not within %s: %s", min(b.wait(), 20*time.Second), what)
+	}
+}
+
+func idsOf(prefix string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s-%02d", prefix, i))
+	}
+	return ids
+}
