@@ -29,10 +29,20 @@ func TestNATS(t *testing.T) {
 		target.Name = "nats-headers"
 		target.Only = []string{ // what the marshaler has a part in
 			"P2", "P7", "R2", "R5", "R8", "R9", "R10", "C5", "D1", "D2", "D4", "D6", "D7", "D8", "D11", "V1", "V1b", "V3", "V4", "H1", "H3", "H4", "H6",
+			"K7", "K8", "K9", "K14", "K15",
 		}
 		target.Pins = map[string]string{
-			"H1/value of 100 KiB": "K9: headers have at most 64 KiB in all",
-			"H1/reserved keys":    "K9: metadata _watermill_message_uuid becomes the id",
+			"K9/value of 64 KiB":          "K9: headers have at most 64 KiB in all",
+			"K9/value of 100 KiB":         "K9: headers have at most 64 KiB in all",
+			"K9/reserved keys":            "K9: metadata _watermill_message_uuid becomes the id",
+			"K9/values with outer spaces": "K9: spaces around a value are lost",
+			"K9/values with newlines":     "K9: a line break becomes a space",
+			"K15/id with newlines":        "K15: a line break becomes a space",
+		}
+		for _, name := range []string{
+			"key empty", "keys not ASCII", "keys not UTF-8", "keys with colons", "keys with dots", "keys with newlines", "keys with spaces",
+		} {
+			target.Pins["K9/"+name] = "K9: metadata whose key is no name of a header are dropped"
 		}
 		conformance.Run(t, target)
 	})
