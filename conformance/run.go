@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -187,5 +188,5 @@ func (l *Line) pin(t *testing.T, pin string) {
 	}
 	s, _ := said(id)
 	l.Sentence, l.Reason = s.String(), reason
-	t.Logf("%s %s %s: pinned: %s. Not kept: %s", l.Feature, l.Case, l.Title, reason, s)
+	t.Logf("%s %s is pinned: %s does not hold: %s", l.Feature, cmp.Or(l.Case, l.Title), id, reason)
 }
