@@ -40,6 +40,8 @@ var packagesOfDocs = map[string]string{
 	"redrive":     module + "/redrive",
 	"letters":     module + "/redrive/letters",
 	"campaigns":   module + "/redrive/campaigns",
+	"prom":        module + "/observe/prom",
+	"prometheus":  "github.com/prometheus/client_golang/prometheus",
 	"wmamqp":      module + "/pubsub/wmamqp",
 	"wmkafka":     module + "/pubsub/wmkafka",
 	"wmsql":       module + "/pubsub/wmsql",

@@ -64,6 +64,8 @@ var floors = map[string]int{
 	"redrive/internal/jsonedit": 0,
 	// the front door
 	"": 4,
+	// what is seen from outside
+	"observe/prom": 5,
 	// measures and examples' parts
 	"conformance":                             5,
 	"examples/internal/crash":                 5,
@@ -118,6 +120,7 @@ var leaves = map[string][]string{
 	"pubsub/wmkafka":       {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
 	"pubsub/wmamqp":        {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
 	"pubsub/wmsql":         {"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"},
+	"observe/prom":         {"github.com/prometheus/client_golang/prometheus"},
 	"idempotency/pgxstore": {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/stdlib"},
 }
 

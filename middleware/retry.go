@@ -57,6 +57,9 @@ func init() { chain.Register((*Retry).step) }
 
 func (r *Retry) step(next chain.Handler) chain.Handler {
 	var mine atomic.Pointer[purse] // of the handler that this is the step of
+	if r.config.OnAttempt != nil || r.config.OnRetry != nil {
+		next = timed(next)
+	}
 	return func(c *chain.Call) ([]*message.Message, error) {
 		var entered time.Time // read only if a bound needs it: the clock is a good part of the happy path
 		if r.config.MaxElapsed > 0 {
@@ -131,7 +134,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *buck
 			continue
 		}
 		failure.Add(err, verdict, time.Now())
-		attempt := Attempt{failure.Attempts, err, verdict}
+		attempt := Attempt{Number: failure.Attempts, Err: err, Verdict: verdict}
 		r.onAttempt(c, attempt)
 
 		waits := &started[verdict.Class]
@@ -200,10 +203,29 @@ func outlasts(ctx context.Context, pause time.Duration) bool {
 	return ok && pause > max(time.Until(deadline), 0)-reserve
 }
 
+// timed keeps how long a call took.
+func timed(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, error) {
+		held, began := c.Held, time.Since(started)
+		out, err := next(c)
+		c.Elapsed = time.Since(started) - began - (c.Held - held)
+		return out, err
+	}
+}
+
+// started is what attempts are timed from: to read the monotonic clock alone costs a third of time.Now.
+var started = time.Now()
+
 func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
 	if r.config.OnAttempt != nil {
+		a.in(c)
 		safecall.Hook(r.config.Logger, "middleware.OnAttempt", func() { r.config.OnAttempt(c.Ctx, a) })
 	}
+}
+
+// in says where and how long, for a hook.
+func (a *Attempt) in(c *chain.Call) {
+	a.Topic, a.Handler, a.Elapsed = message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), c.Elapsed
 }
 
 func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
@@ -214,6 +236,7 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 		})
 	}
 	if r.config.OnRetry != nil {
+		a.in(c)
 		safecall.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.OnRetry(c.Ctx, a, pause) })
 	}
 }

@@ -67,6 +67,12 @@ type Policy struct {
 
 // Attempt is one call of the handler.
 type Attempt struct {
+	// Topic and Handler are the topic that the handler is subscribed to, and its name. For a message out of a stage they are those of
+	// the live handler. They are empty outside of a router.
+	Topic, Handler string
+	// Elapsed is how long the call took, with all parts inside of Retry. The time in which an outage guard held the message does not
+	// count.
+	Elapsed time.Duration
 	// Number counts from 1.
 	Number int
 	// Err is nil for a success.

@@ -14,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -63,6 +64,44 @@ func TestRetryHooks(t *testing.T) {
 		}
 	})
 }
+
+// Feature O1: a hook is called with where the attempt was, and how long it took; the time in which a part held the message does not count.
+func TestRetryHooksSayWhereAndHowLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts []string
+		note := func(a middleware.Attempt) {
+			attempts = append(attempts, fmt.Sprint(a.Topic, " ", a.Handler, " ", a.Elapsed))
+		}
+		h := newRetry(t, middleware.RetryConfig{
+			Attempts: 2, Backoff: every(time.Minute),
+			OnAttempt: func(_ context.Context, a middleware.Attempt) { note(a) },
+			OnRetry:   func(_ context.Context, a middleware.Attempt, _ time.Duration) { note(a) },
+		})
+		held := chain.EnterParts(h, holds{})(func(*message.Message) ([]*message.Message, error) {
+			time.Sleep(3 * time.Second)
+			return nil, classify.Transient(errBoom)
+		})
+		msg := newMessage("1")
+		msg.SetContext(chain.Within(t.Context(), "billing", "orders"))
+		_, _ = held(msg)
+		if want := slices.Repeat([]string{"orders billing 3s"}, 3); !slices.Equal(attempts, want) {
+			t.Errorf("%q, want %q", attempts, want)
+		}
+	})
+}
+
+// holds is a part that holds each message for an hour.
+type holds struct{}
+
+func (holds) step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, error) {
+		time.Sleep(time.Hour)
+		c.Held += time.Hour
+		return next(c)
+	}
+}
+
+func init() { chain.Register(holds.step) }
 
 // Conventions: a hook that panics is contained and logged; the message goes on.
 func TestRetryHookPanics(t *testing.T) {

@@ -23,3 +23,6 @@ func TestPlacedLetter(t *testing.T) {
 		t.Error("no stack")
 	}
 }
+
+func BenchmarkHappyPathObserved(b *testing.B)     { happyObserved(b) }
+func BenchmarkBareWatermillObserved(b *testing.B) { bareWatermillObserved(b) }

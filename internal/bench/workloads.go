@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/metrics"
 	"github.com/ThreeDotsLabs/watermill/message"
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -47,6 +50,24 @@ func happySpillway(b *testing.B) { happy(b, spillway.Config{}) }
 func happyGuarded(b *testing.B) {
 	happy(b, spillway.Config{Outage: &outageguard.Config{}, Retry: middleware.RetryConfig{Budget: &middleware.Budget{}}})
 }
+
+// happyObserved has metrics beside.
+func happyObserved(b *testing.B) {
+	metrics, err := prom.New(prom.Config{Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var config spillway.Config
+	metrics.Observe(&config)
+	happy(b, config)
+}
+
+// bareWatermillObserved are Watermill's metrics around a bare handler.
+func bareWatermillObserved(b *testing.B) {
+	run(b, metrics.NewPrometheusMetricsBuilder(prometheus.NewRegistry(), "", "").NewRouterMiddleware().Middleware(succeed))
+}
+
+func bare(b *testing.B) { run(b, succeed) }
 
 func happy(b *testing.B, config spillway.Config) {
 	config.Publisher = &nowhere{}

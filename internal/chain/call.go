@@ -29,6 +29,8 @@ type Call struct {
 	Later func(*Call, classify.Verdict) bool
 	// Held is how long parts, or the message's stage, held the message without an attempt. A part that holds the message adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against outage.MaxHold.
 	Held time.Duration
+	// Elapsed is how long the latest attempt took, if a part asks for the time.
+	Elapsed time.Duration
 	// Onward means that the message needs no further attempt in place: it goes to its next stage, which Later reported.
 	Onward bool
 	// Unheld means that no part holds the message any more in this delivery: it seems to be to blame itself.

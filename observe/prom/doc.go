@@ -1,0 +1,34 @@
+// Package prom exports what a dead letter channel does as Prometheus metrics.
+//
+//	metrics, err := prom.New(prom.Config{Registerer: prometheus.DefaultRegisterer})
+//	if err != nil {
+//		return err
+//	}
+//	metrics.Observe(&config) // before spillway.New: it stands on the hooks of the parts
+//	dlc, err := spillway.New(ctx, config)
+//	if err != nil {
+//		return err
+//	}
+//	err = metrics.Watch(dlc) // what is read at a scrape: guards, stores, and the letters that wait
+//
+// Hooks that the configuration has are called too, after the metrics.
+//
+// # What is counted
+//
+// Everything is counted where it happens, in this process, with two exceptions that are read at a scrape. The guards and stores are read
+// from Channel.Health. The letters that wait are read from the dead-letter store, at most once an interval, however often is scraped: see
+// Config.Interval. If the database does not answer, spillway_letters_up is 0, and the letters' series keep their last values for
+// Config.Stale. Then they end. The scrape itself goes on.
+//
+// # Labels are bounded
+//
+// A label is never an id, a key, or the text of an error. Topics, handlers and reasons can come from messages and from applications: of
+// each label at most Config.MaxValues values are kept. Further values are counted as "other", and spillway_label_values_folded_total
+// says how often. A value is cut after 100 characters, and what is not UTF-8 in it is replaced.
+//
+// # What a success costs
+//
+// A handled message costs two readings of the clock, a counter and a histogram, and no allocation. See "go run ./internal/bench".
+//
+// The package imports client_golang. No other package of the library does.
+package prom

@@ -1,0 +1,75 @@
+package prom_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/observe/prom"
+)
+
+// register keeps the descriptions of what is registered.
+type register struct {
+	prometheus.Registerer
+	descs []string
+}
+
+func (r *register) Register(c prometheus.Collector) error {
+	described := make(chan *prometheus.Desc)
+	go func() {
+		defer close(described)
+		c.Describe(described)
+	}()
+	for d := range described {
+		r.descs = append(r.descs, d.String())
+	}
+	return nil
+}
+
+// docs/metrics.md has each series once, with its labels and its text.
+func TestPage(t *testing.T) {
+	r := &register{Registerer: prometheus.NewRegistry()}
+	metrics, err := prom.New(prom.Config{Registerer: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	channel, err := spillway.New(t.Context(), spillway.Config{DB: open(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.Watch(channel); err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]string, len(r.descs))
+	for i, d := range r.descs {
+		_, labels, _ := strings.Cut(d, "variableLabels: {")
+		labels, _, _ = strings.Cut(labels, "}")
+		rows[i] = fmt.Sprintf("| `%s` | %s | %s |", quoted(d, "fqName: "), strings.ReplaceAll(labels, ",", ", "), quoted(d, "help: "))
+	}
+	slices.Sort(rows)
+	const path = "../../docs/metrics.md"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := strings.Index(string(page), "|---|---|---|\n")+len("|---|---|---|\n"), strings.Index(string(page), "\n## What is bounded")
+	want := string(page)[:begin] + strings.Join(rows, "\n") + "\n" + string(page)[end:]
+	if os.Getenv("SPILLWAY_UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(page) {
+		t.Errorf("%s has other series: SPILLWAY_UPDATE=1 go test -run TestPage ./observe/prom writes it:\n%s", path, strings.Join(rows, "\n"))
+	}
+}
+
+func quoted(text, before string) string {
+	_, text, _ = strings.Cut(text, before+`"`)
+	text, _, _ = strings.Cut(text, `"`)
+	return text
+}

@@ -1,0 +1,42 @@
+package prom_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/observe/prom"
+)
+
+func Example() {
+	registry := prometheus.NewRegistry()
+	config := spillway.Config{Publisher: nowhere{}}
+
+	metrics, err := prom.New(prom.Config{Registerer: registry})
+	if err != nil {
+		log.Fatal(err)
+	}
+	metrics.Observe(&config) // before spillway.New
+	dlc, err := spillway.New(context.Background(), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := metrics.Watch(dlc); err != nil {
+		log.Fatal(err)
+	}
+
+	families, err := registry.Gather()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, family := range families {
+		fmt.Println(family.GetName(), family.GetMetric()[0].GetGauge().GetValue())
+	}
+	// Output:
+	// spillway_keys_purged_total 0
+	// spillway_ok 1
+	// spillway_purge_timestamp_seconds 0
+}

@@ -1,0 +1,167 @@
+package prom
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Observe counts what the channel of config does. Call it before spillway.New. The hooks that config has are called after the metrics.
+// Parts that config leaves out stay out.
+func (m *Metrics) Observe(config *spillway.Config) {
+	retry := &config.Retry
+	retry.OnAttempt = after(m.attempt, retry.OnAttempt)
+	retry.OnRetry = after2(m.retry, retry.OnRetry)
+	retry.OnBudgetSpent = after(m.budgetSpent, retry.OnBudgetSpent)
+	config.Stages.OnStage = after(m.stage, config.Stages.OnStage)
+	config.Stages.OnReentry = after(m.reentry, config.Stages.OnReentry)
+
+	queue := &config.Queue.Hooks
+	queue.OnDeadLetter = after(m.deadLetter, queue.OnDeadLetter)
+	queue.OnDiscard = after(m.discard, queue.OnDiscard)
+	queue.OnPublishError = after2(m.refusal(m.refused), queue.OnPublishError)
+	queue.OnUnplaced = after2(m.refusal(m.unplaced), queue.OnUnplaced)
+	config.Outputs.OnOutputError = after(m.outputError, config.Outputs.OnOutputError)
+	config.CrashLimit.OnExceeded = after(m.crashLimit, config.CrashLimit.OnExceeded)
+
+	receiver := &config.Receiver
+	receiver.OnApplied = after(m.consumer(m.applied), receiver.OnApplied)
+	receiver.OnDuplicate = after(m.consumer(m.duplicates), receiver.OnDuplicate)
+	receiver.OnPutBack = after(m.consumer(m.putBack), receiver.OnPutBack)
+	receiver.OnLeaseLost = after(m.consumer(m.leasesLost), receiver.OnLeaseLost)
+	stale, theirs := m.consumer(m.stale), receiver.OnStale
+	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {
+		stale(ctx, key)
+		if theirs != nil {
+			theirs(ctx, key, version, applied)
+		}
+	}
+	config.Purge.OnPurged = after(m.purge, config.Purge.OnPurged)
+	if config.Outage != nil {
+		guarded := *config.Outage // the caller may use its own again
+		theirs := guarded.OnChange
+		guarded.OnChange = func(c outageguard.Change) {
+			m.guard.WithLabelValues(m.labels.value("handler", c.Handler), c.To.String()).Inc()
+			if theirs != nil {
+				theirs(c)
+			}
+		}
+		config.Outage = &guarded
+	}
+}
+
+// Redrives returns hooks for redrive.NewHandler, Drain and DrainTopic that count, and then call hooks.
+func (m *Metrics) Redrives(hooks redrive.Hooks) redrive.Hooks {
+	count := func(vec *prometheus.CounterVec, topic string) {
+		vec.WithLabelValues(m.labels.value("topic", topic)).Inc()
+	}
+	hooks.OnRedrive = after2(func(_ context.Context, _ poison.Letter, topic string) { count(m.redriven, topic) }, hooks.OnRedrive)
+	hooks.OnRefused = after2(func(_ context.Context, l poison.Letter, _ string) { count(m.redrivesRefused, l.Origin.Topic) }, hooks.OnRefused)
+	hooks.OnQuarantine = after(func(_ context.Context, l poison.Letter) { count(m.quarantined, l.Origin.Topic) }, hooks.OnQuarantine)
+	hooks.OnParked = after2(func(_ context.Context, l poison.Letter, _ error) { count(m.parked, l.Topic) }, hooks.OnParked)
+	hooks.OnPublishError = after2(func(_ context.Context, l poison.Letter, _ error) { count(m.publishErrors, l.Origin.Topic) }, hooks.OnPublishError)
+	return hooks
+}
+
+// after returns a hook that calls ours, and theirs after it if there is one.
+func after[T any](ours, theirs func(context.Context, T)) func(context.Context, T) {
+	if theirs == nil {
+		return ours
+	}
+	return func(ctx context.Context, v T) {
+		ours(ctx, v)
+		theirs(ctx, v)
+	}
+}
+
+func after2[T, U any](ours, theirs func(context.Context, T, U)) func(context.Context, T, U) {
+	if theirs == nil {
+		return ours
+	}
+	return func(ctx context.Context, v T, u U) {
+		ours(ctx, v, u)
+		theirs(ctx, v, u)
+	}
+}
+
+func (m *Metrics) attempt(_ context.Context, a middleware.Attempt) {
+	s := m.seriesOf(place{a.Topic, a.Handler})
+	s.elapsed.Observe(a.Elapsed.Seconds())
+	if a.Err == nil {
+		s.success.Inc()
+		return
+	}
+	s.outcomes[a.Verdict.Class].Inc()
+}
+
+func (m *Metrics) retry(_ context.Context, a middleware.Attempt, _ time.Duration) {
+	m.retries.WithLabelValues(m.labels.value("topic", a.Topic), m.labels.value("handler", a.Handler), "process", "").Inc()
+}
+
+func (m *Metrics) budgetSpent(_ context.Context, b middleware.BudgetSpent) {
+	to := "wait"
+	if b.ToStage {
+		to = "stage"
+	}
+	m.budget.WithLabelValues(string(b.Traffic), to).Inc()
+}
+
+func (m *Metrics) stage(_ context.Context, w stages.Waiting) {
+	m.retries.WithLabelValues(m.labels.value("topic", w.Topic), m.labels.value("handler", w.Handler), "stage", strconv.Itoa(w.Stage)).Inc()
+}
+
+func (m *Metrics) reentry(_ context.Context, r stages.Reentry) {
+	topic, handler, stage := m.labels.value("topic", r.Topic), m.labels.value("handler", r.Handler), strconv.Itoa(r.Stage)
+	m.reentries.WithLabelValues(topic, handler, stage).Inc()
+	if r.Stage > 0 && r.Late > 0 { // a store says how late a message is elsewhere
+		m.lateness.WithLabelValues(topic, handler, stage).Observe(r.Late.Seconds())
+	}
+}
+
+func (m *Metrics) deadLetter(_ context.Context, l poison.Letter) {
+	f := l.Failure
+	m.deadLetters.WithLabelValues(m.labels.value("topic", l.Origin.Topic), m.labels.value("handler", l.Origin.Handler),
+		f.Class.String(), m.labels.value("reason", f.Reason)).Inc()
+}
+
+func (m *Metrics) discard(_ context.Context, l poison.Letter) {
+	m.discarded.WithLabelValues(m.labels.value("topic", l.Origin.Topic), m.labels.value("handler", l.Origin.Handler),
+		m.labels.value("reason", l.Failure.Reason)).Inc()
+}
+
+func (m *Metrics) refusal(vec *prometheus.CounterVec) func(context.Context, poison.Letter, error) {
+	return func(_ context.Context, l poison.Letter, _ error) {
+		vec.WithLabelValues(m.labels.value("topic", l.Origin.Topic), m.labels.value("handler", l.Origin.Handler)).Inc()
+	}
+}
+
+func (m *Metrics) outputError(ctx context.Context, _ error) {
+	m.outputs.WithLabelValues(m.labels.value("topic", message.SubscribeTopicFromCtx(ctx)), m.labels.value("handler", message.HandlerNameFromCtx(ctx))).Inc()
+}
+
+func (m *Metrics) crashLimit(_ context.Context, e crashlimit.Exceeded) {
+	m.exceeded.WithLabelValues(m.labels.value("consumer", e.Consumer)).Inc()
+}
+
+func (m *Metrics) consumer(vec *prometheus.CounterVec) func(context.Context, idempotency.Key) {
+	return func(_ context.Context, k idempotency.Key) {
+		vec.WithLabelValues(m.labels.value("consumer", k.Consumer)).Inc()
+	}
+}
+
+func (m *Metrics) purge(_ context.Context, n int) {
+	m.purged.Add(float64(n))
+	m.purgedAt.SetToCurrentTime()
+}
