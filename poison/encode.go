@@ -30,13 +30,23 @@ const (
 var (
 	defaultLimits = limits{total: DefaultMaxAdded, description: 4 << 10, stack: 8 << 10, history: maxHistory}
 	shrunkLimits  = limits{total: 3 << 10, description: 256} // room for the longest reason, and a topic of 2 KiB
+	leastLimits   = limits{total: 256, description: 64}      // what makes a letter one
+	countLimits   = limits{total: len(KeyRedriveCount) + 7}  // and nothing else
 )
 
-// shrunk are the limits of a letter that was refused for its size.
-func (l limits) shrunk() limits {
-	shrunk := shrunkLimits
-	shrunk.total = min(l.total, shrunk.total)
-	return shrunk
+// within are limits that also keep the budget of l.
+func (l limits) within(smaller limits) limits {
+	smaller.total = min(l.total, smaller.total)
+	return smaller
+}
+
+// shrinking are the steps for a letter that is refused for its size. The first is tried again, because a client may have sent the letter
+// in one batch with a message that was too large.
+func (l limits) shrinking(form rawForm) []limits {
+	if form != whole {
+		return []limits{l, l}
+	}
+	return []limits{l, l, l.within(shrunkLimits), l.within(leastLimits)}
 }
 
 // Encode returns the letter as a message to publish: a copy of the original with the keys of this package added, at

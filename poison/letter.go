@@ -23,6 +23,7 @@ type Letter struct {
 
 	redriven bool // on its way back: no dead letter any more
 	stage    RetryStage
+	parked   *message.Message // as it arrived in its dead-letter topic, where it failed
 }
 
 // Origin says where a message first came from. Fields that its broker does not have are empty.
@@ -105,7 +106,20 @@ func (f *Failure) goOn(earlier Failure) {
 func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id}
 	l.Failure, l.redriven = Failure{History: l.Failure.History}, true
-	msg := l.encode(defaultLimits)
+	return l.redrivenWithin(defaultLimits)
+}
+
+// RedrivenLeast is Redriven with the count of redrives as all that is added, for a topic that refuses the message for its size
+// otherwise.
+func (l Letter) RedrivenLeast() *message.Message {
+	l.Redrive.Count++
+	l.redriven, l.stage = true, RetryStage{}
+	l.Failure = Failure{}
+	return l.redrivenWithin(countLimits)
+}
+
+func (l Letter) redrivenWithin(max limits) *message.Message {
+	msg := l.encode(max)
 	msg.SetContext(chain.Returning(msg.Context()))
 	return msg
 }

@@ -26,7 +26,8 @@ var ErrTooLarge = classify.ErrTooLarge
 // a property, an id. For a refusal for size there is ErrTooLarge. A Queue then offers the letter to its fallbacks. If none takes
 // it, the Queue publishes a raw form: id and payload, Spillway's metadata in printable ASCII, and the producer's id and metadata
 // packed into KeyOriginalMetadata. At last it drops the producer's metadata. The Queue does the same after a refusal for size of
-// a letter that is cut, after a panic, and after an error that the Classifier knows as permanent or invalid.
+// a letter that is cut, after a panic, and after an error that the Classifier knows as permanent or invalid. A sink that has no room for
+// any letter is at last offered the message as it came, without its story.
 var ErrRefused = errors.New("message refused for what it carries")
 
 // IsRefused reports whether a publisher's error is a refusal for content: ErrRefused, or the error with which marshalers of Watermill, as
@@ -58,24 +59,31 @@ func (q *Queue) sinks(source naming.Source, topic string, deadLetter bool) []Sin
 	return sinks
 }
 
+// refusal is what a sink's last error says of the letter.
+type refusal uint8
+
+const (
+	forNow  refusal = iota // it may be taken another time
+	forGood                // it is refused for what it is
+	forSize                // it is too large
+)
+
 // publish places the letter in the first sink that takes it and sets its Topic. Sinks that refused the letter for what it is
-// are then offered less of it: first all of it in a form that any sink takes, at last without the producer's metadata. The
-// error joins what every sink said.
+// are then offered less of it: first all of it in a form that any sink takes, then without the producer's metadata. If they have no room
+// for any letter, they are offered the message as it came. The error joins what every sink said.
 func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []Sink, subscriber string) error {
 	ready := q.makeReady(source, sinks)
 	var refusals []error
-	for form := whole; form <= bare && len(sinks) > 0; form++ {
+	tooLarge := true // for each sink, in each form
+	for form := whole; form <= plain && len(sinks) > 0; form++ {
 		if form == packed && packMetadata(l.Original.UUID, l.Original.Metadata, maxPacked) == "" {
 			continue
 		}
 		var refused []Sink
 		for i, sink := range sinks {
-			always, err := q.publishTo(ctx, sink, *l, q.encoder(ctx, l, form, subscriber))
+			why, err := q.publishTo(ctx, sink, *l, form, q.encoder(ctx, l, form, subscriber))
 			if err == nil {
-				if form != whole {
-					q.config.Logger.Error("The dead letter was refused for its content; it is published in its raw form", errors.Join(refusals...),
-						watermill.LogFields{"message_uuid": logged(l.Original.UUID), "topic": logged(sink.Topic), "form": form.String()})
-				}
+				q.logForm(l, sink, form, refusals)
 				l.Topic = sink.Topic
 				if !ready && i == 0 && form == whole {
 					q.ready.Store(sink.Topic, nil)
@@ -86,13 +94,32 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 			if errors.Is(ctx.Err(), context.Canceled) { // the message went away; after a mere deadline each sink has its try
 				return errors.Join(refusals...)
 			}
-			if always {
+			tooLarge = tooLarge && why != forNow && (form < bare || why == forSize)
+			if why == forSize || why == forGood && form < bare {
 				refused = append(refused, sink)
 			}
 		}
 		sinks = refused
 	}
+	if tooLarge {
+		refusals = append([]error{errNoRoom}, refusals...)
+	}
 	return errors.Join(refusals...)
+}
+
+// logForm logs that a letter is placed with less than all of it.
+func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
+	if form == whole {
+		return
+	}
+	what := "The dead letter was refused for its content; it is published in its raw form"
+	if form == plain {
+		what = "No dead letter fits beside its message; the message is published as it came, and its story is in this log alone. " +
+			"For letters of such messages give QueueConfig.Fallbacks a sink that takes larger ones"
+	}
+	fields := q.fields(*l)
+	fields["topic"], fields["dead_letter"], fields["form"] = logged(l.Origin.Topic), logged(sink.Topic), form.String()
+	q.config.Logger.Error(what, errors.Join(refusals...), fields)
 }
 
 // encoder returns what encodes l in a form. Values of the context go along, for publishers that join a transaction; the end
@@ -100,12 +127,15 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 func (q *Queue) encoder(ctx context.Context, l *Letter, form rawForm, subscriber string) func(limits) *message.Message {
 	return func(limits limits) *message.Message {
 		var msg *message.Message
-		if form == whole {
+		switch form {
+		case whole:
 			msg = l.encode(limits)
-			if q.config.WatermillKeys {
+			if q.config.WatermillKeys && limits.total > leastLimits.total {
 				l.addWatermill(msg, subscriber, limits)
 			}
-		} else {
+		case plain:
+			msg = l.plain()
+		default:
 			msg = l.raw(form, limits.total)
 		}
 		msg.SetContext(context.WithoutCancel(ctx))
@@ -113,17 +143,16 @@ func (q *Queue) encoder(ctx context.Context, l *Letter, form rawForm, subscriber
 	}
 }
 
-// publishTo tries one sink. A refusal for size is tried once more as it is, because a client may have sent the letter
-// in one batch with a message that was too large, and from then on with the letter cut to the bone. It reports whether the
-// sink refuses the letter for what it is, and so each time.
-func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func(limits) *message.Message) (always bool, err error) {
-	limits, sizeRefusals := q.limits, 0
+// publishTo tries one sink. After refusals for size it offers less and less of the letter. It reports whether the sink refuses the
+// letter for what it is, and so each time.
+func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm, encoded func(limits) *message.Message) (why refusal, err error) {
+	steps, sizeRefusals := q.limits.shrinking(form), 0
 	var waits backoff.BackOff
 	for attempt := 1; ; attempt++ {
-		msg := encoded(limits)
+		msg := encoded(steps[sizeRefusals])
 		err := safecall.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
 		if err == nil {
-			return false, nil
+			return forNow, nil
 		}
 		err = fmt.Errorf("poison: publish to %q: %w", logged(sink.Topic), err)
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
@@ -136,16 +165,13 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 			q.config.Logger.Error("A dead letter was refused", err, fields)
 		}
 		if IsRefused(err) {
-			return true, err
+			return forGood, err
 		}
 		if q.config.Classifier.IsTooLarge(err) {
-			if sizeRefusals++; sizeRefusals == 2 {
-				limits = limits.shrunk()
-			}
-			if sizeRefusals <= 2 {
+			if sizeRefusals++; sizeRefusals < len(steps) {
 				continue // size does not pass with time: no wait
 			}
-			return true, err
+			return forSize, err
 		}
 		if waits == nil {
 			waits = backoff.NewExponentialBackOff(
@@ -153,7 +179,10 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, encoded func
 				backoff.WithMaxInterval(max(time.Second, q.config.PublishBackoff)), backoff.WithMaxElapsedTime(0))
 		}
 		if attempt-sizeRefusals >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
-			return q.refusedAlways(err), err
+			if q.refusedAlways(err) {
+				return forGood, err
+			}
+			return forNow, err
 		}
 	}
 }

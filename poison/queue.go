@@ -129,6 +129,7 @@ type Queue struct {
 	config    QueueConfig
 	limits    limits
 	guard     *outage.Guard // of what takes the letters
+	noRoom    noRoom
 	misplaced sync.Once
 	ready     sync.Map // dead-letter topics that exist
 }
@@ -152,7 +153,7 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	limits := defaultLimits
 	limits.total = config.MaxAdded
 	guard := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost, Logger: config.Logger})
-	return &Queue{publisher: publisher, config: config, limits: limits, guard: guard}, nil
+	return &Queue{publisher: publisher, config: config, limits: limits, guard: guard, noRoom: newNoRoom()}, nil
 }
 
 // Middleware dead-letters messages that fail in h. It returns nil, so that the router acks the message, after a publisher

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -16,9 +17,10 @@ const (
 	whole  rawForm = iota
 	packed         // the producer's id and metadata are one base64 value, and nothing else
 	bare           // without the producer's metadata
+	plain          // the message as it came: no letter, since there is no room for one
 )
 
-func (f rawForm) String() string { return [...]string{"whole", "packed", "bare"}[f] }
+func (f rawForm) String() string { return [...]string{"whole", "packed", "bare", "plain"}[f] }
 
 const (
 	maxRaw   = 2 << 10 // what we add, apart from the packed metadata: less than any broker's limit
@@ -37,6 +39,19 @@ func (l Letter) raw(form rawForm, budget int) *message.Message {
 	}
 	l.writeFirst(&w)
 	l.writeRest(&w, shrunkLimits)
+	return msg
+}
+
+// plain returns the message as it came. All that is added is the count of redrives, which came with it. A letter that failed in its own
+// consumer stays a letter.
+func (l Letter) plain() *message.Message {
+	if l.parked != nil {
+		return l.parked.Copy()
+	}
+	msg := message.NewMessage(l.Original.UUID, l.Original.Payload)
+	maps.Copy(msg.Metadata, l.Original.Metadata)
+	w := writer{to: msg.Metadata, left: countLimits.total}
+	w.count(KeyRedriveCount, l.Redrive.Count)
 	return msg
 }
 

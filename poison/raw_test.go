@@ -205,7 +205,7 @@ func TestCountsAreNotCut(t *testing.T) {
 	l := Letter{Original: message.NewMessage("m", nil), Origin: Origin{Topic: long}}
 	l.Redrive.Count = 50
 	l.Failure = Failure{Class: classify.ClassTransient, Reason: classify.ReasonUnknownMaxRetries}
-	if back := Read(l.encode(defaultLimits.shrunk())); back.Origin.Topic != long || back.Redrive.Count != 50 || back.Failure.Reason != l.Failure.Reason {
+	if back := Read(l.encode(defaultLimits.within(shrunkLimits))); back.Origin.Topic != long || back.Redrive.Count != 50 || back.Failure.Reason != l.Failure.Reason {
 		t.Errorf("cut down: topic of %d bytes, %+v, reason %q", len(back.Origin.Topic), back.Redrive, back.Failure.Reason)
 	}
 }

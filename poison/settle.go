@@ -118,6 +118,9 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		fields["cause"] = q.cause(failure, l).Error()
 		q.config.Logger.Error("All publishers refused the dead letter; the message is nacked", err, fields)
 		q.unplaced(ctx, l, err)
+		if c != nil && errors.Is(err, errNoRoom) {
+			q.noRoom.wait(c)
+		}
 		return errors.Join(failure, err)
 	}
 	if !logging.IsSilent(q.config.Logger) { // the fields are a good part of what a letter costs
@@ -136,7 +139,12 @@ func (q *Queue) unplaced(ctx context.Context, l Letter, err error) {
 // letter makes the letter of msg, which it owns.
 func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source naming.Source, deadLetter bool) Letter {
 	packed := msg.Metadata[KeyOriginalMetadata]
+	var parked *message.Message
+	if deadLetter {
+		parked = msg.Copy()
+	}
 	l := decode(msg)
+	l.parked = parked
 	if deadLetter { // on a live topic it is the producer's word, and the letter is the message as it arrived
 		l.unpack(packed)
 	}

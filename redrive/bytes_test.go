@@ -134,6 +134,32 @@ func testDrain_tooLarge(t *testing.T, on database) {
 	}
 }
 
+// Feature V1, V3: a message that fills its topic comes back without room for more than the count of its redrives, and one attempt is
+// enough. It goes nowhere else without the keys that say whose it is.
+func TestDrain_leavesNoRoom(t *testing.T) {
+	live := &outbox{Before: func(_ string, msg *message.Message) error {
+		for key := range msg.Metadata {
+			if key != poison.KeyRedriveCount && key != "tenant" {
+				return errors.New("nats: maximum payload exceeded")
+			}
+		}
+		return nil
+	}}
+	on := fixture.SQLite
+	for topic, redriven := range map[string]int{"orders": 1, "orders.retry": 0} {
+		s := on.NewStore(t)
+		publish(t, s, "orders.dlq", letter("full", "x"))
+		entry := func(poison.Letter) string { return topic }
+		report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 1, ReentryTopic: entry}})
+		if err != nil || report.Redriven != redriven || report.Failed != 1-redriven {
+			t.Errorf("into %q: %+v, %v", topic, report, err)
+		}
+	}
+	if all := live.All(); len(all) != 1 || all[0].Msg.Metadata[poison.KeyRedriveCount] != "1" {
+		t.Errorf("published %v", all)
+	}
+}
+
 // Feature D6, promise P1: a message of max_allowed_packet less 64 KiB is set aside with the longest story, and comes back as
 // it was. A larger one goes to the queue's fallback.
 func TestDrain_mysqlLargestMessage(t *testing.T) {

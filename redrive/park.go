@@ -14,7 +14,7 @@ import (
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
 	l.Topic = topic
 	h.makeReady(topic)
-	if err := h.publish(ctx, h.parking, l, h.naming.ParkedTopic(topic), nil, func(error) *message.Message { return msg.Copy() }); err != nil {
+	if err := h.publish(ctx, h.parking, l, h.naming.ParkedTopic(topic), nil, func(int) *message.Message { return msg.Copy() }); err != nil {
 		return givenBack, errors.Join(why, err)
 	}
 	h.onParked(ctx, l, why)
@@ -31,8 +31,8 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		build = told.Encode
 	}
 	h.makeReady(topic)
-	err := h.publish(ctx, h.parking, l, h.naming.QuarantineTopic(topic), nil, func(refusal error) *message.Message {
-		if refusal != nil && h.Classifier.IsTooLarge(refusal) {
+	err := h.publish(ctx, h.parking, l, h.naming.QuarantineTopic(topic), nil, func(tooLarge int) *message.Message {
+		if tooLarge > 0 {
 			return msg.Copy()
 		}
 		q := build()

@@ -25,31 +25,38 @@ func (r *rules) wait(ctx context.Context) error {
 }
 
 // redrive publishes the letter as the message that it was. Each attempt gets a message of its own, because a publisher
-// may change it. What was refused for its size goes without the history, which the message did not have when it fitted.
+// may change it. What was refused for its size goes without the history, which the message did not have when it fitted. Then it goes
+// with the count of redrives alone, if it goes to where it came from: elsewhere, the other keys say whose it is.
 // The first attempt's turn has been waited for; each further attempt takes a turn of its own.
 func (r *rules) redrive(ctx context.Context, l poison.Letter, topic string) error {
-	return r.publish(ctx, r.publisher, l, topic, r.wait, func(refusal error) *message.Message {
-		if refusal != nil && r.Classifier.IsTooLarge(refusal) {
+	return r.publish(ctx, r.publisher, l, topic, r.wait, func(tooLarge int) *message.Message {
+		if tooLarge > 1 && topic == l.Origin.Topic {
+			return l.RedrivenLeast()
+		}
+		if tooLarge > 0 {
 			l.Failure.History = nil
 		}
 		return l.Redriven(r.By, r.id, time.Now())
 	})
 }
 
+// maxShrinks is how many refusals for size are answered with less, and count as no attempt.
+const maxShrinks = 2
+
 // publish tries as often as is configured, while ctx lasts, and calls turn before each attempt but the first, unless it is
-// nil. The context of what is published is a new one: a pub/sub that hands contexts on would otherwise give the consumer one
+// nil. It calls build with the number of refusals for size so far. The context of what is published is a new one: a pub/sub that hands contexts on would otherwise give the consumer one
 // that ends with our work, or that says "one of our own". It says only that the metadata can be believed.
 func (r *rules) publish(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string,
-	turn func(context.Context) error, build func(refusal error) *message.Message,
+	turn func(context.Context) error, build func(tooLarge int) *message.Message,
 ) error {
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	var err error
-	for attempt := 1; ; attempt++ {
-		if attempt > 1 && turn != nil && turn(ctx) != nil {
+	for attempt, tooLarge := 1, 0; ; attempt++ {
+		if err != nil && turn != nil && turn(ctx) != nil {
 			return err
 		}
-		msg := build(err)
+		msg := build(tooLarge)
 		msg.SetContext(chain.Returning(context.Background()))
 		err = safecall.Call("publisher", func() error { return publisher.Publish(topic, msg) })
 		if err == nil {
@@ -58,6 +65,12 @@ func (r *rules) publish(ctx context.Context, publisher message.Publisher, l pois
 		err = fmt.Errorf("redrive: publish to %q: %w", logged(topic), err)
 		r.onPublishError(ctx, l, err)
 		r.Logger.Error("A publisher refused a letter", err, fields(l, topic))
+		if r.Classifier.IsTooLarge(err) {
+			if tooLarge++; tooLarge <= maxShrinks && ctx.Err() == nil {
+				attempt--
+				continue // size does not pass with time: no wait
+			}
+		}
 		if attempt >= r.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
 			return err
 		}

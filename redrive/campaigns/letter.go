@@ -19,6 +19,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
+// maxShrinks is how many refusals for size are answered with less, and count as no attempt.
+const maxShrinks = 2
+
 const publishBackoff = 50 * time.Millisecond // after the first refusal; it doubles up to a second
 
 var errInterrupted = errors.New("the publisher called runtime.Goexit")
@@ -103,19 +106,27 @@ func (b *batch) entry(l poison.Letter, topic string) string {
 
 // publish offers the letter as the message that it was, a few times. Each attempt gets a message of its own, because a
 // publisher may change it. What was refused for its size goes without the history, which the message did not have when it
-// fitted. The context says only that the metadata can be believed.
+// fitted, and then with the count of redrives alone, if it goes to where it came from. The context says only that the metadata can be
+// believed.
 func (b *batch) publish(ctx context.Context, l poison.Letter, topic string) error {
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
-	for attempt := 1; ; attempt++ {
+	for attempt, tooLarge := 1, 0; ; attempt++ {
 		msg := l.Redriven(b.campaign.Request.By, b.campaign.ID, time.Now())
+		if tooLarge > 1 && topic == l.Origin.Topic {
+			msg = l.RedrivenLeast()
+		}
 		msg.SetContext(chain.Returning(context.Background()))
 		err := safecall.Call("publisher", func() error { return b.publisher.Publish(topic, msg) })
 		if err == nil {
 			return nil
 		}
 		if b.Campaigns.config.Classifier.IsTooLarge(err) {
-			l.Failure.History = nil
+			if tooLarge++; tooLarge <= maxShrinks && wait.For(ctx, b.claim.every) {
+				l.Failure.History = nil
+				attempt--
+				continue // size does not pass with time
+			}
 		}
 		err = fmt.Errorf("campaigns: publish to %q: %w", logged(topic), err)
 		if attempt >= b.config.PublishAttempts || !wait.For(ctx, max(waits.NextBackOff(), b.claim.every)) {

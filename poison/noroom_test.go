@@ -1,0 +1,165 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+func bytesOf(msg *message.Message) int {
+	return len(msg.UUID) + len(msg.Payload) + sizeOf(msg.Metadata)
+}
+
+// narrow refuses what is larger than a bound, in the words of NATS.
+func narrow(most int) func(int, string, *message.Message) error {
+	return func(_ int, _ string, msg *message.Message) error {
+		if bytesOf(msg) > most {
+			return errors.New("nats: maximum payload exceeded")
+		}
+		return nil
+	}
+}
+
+func ofSize(id string, size int) *message.Message {
+	msg := message.NewMessage(id, nil)
+	msg.Metadata["tenant"] = "acme\nberlin"
+	msg.Payload = make([]byte, size-bytesOf(msg))
+	return msg
+}
+
+// Feature D4, promise P4: of a message that leaves little room its letter has what fits; at last the message is placed as it came, and
+// the log has its story. Those behind it go on.
+func TestNoRoomForALetter(t *testing.T) {
+	const most = 1 << 20
+	for _, row := range []struct {
+		spare  int
+		letter bool
+	}{{64 << 10, true}, {4 << 10, true}, {512, true}, {260, true}, {100, false}, {1, false}, {0, false}} {
+		log := &testkit.Log{}
+		dead := &sink{refuse: narrow(most)}
+		var placed atomic.Int32
+		r := start(t, "orders", dead, QueueConfig{Logger: log, WatermillKeys: true, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) {
+			if l.Topic == "orders.dlq" {
+				placed.Add(1)
+			}
+		}}}, failing(classify.Permanent(errors.New(strings.Repeat("long ", 4<<10)), classify.Reason("card_expired"))))
+		sent := ofSize("large", most-row.spare)
+		r.publish(sent.Copy())
+		r.publish(message.NewMessage("behind", nil))
+		eventually(t, "both are placed", func() bool { return placed.Load() == 2 })
+		both := dead.in("orders.dlq")
+		got := both[slices.IndexFunc(both, func(msg *message.Message) bool { return msg.UUID == "large" })]
+		if l, err := Decode(got); row.letter && (err != nil || l.Origin.Topic != "orders" || l.Failure.Class != classify.ClassPermanent || l.Failure.Reason != "card_expired") {
+			t.Errorf("%d bytes to spare: %+v, %v", row.spare, l, err)
+		} else if !row.letter && !errors.Is(err, ErrNotLetter) {
+			t.Errorf("%d bytes to spare: a letter of %d bytes, %v", row.spare, bytesOf(got), err)
+		}
+		if own := Read(got).Original; own.UUID != "large" || len(own.Payload) != len(sent.Payload) || !maps.Equal(own.Metadata, sent.Metadata) {
+			t.Errorf("%d bytes to spare: not the message that came: %q, %v", row.spare, own.UUID, own.Metadata)
+		}
+		lines := log.Lines(watermill.ErrorLogLevel, "No dead letter fits")
+		if len(lines) != map[bool]int{true: 0, false: 1}[row.letter] {
+			t.Fatalf("%d bytes to spare: %v", row.spare, lines)
+		}
+		if !row.letter {
+			f := lines[0].Fields
+			if f["message_uuid"] != "large" || f["topic"] != "orders" || f["dead_letter"] != "orders.dlq" || f["reason"] != "card_expired" || f["form"] != "plain" {
+				t.Errorf("the line has %v", f)
+			}
+		}
+	}
+}
+
+// Feature D4: a sink with more room has the whole letter, before any other has less than a letter.
+func TestNoRoomHereButThere(t *testing.T) {
+	dead, other := &sink{refuse: narrow(1 << 10)}, &sink{refuse: narrow(1 << 20)}
+	placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: &sink{refuse: narrow(1 << 10)}}, {Publisher: other}}}, ofSize("large", 1<<10))
+	got := other.in("unknown.dlq")
+	if len(got) != 1 || !IsLetter(got[0]) || dead.topics() != "" {
+		t.Errorf("here %q, there %q", dead.topics(), other.topics())
+	}
+}
+
+// Promises P1, P4: a message that is larger than any sink takes stays, comes again ever more slowly, and is placed once there is room.
+func TestNoRoomAnywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &testkit.Log{}
+		var wider atomic.Bool
+		dead := &sink{refuse: func(try int, topic string, msg *message.Message) error {
+			if wider.Load() {
+				return nil
+			}
+			return narrow(1<<10)(try, topic, msg)
+		}}
+		var deliveries atomic.Int32
+		r := start(t, "orders", dead, QueueConfig{Logger: log}, func(*message.Message) ([]*message.Message, error) {
+			deliveries.Add(1)
+			return nil, classify.Permanent(errors.New("no such customer"))
+		})
+		r.publish(ofSize("large", 2<<10))
+		time.Sleep(5 * time.Minute)
+		if n := deliveries.Load(); n < 20 || n > 40 {
+			t.Errorf("delivered %d times in five minutes", n)
+		}
+		if lines := log.Lines(watermill.ErrorLogLevel, "All publishers refused"); len(lines) == 0 || !strings.Contains(lines[0].Err.Error(), "QueueConfig.Fallbacks") {
+			t.Errorf("%v", lines)
+		}
+		wider.Store(true)
+		time.Sleep(time.Minute)
+		if got := dead.in("orders.dlq"); len(got) != 1 || !IsLetter(got[0]) {
+			t.Errorf("placed %s", dead.topics())
+		}
+	})
+}
+
+// Feature D12: a letter without room for the failure of its own consumer is parked as the letter that it was.
+func TestNoRoomToPark(t *testing.T) {
+	l := sampleLetter()
+	l.Original.Metadata["k"] = "a\nb"
+	letter := l.Encode()
+	dead := &sink{refuse: narrow(bytesOf(letter))}
+	r := start(t, "orders.dlq", dead, QueueConfig{}, failing(fmt.Errorf("a bug: %s", strings.Repeat("long ", 1<<10))))
+	r.publish(letter.Copy())
+	eventually(t, "the letter is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
+	if got, err := Decode(dead.in("orders.dlq.parked")[0]); err != nil || got.Redrive.Count != 2 || !got.Original.Equals(l.Original) {
+		t.Errorf("parked %+v, %v", got, err)
+	}
+}
+
+// Promise P2: what a producer claims of a failure does not make a letter of a message that is placed as it came, and the count of its
+// redrives stays.
+func TestNoRoomForged(t *testing.T) {
+	msg := message.NewMessage("m", make([]byte, 1<<10))
+	msg.Metadata = message.Metadata{KeyFailureClass: "permanent", KeyOriginalTopic: "payments", KeyRedriveCount: "2", "mine": "v"}
+	dead := &sink{refuse: narrow(bytesOf(msg) - 40)}
+	placedBy(t, dead, QueueConfig{MaskMetadata: func(string, string) string { return "*" }}, msg)
+	got := dead.in("unknown.dlq")
+	if len(got) != 1 || !maps.Equal(got[0].Metadata, message.Metadata{KeyRedriveCount: "2", "mine": "*"}) {
+		t.Fatalf("%s: %v", dead.topics(), got)
+	}
+}
+
+// Feature V1, V3: a message that has no room for a redrive's record comes back with its count alone.
+func TestRedrivenLeast(t *testing.T) {
+	l := sampleLetter()
+	msg := l.RedrivenLeast()
+	if want := (message.Metadata{"tenant": "acme", "x-original-thing": "the producer's own", KeyRedriveCount: "3"}); !maps.Equal(msg.Metadata, want) || msg.UUID != "id-1" {
+		t.Errorf("%q with %v", msg.UUID, msg.Metadata)
+	}
+	if l.Redrive.Count = 1_000_000 - 1; l.RedrivenLeast().Metadata[KeyRedriveCount] != "1000000" {
+		t.Error("a large count is lost")
+	}
+}
