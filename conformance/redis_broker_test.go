@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,18 +88,27 @@ func (b redisBroker) publisher(t testing.TB, client redis.UniversalClient) messa
 // subscriber has what a dead consumer left after redisIdle.
 func (b redisBroker) subscriber(t testing.TB, group string, client redis.UniversalClient) message.Subscriber {
 	t.Helper()
+	return b.claiming(t, group, redisIdle, client)
+}
+
+const redisIdle = 3 * time.Second
+
+// claiming is subscriber with another time.
+func (b redisBroker) claiming(t testing.TB, group string, maxIdle time.Duration, client redis.UniversalClient) message.Subscriber {
+	t.Helper()
 	sub, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{
 		Client: client, ConsumerGroup: group, Unmarshaller: redisMarshaler{},
-		MaxIdleTime: redisIdle, ClaimInterval: 500 * time.Millisecond, NackResendSleep: 100 * time.Millisecond,
+		MaxIdleTime: maxIdle, ClaimInterval: maxIdle / 6, NackResendSleep: 100 * time.Millisecond,
+		// Without this, a subscription that ended without a message takes the next one with it.
 		DisableIndefiniteInitialBlock: true,
+		// Without this, a subscription to a stream that was deleted stays, and gets nothing.
+		ShouldStopOnReadErrors: func(err error) bool { return strings.HasPrefix(err.Error(), "NOGROUP") },
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return sub
 }
-
-const redisIdle = 3 * time.Second
 
 // admin does something with a connection of its own, because the broker may have been restarted.
 func (b redisBroker) admin(t testing.TB, do func(context.Context, redis.UniversalClient) error) {
@@ -129,7 +139,7 @@ func (b redisBroker) readOnly(t testing.TB, topic string) (writable func()) {
 	return func() { b.deleteTopic(t, topic) }
 }
 
-// backlog counts what the group was not given, or has not acked.
+// backlog counts what the group was not given, or has not acked. After a restart or a deletion Redis may not know the first.
 func (b redisBroker) backlog(group string) func(context.Context, string) (int, error) {
 	return func(ctx context.Context, topic string) (int, error) {
 		client := b.client()
@@ -143,8 +153,13 @@ func (b redisBroker) backlog(group string) func(context.Context, string) (int, e
 			return 0, err
 		}
 		for _, g := range groups {
-			if g.Name == group {
+			switch {
+			case g.Name != group:
+			case g.Lag >= 0:
 				return int(g.Lag + g.Pending), nil
+			default:
+				rest, err := client.XRange(ctx, topic, "("+g.LastDeliveredID, "+").Result()
+				return len(rest) + int(g.Pending), err
 			}
 		}
 		return int(n), nil

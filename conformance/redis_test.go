@@ -23,9 +23,12 @@ func TestRedis(t *testing.T) {
 		})
 	}
 	conformance.Run(t, conformance.Target{
-		Name:        "redis",
-		Publisher:   func(t testing.TB) message.Publisher { return b.publisher(t, b.client()) },
-		Subscriber:  func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.client()) },
+		Name:       "redis",
+		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.client()) },
+		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.client()) },
+		Redelivers: func(t testing.TB, group string, after time.Duration) message.Subscriber {
+			return b.claiming(t, group, after, b.client())
+		},
 		Backlog:     func(_ testing.TB, group string) func(context.Context, string) (int, error) { return b.backlog(group) },
 		CreateTopic: b.createTopic,
 		Hostile:     hostileEntries(b),

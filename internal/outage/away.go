@@ -110,6 +110,9 @@ func shape(err error) bool {
 	switch e := err.(type) {
 	case *unavailable, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
 		return true
+	case interface{ RedisError() }:
+		word, _, _ := strings.Cut(err.Error(), " ")
+		return awayRedis[word] || err.Error() == "ERR max number of clients reached"
 	case interface{ Code() int }:
 		if reflect.TypeOf(err).String() != "*sqlite.Error" {
 			return false
@@ -179,12 +182,19 @@ func Lost(err error) bool {
 // broker that is not the leader or coordinator any more, a full disk, an unknown epoch.
 var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true}
 
+// awayRedis are the first words of Redis's errors that mean away for Spillway's own requests, beside those that package classify knows: no
+// memory, a disk that cannot be written, a replica, a script that runs, a wrong password, a missing right.
+var awayRedis = map[string]bool{
+	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "READONLY": true, "BUSY": true, "TRYAGAIN": true,
+	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true,
+}
+
 // texts are in the errors of clients that have no type for a lost connection.
 var texts = []string{
 	"sql: database is closed", "invalid connection",
 	"kafka: client has run out of available brokers", "kafka: broker not connected", "kafka: controller is not available",
 	"kafka: tried to use a client that was closed", "kafka: message received by producer in process of shutting down",
-	"circuit breaker is open",
+	"circuit breaker is open", "redis: connection pool timeout",
 	"not connected to AMQP", "nats: connection closed", "nats: timeout", "nats: no responders", "nats: no response from stream",
 }
 

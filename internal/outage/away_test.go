@@ -17,6 +17,12 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
+// redisError is as go-redis has it.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
 // Decision 13: what says that a thing is away, and what says something of the message, or of other transactions.
 func TestAway(t *testing.T) {
 	state := func(code string) error { return &pgconn.PgError{Code: code} }
@@ -47,6 +53,11 @@ func TestAway(t *testing.T) {
 		"mysql read-only":      {number(1290), true},
 		"mysql, no table":      {number(1146), true},
 		"mysql, killed":        {number(1927), true},
+		"redis is full":        {fmt.Errorf("xadd: %w", redisError("OOM command not allowed when used memory > 'maxmemory'.")), true},
+		"redis, a replica":     {redisError("READONLY You can't write against a read only replica."), true},
+		"redis, clients":       {redisError("ERR max number of clients reached"), true},
+		"redis, pool":          {errors.New("redis: connection pool timeout"), true},
+		"redis, wrong type":    {redisError("WRONGTYPE Operation against a key holding the wrong kind of value"), false},
 		"our own":              {NewError("away"), true},
 		"kafka, no brokers":    {sarama.ErrOutOfBrokers, true},
 		"kafka, wrapped":       {fmt.Errorf("a: %w", sarama.Wrap(sarama.ErrOutOfBrokers, refused)), true},
