@@ -42,6 +42,8 @@ const (
 	KeyRetryDueAt = "x-retry-due-at"
 	// Until when the message is held in its place. Then it goes to the end of its stage. Only if that is before it is due.
 	KeyRetryHoldUntil = "x-retry-hold-until"
+	// Which publishing to a stage topic it is. A message with the same value is a copy that the broker delivered again.
+	KeyRetryEntry = "x-retry-entry"
 
 	// Redrive: how often, when, by whom and in which campaign the message came back.
 	KeyRedriveCount = "x-redrive-count"
@@ -87,7 +89,7 @@ var ours = func() map[string]writers {
 		KeyOriginalMetadata, keyDropped,
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
-		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID)
+		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRetryEntry, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID)
 	for _, prefix := range []string{"kafka_dlt-", "kafka_"} {
 		for _, key := range []string{
 			"original-topic", "original-partition", "original-offset", "original-timestamp", "original-timestamp-type",

@@ -25,7 +25,10 @@ type Redelivery struct {
 	After time.Duration
 	// Known reports whether the subscriber, or the table of Watermill's own ones, gave the time.
 	Known bool
+	// InTransaction reports whether the subscriber acks a message in a transaction that the message's handler can write in.
+	InTransaction bool
 
+	session bool // it redelivers at the end of a session, whatever a message was held for
 	mu      sync.Mutex
 	learned time.Duration // the longest hold, since a message came again earlier than expected; or 0
 	changed chan struct{} // closed when learned changes
@@ -44,8 +47,8 @@ func RedeliveryOf(sub message.Subscriber) *Redelivery {
 			}
 			return r
 		}
-		if after, ok := stock(layer.Value); ok && (!r.Known || after != 0 && (r.After == 0 || after < r.After)) {
-			r.After, r.Known = after, true
+		if k, after := stock(layer.Value); k != nil && (!r.Known || after != 0 && (r.After == 0 || after < r.After)) {
+			r.After, r.Known, r.session, r.InTransaction = after, true, k.session, r.InTransaction || k.transaction
 		}
 	}
 	return r
@@ -95,7 +98,7 @@ func (r *Redelivery) Cuts(configured time.Duration) bool {
 
 // Learn notes that a message came again while it was held for a time already. It reports whether messages are held for less from now on.
 func (r *Redelivery) Learn(after time.Duration) (shorter bool) {
-	if r == nil {
+	if r == nil || r.session || r.Known && r.After == 0 {
 		return false
 	}
 	hold := max(fits(after), minLearned)

@@ -6,44 +6,47 @@ import (
 	"time"
 )
 
-// known are the subscribers of Watermill's own modules, by package path without version and by type. Their settings are read from fields
-// by name; a module that is built otherwise has the default.
-var known = []struct {
-	path, name string
-	after      time.Duration // by default; 0 is never
-	field      string        // of the struct or of its config, that has another time
-	most       bool          // the field can only shorten the time: the broker does not get it
-}{
-	{"github.com/ThreeDotsLabs/watermill/pubsub/gochannel", "GoChannel", 0, "", false},
-	// The subscriber ends a message's context after AckWaitTimeout. The server has its own AckWait, 30 s unless the consumer says otherwise.
-	{"github.com/ThreeDotsLabs/watermill-nats/pkg/nats", "Subscriber", 30 * time.Second, "AckWaitTimeout", true},
-	{"github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream", "Subscriber", 30 * time.Second, "ackWait", true},
-	// Pending entries are claimed after MaxIdleTime, by the consumer that has them too.
-	{"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream", "Subscriber", time.Minute, "MaxIdleTime", false},
-	// A rebalance waits for messages without an ack for a minute, and then delivers them to another member.
-	{"github.com/ThreeDotsLabs/watermill-kafka/pkg/kafka", "Subscriber", time.Minute, "", false},
-	// The consumer_timeout of RabbitMQ.
-	{"github.com/ThreeDotsLabs/watermill-amqp/pkg/amqp", "Subscriber", 30 * time.Minute, "", false},
-	// A message holds a transaction open.
-	{"github.com/ThreeDotsLabs/watermill-sql/pkg/sql", "Subscriber", 30 * time.Second, "AckDeadline", true},
+// stocked is a subscriber of one of Watermill's own modules, by package path without version and by type. Its settings are read from
+// fields by name; if the module is built otherwise, it has the default.
+type stocked struct {
+	path, name  string
+	after       time.Duration // by default; 0 is never
+	field       string        // of the struct or of its config, that has another time
+	most        bool          // the field can only shorten the time: the broker does not get it
+	session     bool          // the end of a session redelivers, and the time bounds how long a message may delay it
+	transaction bool
 }
 
-// stock returns the redelivery time of a subscriber of Watermill's own modules.
-func stock(v reflect.Value) (after time.Duration, ok bool) {
+var known = []stocked{
+	{path: "github.com/ThreeDotsLabs/watermill/pubsub/gochannel", name: "GoChannel"},
+	// The subscriber ends a message's context after AckWaitTimeout. The server has its own AckWait, 30 s unless the consumer says otherwise.
+	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/nats", name: "Subscriber", after: 30 * time.Second, field: "AckWaitTimeout", most: true},
+	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream", name: "Subscriber", after: 30 * time.Second, field: "ackWait", most: true},
+	// Pending entries are claimed after MaxIdleTime, even by the consumer that has them.
+	{path: "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream", name: "Subscriber", after: time.Minute, field: "MaxIdleTime"},
+	// A rebalance waits for messages without an ack for a minute, and then delivers them to another member.
+	{path: "github.com/ThreeDotsLabs/watermill-kafka/pkg/kafka", name: "Subscriber", after: time.Minute, session: true},
+	// The consumer_timeout of RabbitMQ.
+	{path: "github.com/ThreeDotsLabs/watermill-amqp/pkg/amqp", name: "Subscriber", after: 30 * time.Minute, session: true},
+	// A message holds a transaction open.
+	{path: "github.com/ThreeDotsLabs/watermill-sql/pkg/sql", name: "Subscriber", after: 30 * time.Second, field: "AckDeadline", most: true, transaction: true},
+}
+
+// stock returns the row of a subscriber, or nil, and its redelivery time.
+func stock(v reflect.Value) (*stocked, time.Duration) {
 	t := v.Type()
-	for _, k := range known {
+	for i := range known {
+		k := &known[i]
 		if t.Name() != k.name || unversioned(t.PkgPath()) != k.path {
 			continue
 		}
-		if set := setting(v, k.field); set > 0 {
-			if after = set; k.most {
-				after = min(after, k.after)
-			}
-			return after, true
+		after := k.after
+		if set := setting(v, k.field); set > 0 && (!k.most || set < after) {
+			after = set
 		}
-		return k.after, true
+		return k, after
 	}
-	return 0, false
+	return nil, 0
 }
 
 // unversioned removes the element of a major version from an import path.

@@ -30,6 +30,9 @@
 // deadline bounds how long a message can be held. A message that is due later goes round: it is published to the end of its
 // stage topic again.
 //
+// A broker delivers a message again that is held for too long. So messages are held for half of that time at most (see Config.MaxHold). A
+// copy that this process gets nevertheless is not handled: it is acked or given back as the message itself is.
+//
 // If a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five minutes while
 // the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in five minutes is
 // dead-lettered, and none while the broker or store is away. A message that the publisher can never accept is dead-lettered at once.
@@ -56,6 +59,7 @@
 //
 // # What is not promised
 //
+//   - One copy over several processes. If the broker delivers a message again to another process while this one holds it, both handle it.
 //   - Order. A message that waits is overtaken by those behind it.
 //   - One clock. A message that goes from machine to machine can be early or late by the difference of their clocks.
 //   - Durability that the pub/sub lacks. gochannel keeps waiting messages in memory and loses them with the process.

@@ -44,15 +44,15 @@ func (w *waiter) nearest(number int) int {
 	return min(max(number, w.numbers[0]), w.numbers[len(w.numbers)-1])
 }
 
-// until returns the time to hold a message until, and whether it is published to its topic again then. No message is held for longer
+// until returns the time to hold a message until that arrived at a time, and whether it is published to its topic again then. No message is held for longer
 // than fits says. So a due time that is garbage, or from a wrong clock, delays its message by that much at most.
-func (w *waiter) until(ctx context.Context, stage poison.RetryStage) (until time.Time, again bool) {
+func (w *waiter) until(ctx context.Context, stage poison.RetryStage, arrived time.Time) (until time.Time, again bool) {
 	now := time.Now()
 	if w.delay == 0 || !stage.DueAt.After(now) {
 		return now, false
 	}
-	hold := w.fits(ctx, now)
-	longest := now.Add(hold)
+	hold := w.fits(ctx, arrived)
+	longest := arrived.Add(hold)
 	if stage.HoldUntil.IsZero() || !stage.HoldUntil.Before(stage.DueAt) {
 		again = stage.DueAt.After(longest) && hold < w.of.stages.longest(w.delay)
 		return earlier(stage.DueAt, longest), again
@@ -121,6 +121,7 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.R
 	if hold.Before(stage.DueAt) {
 		round.Metadata.Set(poison.KeyRetryHoldUntil, hold.UTC().Format(time.RFC3339Nano))
 	}
+	round.Metadata.Set(poison.KeyRetryEntry, nextEntry(round.Metadata[poison.KeyRetryEntry]))
 	err := safecall.Call("publisher", func() error { return w.of.stages.config.Publisher.Publish(w.topic, round) })
 	if taken = err == nil; !taken {
 		w.log().Error("A message that waits longer than MaxHold was not taken by its stage topic again; it is given back", err,

@@ -23,9 +23,9 @@ import (
 // send publishes the message to a stage. If the stage does not take it, send gives the message back, uncounted, for as long as
 // the refusal can be an outage.
 func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, number int, pause time.Duration) error {
-	to := h.byNumber[number-1]
+	to, entry := h.byNumber[number-1], newEntry()
 	err := s.guard.Do(c.WaitContext(), c, func() error {
-		return s.insist(c, func() error { return s.place(c, to, failure, number, pause) })
+		return s.insist(c, func() error { return s.place(c, to, failure, number, pause, entry) })
 	})
 	if chain.GaveBack(err) { // the guard held it while the broker or store was away, and logs the outage
 		return err
@@ -64,10 +64,11 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 	}
 }
 
-// place publishes the message once. The due time counts from now, so that a message that comes late into its stage is never early.
-func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration) error {
+// place publishes the message once. The entry is the same each time: if a publisher took the message and did not confirm it, both are one. The due time counts from now, so that a message that comes late into its stage is never early.
+func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration, entry string) error {
 	if s.config.Store != nil {
 		msg := s.inside.ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
+		msg.Metadata.Set(poison.KeyRetryEntry, entry)
 		return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
 	}
 	if !to.subscribed.await(c.WaitContext()) {
@@ -79,6 +80,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 		holdUntil = now.Add(holds)
 	}
 	msg := s.inside.ForStage(c.Original(), failure, number, now.Add(pause), holdUntil)
+	msg.Metadata.Set(poison.KeyRetryEntry, entry)
 	if to.foreign(msg) {
 		return errMisnamed
 	}

@@ -43,8 +43,9 @@ func nameOf(v any) string {
 type sharedSubscriber struct {
 	message.Subscriber
 	redelivery *outage.Redelivery
-	users      int  // stages that have it; guarded by Stages.mu
-	live       bool // a handler has it too: only the router closes it
+	users      int       // stages that have it; guarded by Stages.mu
+	live       bool      // a handler has it too: only the router closes it
+	told       sync.Once // that its messages came again
 	once       sync.Once
 	err        error
 }

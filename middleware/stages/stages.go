@@ -35,6 +35,7 @@ type Stages struct {
 
 	guard    *outage.Guard // of the publisher or the store
 	refusals refusals
+	copies   copies
 	passed   atomic.Bool // a message has met the middleware
 	plugged  atomic.Bool // Plugin was given to a router
 

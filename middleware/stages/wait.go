@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -89,48 +88,45 @@ func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out ch
 func (w *waiter) log() watermill.LoggerAdapter { return w.of.stages.config.Logger }
 
 // hold passes msg on when it is due. It nacks msg if ctx, or the message's own context, ends before.
-func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *message.Message) {
-	handed := false
-	defer func() {
-		if !handed { // no effect on an acked message
-			msg.Nack()
-		}
-	}()
+func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *message.Message) {
 	if outage.RedeliveryIn(msg.Context()) == nil { // the subscriber's contexts are its own
 		msg.SetContext(outage.WithRedelivery(msg.Context(), w.sharedSubscriber.redelivery))
 	}
-	ctx, cancel := both(ctx, msg.Context())
+	session := msg.Context() // the router gives msg another one
+	ctx, cancel := both(router, session)
 	defer cancel()
 	foreign := w.foreign(msg)
 	if foreign && w.of.stages.config.SharedTopics {
 		msg.Ack()
 		return
 	}
-	stage, arrived := w.stageOf(msg), time.Now()
-	until, again := w.until(msg.Context(), stage)
-	if !wait.For(ctx, time.Until(until)) {
-		return
-	}
-	if again {
-		w.again(ctx, msg, stage)
-		return
-	}
-	if w.room != nil {
-		full := time.NewTimer(time.Until(arrived.Add(w.allowed(msg.Context()))))
-		defer full.Stop()
-		select {
-		case w.room <- struct{}{}:
-			defer func() { <-w.room }()
-		case <-full.C: // the messages before it wait too: their handler's downstream is away
-			w.again(ctx, msg, stage)
-			return
-		case <-ctx.Done():
-			return
+	handed, arrived, due := false, time.Now(), time.Time{}
+	leave, claimed := w.claim(ctx, msg)
+	defer func() {
+		if !handed { // no effect on an acked message
+			msg.Nack()
 		}
+		leave(outcomeOf(msg, session, router), due.Sub(arrived))
+	}()
+	if !claimed {
+		return
 	}
+	stage := w.stageOf(msg)
+	again, ok := w.untilDue(ctx, msg, stage, arrived)
+	if due = time.Now(); !ok {
+		return
+	}
+	if again || !w.enter(ctx, msg, arrived) {
+		due = time.Now()
+		if ctx.Err() == nil {
+			w.again(ctx, msg, stage)
+		}
+		return
+	}
+	defer w.exit()
 	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign, Held: time.Since(arrived)}
 	w.of.stages.inside.FromStage(msg)
-	msg.SetContext(chain.WithReentry(msg.Context(), reentry))
+	msg.SetContext(chain.WithReentry(session, reentry))
 	w.onReentry(msg, stage)
 	select {
 	case out <- msg:
@@ -138,12 +134,59 @@ func (w *waiter) hold(ctx context.Context, msg *message.Message, out chan<- *mes
 	case <-ctx.Done():
 		return
 	}
-	if w.room != nil {
+	select { // even if its session has ended: a copy of it may wait for its outcome
+	case <-msg.Acked():
+	case <-msg.Nacked():
+	case <-router.Done():
+	}
+}
+
+// untilDue waits until the message is due, or goes round. It returns false if ctx ends before.
+func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage poison.RetryStage, arrived time.Time) (again, ok bool) {
+	for {
+		shorter := w.sharedSubscriber.redelivery.Changed()
+		until, again := w.until(msg.Context(), stage, arrived)
+		timer := time.NewTimer(time.Until(until))
 		select {
-		case <-msg.Acked():
-		case <-msg.Nacked():
+		case <-timer.C:
+			return again, ctx.Err() == nil
+		case <-shorter:
+			timer.Stop()
 		case <-ctx.Done():
+			timer.Stop()
+			return false, false
 		}
+	}
+}
+
+// enter waits for room, and reports whether there is. There is none if ctx ends, or the message was held for as long as it may be: those
+// before it wait too, since their handler's downstream is away.
+func (w *waiter) enter(ctx context.Context, msg *message.Message, arrived time.Time) bool {
+	if w.room == nil {
+		return true
+	}
+	for {
+		shorter := w.sharedSubscriber.redelivery.Changed()
+		full := time.NewTimer(time.Until(arrived.Add(w.allowed(msg.Context()))))
+		select {
+		case w.room <- struct{}{}:
+			full.Stop()
+			return true
+		case <-full.C:
+			return false
+		case <-shorter:
+			full.Stop()
+		case <-ctx.Done():
+			full.Stop()
+			return false
+		}
+	}
+}
+
+// exit makes room.
+func (w *waiter) exit() {
+	if w.room != nil {
+		<-w.room
 	}
 }
 

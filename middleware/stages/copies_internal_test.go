@@ -1,0 +1,204 @@
+package stages
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func staged(entry, id, payload string, metadata ...string) *message.Message {
+	msg := message.NewMessage(id, []byte(payload))
+	for i := 0; i < len(metadata); i += 2 {
+		msg.Metadata.Set(metadata[i], metadata[i+1])
+	}
+	if entry != "" {
+		msg.Metadata.Set(poison.KeyRetryEntry, entry)
+	}
+	return msg
+}
+
+func topicOf(name string) *stageTopic {
+	return &stageTopic{of: &handler{name: "billing", stages: &Stages{}}, topic: name}
+}
+
+// Feature R5b: a copy is known by its entry, its id and its payload, and without an entry by all that it has. What has neither entry nor id
+// is no copy of anything.
+func TestIdentify(t *testing.T) {
+	one := staged("e", "1", "p", "a", "b", "c", "d")
+	id, named, ok := topicOf("t").identify(one)
+	if !ok || !named {
+		t.Fatal("a message with an entry has no identity")
+	}
+	for name, row := range map[string]struct {
+		topic string
+		msg   *message.Message
+		same  bool
+	}{
+		"again":              {"t", staged("e", "1", "p", "c", "d", "a", "b"), true},
+		"with a new header":  {"t", staged("e", "1", "p", "x-delivery-count", "2"), true},
+		"another entry":      {"t", staged("f", "1", "p"), false},
+		"another payload":    {"t", staged("e", "1", "q"), false},
+		"another id":         {"t", staged("e", "2", "p"), false},
+		"another topic":      {"u", staged("e", "1", "p"), false},
+		"other fields":       {"t", staged("e1", "", "p"), false},
+		"without an entry":   {"t", staged("", "1", "p", "a", "b", "c", "d"), false},
+		"its entry is empty": {"t", staged("", "1", "p", poison.KeyRetryEntry, ""), false},
+	} {
+		if other, _, ok := topicOf(row.topic).identify(row.msg); !ok || (other == id) != row.same {
+			t.Errorf("%s: the same %t", name, other == id)
+		}
+	}
+	plain := func(metadata ...string) identity {
+		id, named, ok := topicOf("t").identify(staged("", "1", "p", metadata...))
+		if !ok || named {
+			t.Errorf("%v: has an entry, or no identity", metadata)
+		}
+		return id
+	}
+	if plain("a", "b", "c", "d") != plain("c", "d", "a", "b") || plain("a", "b") == plain("a", "c") || plain("a", "bc") == plain("ab", "c") {
+		t.Error("without an entry a message is known by its metadata")
+	}
+	if _, _, ok := topicOf("t").identify(staged("", "", "p")); ok {
+		t.Error("a message without entry and id is taken for another one")
+	}
+}
+
+func TestEntries(t *testing.T) {
+	entry := newEntry()
+	next := nextEntry(entry)
+	if len(entry) != 24 || newEntry() == entry || next != entry+"-1" || nextEntry(next) != entry+"-2" || nextEntry("") == nextEntry("") {
+		t.Error(entry, next)
+	}
+	for _, hostile := range []string{"-", "a-b-c", "a--1", "a-99999999999999999999999", strings.Repeat("a", 1<<20)} {
+		if next := nextEntry(hostile); next == hostile || len(next) > 100 {
+			t.Errorf("%.20s: %.200s", hostile, next)
+		}
+	}
+}
+
+// Promise P4: what is remembered of acked messages is bounded in number and in time.
+func TestCopiesMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c copies
+		ack := func(n uint64) {
+			id := identity{n, n}
+			own, _, _, _ := c.enter(id)
+			c.leave(id, own, acked, time.Second, true)
+		}
+		known := func(n uint64) bool {
+			own, _, waited, wasAcked := c.enter(identity{n, n})
+			if own != nil {
+				c.leave(identity{n, n}, own, givenBack, 0, true)
+			}
+			return wasAcked && waited == time.Second
+		}
+		const first = 1 << 40
+		ack(first)
+		for n := range uint64(3 * mostRemembered) {
+			ack(n)
+			if len(c.done)+len(c.before) > 2*mostRemembered || len(c.held) > 0 {
+				t.Fatalf("%d and %d are remembered, %d held", len(c.done), len(c.before), len(c.held))
+			}
+		}
+		if !known(3*mostRemembered-1) || !known(2*mostRemembered) || known(first) {
+			t.Error("not the latest are remembered")
+		}
+		time.Sleep(remembered + time.Second)
+		ack(1)
+		time.Sleep(remembered - time.Second)
+		if !known(1) || !known(3*mostRemembered-1) {
+			t.Error("forgotten too early")
+		}
+		time.Sleep(2 * time.Second)
+		ack(2)
+		if known(3*mostRemembered-1) || !known(1) {
+			t.Error("remembered for too long, or too short")
+		}
+		own, _, _, _ := c.enter(identity{7})
+		c.leave(identity{7}, own, acked, 0, false)
+		if _, _, _, wasAcked := c.enter(identity{7}); wasAcked {
+			t.Error("a message without an entry was remembered")
+		}
+	})
+}
+
+// Feature R5b: an ack in a transaction can be undone with what the handler wrote. Each delivery is handled then.
+func TestNoCopiesInTransactions(t *testing.T) {
+	w := &waiter{stageTopic: topicOf("t"), sharedSubscriber: &sharedSubscriber{redelivery: &outage.Redelivery{InTransaction: true}}}
+	in := &waiter{stageTopic: topicOf("t"), sharedSubscriber: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
+	for range 3 {
+		msg := staged("e", "1", "p")
+		msg.SetContext(context.Background())
+		if _, claimed := w.claim(t.Context(), msg); !claimed {
+			t.Error("a stock subscriber's message is taken for a copy")
+		}
+		msg.SetContext(chain.WithTransaction(context.Background(), t))
+		if _, claimed := in.claim(t.Context(), msg); !claimed {
+			t.Error("a message in a transaction is taken for a copy")
+		}
+	}
+}
+
+// Feature R5b: copies are settled as the held one is. If its context ended, one of them takes its place.
+func TestCopiesAreLinked(t *testing.T) {
+	for name, became := range map[string]outcome{"acked": acked, "given back": givenBack, "abandoned": abandoned} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				topic := topicOf("t")
+				topic.of.stages.config.setDefaults()
+				w := &waiter{stageTopic: topic, sharedSubscriber: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
+				leave, claimed := w.claim(t.Context(), staged("e", "1", "p"))
+				if !claimed {
+					t.Fatal("not claimed")
+				}
+				results, gone, cancel := make(chan string, 10), 0, context.CancelFunc(nil)
+				for i := range 4 {
+					ctx, end := context.WithCancel(t.Context())
+					defer end()
+					if i == 3 {
+						cancel = end
+					}
+					go func() {
+						msg := staged("e", "1", "p")
+						leave, claimed := w.claim(ctx, msg)
+						select {
+						case <-msg.Acked():
+							results <- "acked"
+						default:
+							results <- fmt.Sprint(claimed)
+						}
+						if claimed {
+							leave(acked, 0)
+						}
+					}()
+				}
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				if len(results) != 1 || <-results != "false" {
+					t.Error("a copy whose context ended waits, or the others do not")
+				}
+				leave(became, time.Second)
+				synctest.Wait()
+				counts := map[string]int{}
+				for len(results) > 0 {
+					counts[<-results]++
+					gone++
+				}
+				want := map[outcome]map[string]int{acked: {"acked": 3}, givenBack: {"false": 3}, abandoned: {"true": 1, "acked": 2}}[became]
+				if fmt.Sprint(counts) != fmt.Sprint(want) {
+					t.Errorf("%v, want %v", counts, want)
+				}
+			})
+		})
+	}
+}

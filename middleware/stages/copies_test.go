@@ -1,0 +1,226 @@
+package stages_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// calls counts the calls of a handler, by id and stage.
+type calls struct {
+	mu sync.Mutex
+	by map[string]map[int]int
+}
+
+func (c *calls) add(msg *message.Message) (stage int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stage = poison.RetryStageOf(msg).Number
+	if c.by[msg.UUID] == nil {
+		c.by[msg.UUID] = map[int]int{}
+	}
+	c.by[msg.UUID][stage]++
+	return stage
+}
+
+// redelivered is a run of messages that fail in all of their stages, over a pub/sub that redelivers.
+type redelivered struct {
+	pubsub    *redelivering
+	says      time.Duration // what the stages' subscribers say of its redelivery time; less than 0 is nothing
+	maxHold   time.Duration
+	delays    []time.Duration
+	messages  int
+	instances int
+	takes     time.Duration // a call out of a stage
+	lasts     time.Duration // the run
+}
+
+// run returns the calls, and how many letters there are of how many messages.
+func (r redelivered) run(t testing.TB, log *lines) (*calls, int, int) {
+	c, kept := &calls{by: map[string]map[int]int{}}, &letters{kept: map[string]poison.Letter{}}
+	live := newBroker()
+	var stops []func()
+	ending := make(chan struct{})
+	for range max(r.instances, 1) {
+		s := newStaging(t.(*testing.T), stages.Config{
+			Stages: stages.Delays(r.delays...), MaxHold: r.maxHold, Publisher: r.pubsub,
+			Subscriber: func(string, string) (message.Subscriber, error) { return r.pubsub.subscriber(r.says), nil },
+		}, log, newQueue(t, kept))
+		s.broker, s.letters = live, kept
+		s.again()
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			if c.add(msg) > 0 {
+				select {
+				case <-time.After(r.takes):
+				case <-ending:
+				}
+			}
+			return errBoom
+		})
+		s.run()
+		stops = append(stops, s.stop)
+	}
+	for i := range r.messages {
+		if err := live.Publish("orders", newMessage(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(r.lasts)
+	close(ending)
+	for _, stop := range stops {
+		stop()
+	}
+	return c, kept.n, len(kept.all())
+}
+
+// check fails if a message was lost, handled twice in a stage, or dead-lettered twice.
+func (r redelivered) check(t testing.TB, log *lines) {
+	c, n, distinct := r.run(t, log)
+	if n != r.messages || distinct != r.messages || r.pubsub.left() > 0 {
+		t.Errorf("%d letters of %d messages, of %d that were published; %d are left", n, distinct, r.messages, r.pubsub.left())
+	}
+	for id, by := range c.by {
+		for stage := range len(r.delays) + 1 {
+			if by[stage] != 1 {
+				t.Errorf("%s was handled in stage %d %d times", id, stage, by[stage])
+			}
+		}
+	}
+}
+
+const s5, m1, m2, m3 = 5 * time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute
+
+// Feature R5b: a stage that is longer than the broker's redelivery time multiplies no message. On JetStream, 20 messages became 286 letters.
+func TestStagesLongerThanRedelivery(t *testing.T) {
+	jetstream := func(after time.Duration, parallel int) *redelivering {
+		p := newRedelivering(after)
+		p.parallel, p.ends = parallel, true
+		return p
+	}
+	redis := func(after time.Duration) *redelivering {
+		p := newRedelivering(after)
+		p.ahead, p.inPlace = 3, true
+		return p
+	}
+	day := 24 * time.Hour
+	for name, r := range map[string]redelivered{
+		"as JetStream, known":                   {pubsub: jetstream(30*time.Second, 1), says: 30 * time.Second},
+		"as JetStream, MaxHold too long":        {pubsub: jetstream(30*time.Second, 1), says: 30 * time.Second, maxHold: 15 * time.Minute},
+		"as JetStream, two instances":           {pubsub: jetstream(30*time.Second, 1), says: 30 * time.Second, instances: 2},
+		"as JetStream, unknown":                 {pubsub: jetstream(30*time.Second, 1), says: -1},
+		"as JetStream, unknown and short":       {pubsub: jetstream(2*time.Second, 1), says: -1},
+		"as JetStream, in parallel, known":      {pubsub: jetstream(30*time.Second, 40), says: 30 * time.Second},
+		"as JetStream, in parallel, unknown":    {pubsub: jetstream(2*time.Second, 40), says: -1},
+		"as JetStream, in parallel, held long":  {pubsub: jetstream(30*time.Second, 40), says: -1, maxHold: 15 * time.Minute},
+		"as JetStream, in parallel, told wrong": {pubsub: jetstream(2*time.Second, 40), says: day},
+		"as JetStream, told wrong":              {pubsub: jetstream(30*time.Second, 1), says: day},
+		"as JetStream, slow handler":            {pubsub: jetstream(30*time.Second, 3), says: 30 * time.Second, takes: 9 * time.Second},
+		"as Redis, known":                       {pubsub: redis(time.Minute), says: time.Minute},
+		"as Redis, unknown":                     {pubsub: redis(time.Minute), says: -1},
+		"as Redis, unknown and short":           {pubsub: redis(2 * time.Second), says: -1},
+		"as Redis, held long":                   {pubsub: redis(time.Minute), says: -1, maxHold: 15 * time.Minute},
+		"as Redis, two instances":               {pubsub: redis(time.Minute), says: time.Minute, instances: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r.delays, r.messages, r.lasts = []time.Duration{s5, m1, m2}, 20, 20*time.Minute
+				r.check(t, &lines{})
+			})
+		})
+	}
+}
+
+// Feature R5b: whatever the broker's redelivery time, its client and what its subscriber says, a message is handled once in each stage, and
+// becomes one letter.
+func TestRedeliveryProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := newRedelivering(rapid.SampledFrom([]time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * time.Second}).Draw(rt, "after"))
+		p.parallel = rapid.SampledFrom([]int{1, 2, 40}).Draw(rt, "parallel")
+		p.ahead = rapid.SampledFrom([]int{p.parallel, p.parallel + 2, 1000}).Draw(rt, "ahead")
+		p.ends, p.inPlace = rapid.Bool().Draw(rt, "ends"), rapid.Bool().Draw(rt, "in place")
+		lost := map[string]bool{}
+		if rapid.Bool().Draw(rt, "loses acks") {
+			p.loses = func(topic, id string) bool { // the first ack of each second message in each topic
+				defer func() { lost[topic+id] = true }()
+				return !lost[topic+id] && id[len(id)-1]%2 == 0
+			}
+			p.parallel = 1
+		}
+		r := redelivered{
+			pubsub: p, messages: rapid.IntRange(1, 12).Draw(rt, "messages"), lasts: 15 * time.Minute,
+			says:    rapid.SampledFrom([]time.Duration{-1, 0, p.after, 24 * time.Hour}).Draw(rt, "says"),
+			maxHold: rapid.SampledFrom([]time.Duration{0, 3 * time.Second, 15 * time.Minute}).Draw(rt, "hold"),
+			takes:   rapid.SampledFrom([]time.Duration{0, p.after / 8}).Draw(rt, "takes"),
+			delays:  []time.Duration{rapid.SampledFrom([]time.Duration{time.Second, s5, m1}).Draw(rt, "first"), rapid.SampledFrom([]time.Duration{s5, m1}).Draw(rt, "second")},
+		}
+		var failed bool
+		synctest.Test(t, func(t *testing.T) {
+			c, n, distinct := r.run(t, &lines{})
+			failed = n != r.messages || distinct != r.messages || p.left() > 0
+			for _, by := range c.by {
+				for stage := range len(r.delays) + 1 {
+					failed = failed || by[stage] != 1 && !(p.ends && by[stage] > 1) // it was cut off, and counts not
+				}
+			}
+			if failed {
+				t.Logf("%d letters of %d, left %d, calls %v", n, distinct, p.left(), c.by)
+			}
+		})
+		if failed {
+			rt.Fatal("multiplied or lost")
+		}
+	})
+}
+
+// Feature R5b: two messages of one id that a producer published are two, whether they differ or not. So are messages without an id.
+func TestProducersDuplicates(t *testing.T) {
+	for name, payloads := range map[string][2]string{"equal": {"p", "p"}, "different": {"p", "q"}} {
+		for _, id := range []string{"1", ""} {
+			t.Run(name+" "+id, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newRedelivering(2 * time.Second)
+					p.parallel = 40
+					s := newStaging(t, stages.Config{Stages: stages.Delays(s5, m1), Publisher: p,
+						Subscriber: func(string, string) (message.Subscriber, error) { return p.subscriber(-1), nil }}, nil)
+					c := &calls{by: map[string]map[int]int{}}
+					s.handle("billing", "orders", func(msg *message.Message) error { c.add(msg); return errBoom })
+					s.run()
+					for _, payload := range payloads {
+						if err := s.broker.Publish("orders", message.NewMessage(id, []byte(payload))); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(10 * time.Minute)
+					s.stop()
+					if fmt.Sprint(c.by[id]) != "map[0:2 1:2 2:2]" || s.letters.n != 2 || p.copies == 0 {
+						t.Errorf("handled %v, %d letters, %d copies", c.by, s.letters.n, p.copies)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Feature R5b: the first copy of a subscriber is in the log, with the remedy, and shortens its holds.
+func TestRedeliveryIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, p := &lines{}, newRedelivering(4*time.Second)
+		p.parallel = 40
+		r := redelivered{pubsub: p, says: -1, delays: []time.Duration{m1}, messages: 10, lasts: 10 * time.Minute}
+		r.check(t, log)
+		if n := log.count("delivered a message again that is held in a stage"); n != 1 || log.count("RedeliveryTime") != 1 {
+			t.Errorf("%d lines: %q", n, log.all())
+		}
+		if p.copies > 2*r.messages { // each was held for 20 s, once
+			t.Errorf("%d copies: holds did not become shorter", p.copies)
+		}
+	})
+}
