@@ -19,7 +19,7 @@ func contract() []sentence {
 	return []sentence{
 		{"K1", "confirms", "Publish returns nil only when the broker keeps the message. It waits for no consumer. Many goroutines may publish at once."},
 		{"K2", "redelivers", "A message that was not acked comes again: after a nack, after Close, after its process died, after its connection was lost."},
-		{"K3", "redelivery time", "While a consumer holds a message, the message goes to no other consumer before the time that RedeliveryTime returns."},
+		{"K3", "redelivery time", "While a consumer holds a message, the message is not delivered again, to this consumer or another, before the time that RedeliveryTime returns."},
 		{"K4", "acks only on Ack", "Only Ack ends a message. A nack, Close, a context that ends and a lost connection do not."},
 		{"K5", "groups", "Each consumer group gets every message, and one instance of a group gets it. Or all subscribers of a topic compete."},
 		{"K6", "order", "What one publisher published comes in that order to a group with one instance, if nothing is redelivered."},

@@ -107,10 +107,13 @@ func (b *bench) holdsBack() {
 			hold = min(hold, sub.RedeliveryTime()/2)
 		}
 		b.ids("held")
-		held, again := b.either(in, other)
-		if msg := again.next(hold); msg != nil {
-			b.Errorf("%q is held, and was delivered again within %s", msg.UUID, hold)
-			msg.Nack()
+		held := b.either(in, other, b.wait())
+		if held == nil {
+			b.Fatal("no message came")
+		}
+		if again := b.either(in, other, hold); again != nil {
+			b.Errorf("%q is held, and was delivered again within %s", again.UUID, hold)
+			again.Nack()
 		}
 		held.Ack()
 	})
@@ -126,30 +129,25 @@ func (b *bench) holdsBack() {
 		}
 		in, other := b.listen(sub, b.topic), b.listen(b.target.Redelivers(b.T, b.group, after), b.topic)
 		b.ids("held")
-		held, again := b.either(in, other)
-		select {
-		case msg := <-in.in:
-			msg.Ack()
-		case msg := <-other.in:
-			msg.Ack()
-		case <-time.After(b.wait()):
-			b.Errorf("a message that was held for %s did not come again", after)
+		held := b.either(in, other, b.wait())
+		again := b.either(in, other, b.wait())
+		if held == nil || again == nil {
+			b.Fatalf("a message that was held for %s did not come again", after)
 		}
+		again.Ack()
 		held.Ack()
-		_ = again
 	})
 }
 
-// either returns the message that comes to one of two, and the other one.
-func (b *bench) either(one, two *tap) (*message.Message, *tap) {
+// either returns the message that comes to one of two, or nil.
+func (b *bench) either(one, two *tap, within time.Duration) *message.Message {
 	b.Helper()
 	select {
 	case msg := <-one.in:
-		return msg, two
+		return msg
 	case msg := <-two.in:
-		return msg, one
-	case <-time.After(b.wait()):
-		b.Fatalf("no message within %s", b.wait())
-		return nil, nil
+		return msg
+	case <-time.After(within):
+		return nil
 	}
 }

@@ -124,7 +124,7 @@ func (t *tap) ackAll(ids []string) map[string]int {
 		msg.Ack()
 	}
 	if left := missing(); len(left) > 0 {
-		t.Errorf("%d of %d messages did not come within %s: %q", len(left), len(ids), t.wait(), left)
+		t.Errorf("%d of %d messages did not come within %s, among them %q", len(left), len(ids), t.wait(), left[:min(len(left), 10)])
 	}
 	return came
 }

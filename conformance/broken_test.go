@@ -1,0 +1,93 @@
+package conformance
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// broken are pub/subs that break one sentence each.
+var broken = map[string]string{
+	"confirms what is not sent":       "K1",
+	"publishers wait for consumers":   "K1",
+	"acks on nack":                    "K2",
+	"acks what is left at Close":      "K4",
+	"redelivers what is held":         "K3",
+	"every instance is a group":       "K5",
+	"reorders":                        "K6",
+	"deduplicates":                    "K7",
+	"refuses in words of its own":     "K8",
+	"renames keys":                    "K9",
+	"newlines become spaces":          "K9",
+	"names in lower case":             "K10",
+	"contexts live on":                "K11",
+	"trims":                           "K12",
+	"forgets at Close":                "K13",
+	"passes over what it cannot read": "K14",
+	"new ids":                         "K15",
+	"makes no topics":                 "K16",
+	"one at a time":                   "K17",
+	"counts all":                      "K20",
+}
+
+// brokenVariable is set in the process in which rows fail on purpose.
+const brokenVariable = "SPILLWAY_CONFORMANCE_BROKEN"
+
+// A pub/sub that keeps the contract passes its rows. One that breaks a sentence fails the row of the sentence, which says so.
+func TestBrokenPubSubs(t *testing.T) {
+	if os.Getenv(brokenVariable) != "" {
+		breakAll(t)
+		return
+	}
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestBrokenPubSubs$", "-test.v", "-test.parallel=30")
+	cmd.Env = append(os.Environ(), brokenVariable+"=1", OutVariable+"=")
+	printed, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Error("nothing failed")
+	}
+	out := string(printed)
+	if !strings.Contains(out, "--- PASS: TestBrokenPubSubs/none ") {
+		t.Errorf("a pub/sub that keeps the contract does not pass:\n%s", out)
+	}
+	for breaks, id := range broken {
+		s, _ := said(id)
+		name := "TestBrokenPubSubs/" + strings.ReplaceAll(breaks, " ", "_")
+		if !strings.Contains(out, "--- FAIL: "+name+"/"+id+" ") || !strings.Contains(out, "The pub/sub breaks "+s.String()) {
+			t.Errorf("a pub/sub that %s passes %s:\n%s", breaks, s, of(out, name))
+		}
+	}
+}
+
+// of are the lines of one subtest.
+func of(out, name string) string {
+	return strings.Join(regexp.MustCompile(`(?m)^.*`+regexp.QuoteMeta(name)+`.*$`).FindAllString(out, -1), "\n")
+}
+
+func breakAll(t *testing.T) {
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		target := newMemory("").target(t)
+		for _, f := range features() {
+			if strings.HasPrefix(f.id, "K") {
+				target.Only = append(target.Only, f.id)
+			}
+		}
+		Run(t, target)
+	})
+	for breaks, id := range broken {
+		t.Run(breaks, func(t *testing.T) {
+			t.Parallel()
+			target := newMemory(breaks).target(t)
+			target.Only, target.wait = []string{id}, time.Second
+			Run(t, target)
+		})
+	}
+}
