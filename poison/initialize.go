@@ -77,7 +77,8 @@ type topicsExist struct{}
 func (topicsExist) InitializeTopics(...string) error { return nil }
 
 // Initialize makes sure that the dead-letter topics of sources exist, with every publisher that is an Initializer. An error
-// names the topic. With any other publisher, a missing topic shows when the first letter is refused.
+// names the topic. Of Watermill's own publishers, those of NATS with AutoProvision, Google Cloud and SQS look for the topic too. With any other
+// publisher, a missing topic shows when the first letter is refused; one Info line says so.
 func (q *Queue) Initialize(sources ...naming.Source) error {
 	for _, source := range sources {
 		var topics []string
@@ -106,7 +107,9 @@ func (q *Queue) initializeTopics(source string, topics ...string) error {
 		if err := destination.Initialize(sink.Publisher, source, named...); err != nil {
 			return fmt.Errorf("poison: dead-letter destination cannot be used: %w", err)
 		}
+		q.notice.Log(q.config.Logger, sink.Publisher, "dead letters", named...)
 	}
+	q.notice.Log(q.config.Logger, q.publisher, "dead letters", topics...)
 	for _, topic := range topics {
 		q.ready.Store(topic, nil)
 	}

@@ -132,6 +132,7 @@ type Queue struct {
 	noRoom    noRoom
 	misplaced sync.Once
 	ready     sync.Map // dead-letter topics that exist
+	notice    destination.Notice
 }
 
 // NewQueue returns a Queue that sends dead letters to publisher, or an error that names what could lose messages.

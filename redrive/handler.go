@@ -38,6 +38,7 @@ type Handler struct {
 	minWait time.Duration
 	busy    chan struct{} // a place for each letter that is being published
 	ready   sync.Map      // dead-letter topics whose parked and quarantine topics exist
+	notice  destination.Notice
 }
 
 // NewHandler returns a Handler that redrives letters through publisher, or an error that names the wrong field. The publisher
@@ -83,6 +84,7 @@ func (h *Handler) Initialize(topics ...string) error {
 		if err != nil {
 			return fmt.Errorf("redrive: create the topics for letters of %q that are not redriven: %w", logged(topic), err)
 		}
+		h.notice.Log(h.Logger, h.parking, "letters that are not redriven", h.naming.ParkedTopic(topic), h.naming.QuarantineTopic(topic))
 		h.ready.Store(topic, nil)
 	}
 	return nil

@@ -4,7 +4,9 @@ package destination
 import (
 	"errors"
 	"fmt"
+	"sync"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
@@ -22,8 +24,8 @@ type sourceInitializer interface {
 }
 
 // Initialize makes sure that the topics exist, which take what comes from source, if pub or a publisher inside it is a
-// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one, or trims a topic. Of any other
-// publisher it assumes that the topics exist.
+// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one, or trims a topic. Of a publisher of
+// Watermill's own modules that looks for its topics, it calls Publish without messages. Of any other publisher it assumes that the topics exist.
 func Initialize(pub message.Publisher, source string, topics ...string) error {
 	if safecall.IsNil(pub) {
 		return errors.New("poison: the publisher is nil: it can make no topics")
@@ -39,7 +41,30 @@ func Initialize(pub message.Publisher, source string, topics ...string) error {
 	if own, ok := decorated.As[initializer](pub); ok {
 		return own.InitializeTopics(topics...)
 	}
-	return Check(pub)
+	if err := Check(pub); err != nil {
+		return err
+	}
+	return probe(pub, topics...)
+}
+
+// Notice logs, once, that topics could not be made sure of. The zero value is ready to use.
+type Notice struct{ once sync.Once }
+
+// Log logs that pub may have no topics of what, if pub can neither make nor find them.
+func (n *Notice) Log(logger watermill.LoggerAdapter, pub message.Publisher, what string, topics ...string) {
+	if _, ok := decorated.As[sourceInitializer](pub); ok {
+		return
+	}
+	if _, ok := decorated.As[initializer](pub); ok {
+		return
+	}
+	if _, s := stockOf(pub); s != nil {
+		return
+	}
+	n.once.Do(func() {
+		logger.Info("The publisher can neither make topics nor look for them, so a missing topic shows with its first message: create the topics, "+
+			"and give poison.WithInitializer(publisher, poison.TopicsExist)", watermill.LogFields{"of": what, "publisher": fmt.Sprintf("%T", pub), "topics": topics})
+	})
 }
 
 // Check returns an error if pub hides an initializer, so that topics would not be made.

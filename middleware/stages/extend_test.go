@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -74,6 +75,8 @@ type listing struct {
 	err     error
 }
 
+func (h *listing) InitializeTopics(...string) error { return nil }
+
 func (h *listing) ListWaiting(_ context.Context, prefix string) (map[string]int, error) {
 	if h.err != nil && prefix == "parcels." {
 		panic(h.err)
@@ -110,6 +113,24 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 		}
 		if err := (*stages.Stages)(nil).Plugin(s.router); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Feature R5, D3: the search follows the names of the scheme.
+func TestStagesTellOfTheAbandonedInEveryStyle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		h := &listing{broker: newBroker(), waiting: map[string]int{
+			"orders--billing-retry-1s": 5, "orders--billing-retry-9m": 7, "orders--gone-retry": 8, "orders-dlq": 9, "orders--billing-retries": 1,
+		}}
+		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Naming: naming.Scheme{Style: naming.NATS}}, log)
+		s.broker = h.broker
+		s.handle("billing", "orders", failTimes(newNote(), 0))
+		s.run()
+		s.stop()
+		if log.count("no handler of this process") != 2 || log.count("orders--billing-retry-9m") != 1 || log.count("messages:8") != 1 || len(log.all()) != 2 {
+			t.Errorf("%s", strings.Join(log.all(), "\n"))
 		}
 	})
 }

@@ -52,6 +52,7 @@ func (t *stageTopic) initialize() error {
 	if err := destination.Initialize(t.of.stages.config.Publisher, t.of.topic, t.topic); err != nil {
 		return fmt.Errorf("stages: stage topic %q of handler %q cannot be used: %w", t.topic, t.of.name, err)
 	}
+	t.of.stages.notice.Log(t.of.stages.config.Logger, t.of.stages.config.Publisher, "retry stages", t.topic)
 	t.ready.Store(true)
 	return nil
 }

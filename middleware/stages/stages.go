@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
@@ -36,6 +37,7 @@ type Stages struct {
 	guard    *outage.Guard // of the publisher or the store
 	refusals refusals
 	copies   copies
+	notice   destination.Notice
 	passed   atomic.Bool // a message has met the middleware
 	plugged  atomic.Bool // Plugin was given to a router
 

@@ -1,0 +1,128 @@
+package destination
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+)
+
+// looking makes its topics before the first message, as the publisher of NATS does with AutoProvision.
+type looking struct {
+	config struct {
+		JetStream struct{ AutoProvision, Disabled bool }
+	}
+	made      []string
+	published int
+}
+
+func (p *looking) Publish(topic string, messages ...*message.Message) error {
+	if strings.Contains(topic, ".") {
+		return errors.New("nats: invalid stream name")
+	}
+	p.made = append(p.made, topic)
+	p.published += len(messages)
+	return nil
+}
+func (p *looking) Close() error { return nil }
+
+type unsure struct{ message.Publisher }
+
+func (u unsure) Publish(topic string, messages ...*message.Message) error {
+	return errors.New(messages[0].UUID) // panics without messages
+}
+
+type hidden struct{ pub message.Publisher }
+
+func (h hidden) Publish(topic string, messages ...*message.Message) error {
+	return h.pub.Publish(topic, messages...)
+}
+func (h hidden) Close() error { return nil }
+
+// Looking is exported, so that a field of it is.
+type Looking = looking
+
+type embedded struct{ *Looking }
+
+type makes struct{ message.Publisher }
+
+func (makes) InitializeTopics(...string) error { return nil }
+
+// stockForTest adds looking to what is known, with the settings of the publisher of NATS.
+func stockForTest(t *testing.T) {
+	before := stocks
+	nats := stocks[slices.IndexFunc(stocks, func(s stock) bool { return strings.HasSuffix(s.path, "/nats") })]
+	stocks = append(slices.Clone(stocks), stock{path: reflect.TypeFor[looking]().PkgPath(), name: "looking", looks: nats.looks})
+	t.Cleanup(func() { stocks = before })
+}
+
+// Feature D5: a publisher that looks for its topic before the first message does so at start-up, without a message. One that cannot be asked
+// is in the log, once; one that makes topics, or whose topics come into being, is not.
+func TestProbe(t *testing.T) {
+	stockForTest(t)
+	auto := func() *looking {
+		p := &looking{}
+		p.config.JetStream.AutoProvision = true
+		return p
+	}
+	core := auto()
+	core.config.JetStream.Disabled = true
+	memory := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	defer memory.Close()
+	for name, row := range map[string]struct {
+		pub    message.Publisher
+		notice bool
+	}{
+		"looks":                   {pub: auto()},
+		"decorated":               {pub: unsure{auto()}},
+		"embedded by its pointer": {pub: embedded{auto()}},
+		"hidden":                  {pub: hidden{auto()}, notice: true},
+		"does not look":           {pub: &looking{}, notice: true},
+		"core NATS":               {pub: core, notice: true},
+		"unknown":                 {pub: unsure{}, notice: true},
+		"in memory":               {pub: memory},
+		"decorated, in memory":    {pub: unsure{memory}},
+		"makes":                   {pub: makes{unsure{}}},
+	} {
+		var own *looking
+		visit(row.pub, func(_ reflect.Value, inside message.Publisher) bool { own, _ = inside.(*looking); return own == nil })
+		looks := own != nil && !row.notice
+		if err := Initialize(row.pub, "orders", "orders-dlq", "orders-invalid"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if looks && (!slices.Equal(own.made, []string{"orders-dlq", "orders-invalid"}) || own.published > 0) || !looks && own != nil && own.made != nil {
+			t.Errorf("%s: made %v, published %d", name, own.made, own.published)
+		}
+		err := Initialize(row.pub, "orders", "orders.dlq")
+		if (err != nil) != looks || looks && !strings.Contains(err.Error(), `topic "orders.dlq": nats: invalid stream name`) {
+			t.Errorf("%s: %v", name, err)
+		}
+		log := watermill.NewCaptureLogger()
+		var notice Notice
+		for range 2 {
+			notice.Log(log, row.pub, "dead letters", "orders-dlq")
+		}
+		if lines := log.Captured()[watermill.InfoLogLevel]; (len(lines) == 1) != row.notice || len(lines) > 1 {
+			t.Errorf("%s: log %v", name, lines)
+		}
+	}
+}
+
+// What is read by reflection may be of another shape in another version.
+func TestOtherShapes(t *testing.T) {
+	for _, v := range []any{struct{}{}, struct{ JetStream int }{1}, struct {
+		JetStream struct{ AutoProvision string }
+	}{}, 1} {
+		if is(reflect.ValueOf(v), "JetStream", "AutoProvision") {
+			t.Errorf("%+v", v)
+		}
+	}
+	if unversioned("github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats") != "github.com/ThreeDotsLabs/watermill-nats/pkg/nats" {
+		t.Error("a major version stays")
+	}
+}
