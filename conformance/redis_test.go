@@ -41,11 +41,11 @@ func TestRedis(t *testing.T) {
 			return b.subscriber(t, group, quick(address))
 		},
 		Pins: map[string]string{
-			"D9":           "K18: no SQL source",
-			"D5":           "K16: the first message makes its stream",
-			"R12b":         elsewhere,
-			"H9/in topics": "K19: redisstream lists no streams",
-			"F7":           "K11: a context outlives the connection",
+			"D9":             "K18: no SQL source",
+			"D5":             "K16: the first message makes its stream",
+			"R12b":           elsewhere,
+			"H9/in topics":   "K19: redisstream lists no streams",
+			"F7/it gives up": "K11: a context outlives the connection",
 		},
 	})
 }
