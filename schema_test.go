@@ -213,7 +213,7 @@ func (s stores) wantRows(t testing.TB, d *database.Database) {
 func TestSchemaByHand(t *testing.T) {
 	catalogs := map[database.Kind]string{
 		database.Postgres: `SELECT concat(oid, ' ', relname, ' ', relfilenode) FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY oid`,
-		database.MySQL:    `SELECT CONCAT(TABLE_NAME, ' ', CREATE_TIME) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME`,
+		database.MySQL:    `SELECT CONCAT(TABLE_NAME, ' ', CREATE_TIME) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'BASE TABLE' ORDER BY TABLE_NAME`,
 		database.SQLite:   `PRAGMA schema_version`,
 	}
 	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {

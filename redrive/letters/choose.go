@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,9 +23,16 @@ type choice struct {
 // that it looks at, so that others pass over letters that no one takes. It is no write either: on SQLite there is one writer at
 // a time.
 func (s *Store) choose(ctx context.Context, f Filter, free bool, n, most int, one bool) (chosen choice, err error) {
+	if len(f.Metadata) > 0 {
+		return s.chooseByMetadata(ctx, f, free, n, most, one)
+	}
 	r, err := s.routeOf(ctx, f)
 	if err != nil {
 		return choice{}, err
+	}
+	size := sizeOf
+	if most == math.MaxInt { // an index alone may know the letters
+		size = `0`
 	}
 	err = s.each(ctx, r, func(f Filter) (more bool, err error) {
 		w := s.where(f)
@@ -38,12 +46,11 @@ func (s *Store) choose(ctx context.Context, f Filter, free bool, n, most int, on
 			if err := rows.Scan(&seq, &size); err != nil {
 				return err
 			}
-			if chosen.bytes+size > most && !(one && len(chosen.seqs) == 0) {
+			if !chosen.add(seq, size, most, one) {
 				return errFull
 			}
-			chosen.seqs, chosen.bytes = append(chosen.seqs, seq), chosen.bytes+size
 			return nil
-		}, `SELECT seq, CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END
+		}, `SELECT seq, `+size+`
 FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, append(w.args, n-len(before.seqs))...)
 		return err == nil && len(chosen.seqs) < n, err
 	})
@@ -52,6 +59,25 @@ FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, a
 	}
 	return chosen, err
 }
+
+func (s *Store) chooseByMetadata(ctx context.Context, f Filter, free bool, n, most int, one bool) (chosen choice, err error) {
+	err = s.withMetadata(ctx, f, free, func(c candidate) bool {
+		return chosen.add(c.seq, c.size, most, one) && len(chosen.seqs) < n
+	})
+	return chosen, err
+}
+
+// add adds a letter unless it does not fit.
+func (c *choice) add(seq int64, size, most int, one bool) (added bool) {
+	if c.bytes+size > most && !(one && len(c.seqs) == 0) {
+		return false
+	}
+	c.seqs, c.bytes = append(c.seqs, seq), c.bytes+size
+	return true
+}
+
+// sizeOf is how many bytes the metadata and payload of a letter have.
+const sizeOf = `CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END`
 
 var errFull = errors.New("no more letters fit")
 

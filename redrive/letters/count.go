@@ -29,6 +29,10 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 		err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) }, `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), w.args...)
 		return n, err
 	}
+	if len(f.Metadata) > 0 {
+		err = s.withMetadata(ctx, f, false, func(candidate) bool { n++; return true })
+		return n, err
+	}
 	r, err := s.routeOf(ctx, f)
 	if err != nil {
 		return 0, err

@@ -28,6 +28,9 @@ type Filter struct {
 	Topics []string `json:"topics,omitempty"`
 	// NotTopics are origin topics that the letter must not have.
 	NotTopics []string `json:"not_topics,omitempty"`
+	// NoOrigin chooses messages that do not say where they came from: of dead-letter topics that programs without Spillway write
+	// to. DeadLetterTopics chooses by the topic that such a message was collected from.
+	NoOrigin bool `json:"no_origin,omitempty"`
 	// DeadLetterTopics are the topics that the letters were placed in.
 	DeadLetterTopics []string `json:"dead_letter_topics,omitempty"`
 	// Handlers are names of the handlers that failed.
@@ -40,8 +43,8 @@ type Filter struct {
 	Types []string `json:"types,omitempty"`
 	// Description is a text that the description of the latest failure contains, byte for byte.
 	Description string `json:"description,omitempty"`
-	// Metadata are keys of the message's metadata, with the values that they must have. It is looked for in every letter that the
-	// other fields choose.
+	// Metadata are keys of the message's metadata, with the values that they must have, byte for byte. In a Store the keys can also
+	// be those that Spillway added. It is looked for in every letter that the other fields choose.
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other fields choose.
 	Payload string `json:"payload,omitempty"`
@@ -109,6 +112,7 @@ func (f *Filter) Matches(l poison.Letter) bool {
 	failed := lastFailed(l, time.Now())
 	return anyOf(f.Topics, l.Origin.Topic) &&
 		!slices.Contains(f.NotTopics, l.Origin.Topic) &&
+		(!f.NoOrigin || l.Origin.Topic == "") &&
 		anyOf(f.DeadLetterTopics, l.Topic) &&
 		anyOf(f.Handlers, l.Origin.Handler) &&
 		anyOf(f.Classes, l.Failure.Class) &&

@@ -39,7 +39,7 @@ func TestFilter_matchesCauses(t *testing.T) {
 // Feature V5: a filter can be kept as JSON, whole, with the names of classes. One that chooses nothing in particular is empty.
 func TestFilter_json(t *testing.T) {
 	whole := Filter{
-		Topics: []string{"a"}, NotTopics: []string{"b"}, DeadLetterTopics: []string{"c"}, Handlers: []string{"d"},
+		Topics: []string{"a"}, NotTopics: []string{"b"}, NoOrigin: true, DeadLetterTopics: []string{"c"}, Handlers: []string{"d"},
 		Classes: []classify.Class{classify.ClassInvalid}, Reasons: []string{"e"}, Types: []string{"f"}, Description: "g",
 		Causes: []string{"h"}, RedriveIDs: []string{"i"}, StackHash: "j", IDs: []string{"k"},
 		Since: time.Unix(1, 5).UTC(), Until: time.Unix(2, 0).UTC(), Statuses: []Status{StatusRefused}, Metadata: map[string]string{"m": "n"}, Payload: "p", Leased: true, After: 1, MaxSeq: 2, Limit: 3,

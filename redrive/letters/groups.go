@@ -109,6 +109,16 @@ FROM ` + tables + w.String() + ` GROUP BY n.cause HAVING ` + number + ` > 0`
 		}
 		return counted, s.read(ctx, func() { clear(counted) }, add, query, w.args...)
 	}
+	if len(f.Metadata) > 0 {
+		return counted, s.withMetadata(ctx, f, false, func(l candidate) bool {
+			c, ok := counted[l.cause]
+			if !ok {
+				c.first, c.last = l.first, l.last
+			}
+			counted[l.cause] = causeCount{c.n + 1, min(c.first, l.first), max(c.last, l.last), max(c.example, l.seq)}
+			return true
+		})
+	}
 	r, err := s.routeOf(ctx, f)
 	if err != nil {
 		return nil, err

@@ -18,13 +18,13 @@ func (f *Filter) causesOnly() bool {
 // byCause reports whether f chooses by what letters of a cause have in common.
 func (f *Filter) byCause() bool {
 	return len(f.Topics)+len(f.NotTopics)+len(f.DeadLetterTopics)+len(f.Handlers)+len(f.Classes)+len(f.Reasons)+len(f.Types)+len(f.Causes) > 0 ||
-		f.StackHash != ""
+		f.StackHash != "" || f.NoOrigin
 }
 
 // ofCauses returns f with the causes that it chooses in place of what they have in common.
 func (f Filter) ofCauses(causes []string) Filter {
 	f.Topics, f.NotTopics, f.DeadLetterTopics, f.Handlers, f.Classes, f.Reasons, f.Types, f.StackHash = nil, nil, nil, nil, nil, nil, nil, ""
-	f.Causes = causes
+	f.Causes, f.NoOrigin = causes, false
 	return f
 }
 
@@ -32,6 +32,9 @@ func (f Filter) ofCauses(causes []string) Filter {
 func (s *Store) common(w *where, f *Filter, prefix string) {
 	anyIn(w, prefix+"origin_topic", f.Topics, asBytes)
 	anyIn(w, prefix+"origin_topic NOT", f.NotTopics, asBytes)
+	if f.NoOrigin {
+		w.and(prefix+"origin_topic = ?", asBytes(""))
+	}
 	anyIn(w, prefix+"dead_letter_topic", f.DeadLetterTopics, asBytes)
 	anyIn(w, prefix+"handler", f.Handlers, asBytes)
 	anyIn(w, prefix+"class", f.Classes, func(class classify.Class) any { return s.db.Text(class.String()) })

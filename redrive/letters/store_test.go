@@ -237,6 +237,29 @@ func testStore_collect(t *testing.T, on fixture.Database) {
 		return len(e) == 2 && e[0].Seen+e[1].Seen == 3
 	})
 	wantCount(t, store, letters.Filter{DeadLetterTopics: []string{"refunds.dlq"}}, 1)
+
+	foreign := message.NewMessage("3", []byte("\xff{")) // of a program that knows nothing of dead letters
+	foreign.Metadata = message.Metadata{"cause": "unknown"}
+	publish(t, pubsub, "orders.dlq", foreign)
+	publish(t, pubsub, "refunds.dlq", foreign.Copy())
+	f := letters.Filter{NoOrigin: true, DeadLetterTopics: []string{"orders.dlq"}}
+	eventually(t, "messages that are no letters are stored", func() bool {
+		heads, err := store.Heads(t.Context(), letters.Filter{NoOrigin: true})
+		return err == nil && len(heads) == 2
+	})
+	groups, err := store.Groups(t.Context(), f)
+	if err != nil || len(groups) != 1 || groups[0].Count != 1 || groups[0].Topic != "" || groups[0].DeadLetterTopic != "orders.dlq" {
+		t.Errorf("%+v, %v", groups, err)
+	}
+	found := list(t, store, f)
+	if len(found) != 1 || found[0].Original.UUID != "3" || string(found[0].Original.Payload) != "\xff{" || found[0].Original.Metadata["cause"] != "unknown" || !f.Matches(found[0].Letter) {
+		t.Errorf("%+v", found)
+	}
+	wantCount(t, store, f, 1)
+	wantCount(t, store, letters.Filter{NoOrigin: true, IDs: []string{"1", "2"}}, 0)
+	if f.Matches(list(t, store, letters.Filter{IDs: []string{"1"}})[0].Letter) {
+		t.Error("a letter of Spillway's has no origin")
+	}
 }
 
 // Features V1, V9: wrong plugins say so when the router starts.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
@@ -33,7 +34,7 @@ func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally,
 		}
 	}
 	for {
-		chosen, err := s.choose(ctx, f, true, sweepAtOnce, int(^uint(0)>>1), true)
+		chosen, err := s.choose(ctx, f, true, sweepAtOnce, math.MaxInt, true)
 		if err != nil || len(chosen.seqs) == 0 {
 			return n, err
 		}

@@ -1,11 +1,7 @@
 package letters
 
 import (
-	"maps"
-	"slices"
 	"strings"
-
-	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 )
 
 // where collects conditions of constant text and the values bound to them. No value ever becomes part of the text.
@@ -95,9 +91,8 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 	if f.Description != "" {
 		w.and(s.statements.contains("description"), s.db.Bytes(f.Description))
 	}
-	for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
-		pair := metadatacodec.Append(metadatacodec.Append(nil, key), f.Metadata[key])
-		w.and(s.statements.contains(ofBody("metadata")), pair)
+	if len(f.Metadata) > 0 {
+		s.aboutMetadata(w, &f)
 	}
 	if f.Payload != "" {
 		w.and(s.statements.contains(ofBody("payload")), []byte(f.Payload))
