@@ -90,6 +90,9 @@ func (b *bench) duplicatesInStages() {
 // brokersOwnInStages sends what only the broker's own client can send through two stages.
 func (b *bench) brokersOwnInStages() {
 	for _, hostile := range b.target.Hostile {
+		if b.target.Pins["H3/"+hostile.Name] != "" {
+			continue
+		}
 		b.variant(hostile.Name, func(b *bench) {
 			var j journal
 			stop := b.startStaged(b.channel(b.staged(shortStage, shortStage)), b.noting(&j, func(stage int, _ *message.Message) error {
