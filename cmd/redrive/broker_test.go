@@ -64,6 +64,15 @@ func TestDrain(t *testing.T) {
 				t.Fatal(err)
 			}
 			args := []string{"drain", dead, "--allow", live, "--idle", "20s"}
+			for range 2 { // the first took nothing
+				if got := s.pipe(append(args, "--dry-run", "--rate", "3")...); got.code != 0 || !strings.Contains(got.out, "would redrive 3 letters of 4 messages, in 1s") ||
+					!strings.Contains(got.out, "would park 1 letter: a topic that --allow does not name") {
+					t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
+				}
+			}
+			if got := s.pipe(append(args, "--dry-run", "--json")...); got.code != 0 || !strings.Contains(got.out, `"messages":4,"letters":3`) {
+				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
+			}
 			if got := s.pipe(args...); got.code != 4 || !strings.Contains(got.err, "redrive 4 messages of "+dead) {
 				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
 			}

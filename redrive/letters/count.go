@@ -49,8 +49,8 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 // TopicCount is the number of letters of one origin topic.
 type TopicCount struct {
 	// Topic is empty for letters without an origin topic.
-	Topic   string
-	Letters int
+	Topic   string `json:"topic"`
+	Letters int    `json:"letters"`
 }
 
 // CountTopics returns the number of letters that f chooses, and the counts of their origin topics: the topics with the most

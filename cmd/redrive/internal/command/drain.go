@@ -32,8 +32,9 @@ func (a *app) drain() *cobra.Command {
 whatever its metadata say. What is not chosen, not allowed or not accepted goes to <topic>.parked, and what failed again after
 --max-redrives to <topic>.quarantine. The letter is acked after that, so a drain that is interrupted goes on where it was.
 
-drain ends at what waited when it began. Clients of the broker must reach it from here.`,
-		Example: `  redrive drain orders.dlq --broker kafka://kafka-1:9092 --allow orders --rate 50
+drain ends at what waited when it began. --dry-run counts what it would do, by cause and target, and takes, publishes and parks nothing. Clients of the broker must reach it from here.`,
+		Example: `  redrive drain orders.dlq --broker kafka://kafka-1:9092 --allow orders --dry-run
+  redrive drain orders.dlq --broker kafka://kafka-1:9092 --allow orders --rate 50
   redrive drain orders.dlq --allow orders.replay --to orders.replay --max 10
   redrive drain orders.dlq --broker sql --allow orders --yes`,
 		Args: arguments(1, 1, "a dead-letter topic"),
@@ -50,6 +51,7 @@ drain ends at what waited when it began. Clients of the broker must reach it fro
 	f.IntVar(&d.maxRedrives, "max-redrives", redrive.DefaultMaxRedrives, "redrives after which a letter is quarantined")
 	f.StringVar(&d.group, "group", "spillway-redrive", "consumer group")
 	f.DurationVar(&d.idle, "idle", 5*time.Second, "the topic counts as empty after this time without a message")
+	f.BoolVar(&d.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
 	chosen.flags(cmd, false)
 	return cmd
@@ -62,7 +64,7 @@ type drainFlags struct {
 	most        int
 	maxRedrives int
 	idle        time.Duration
-	yes         bool
+	dryRun, yes bool
 }
 
 func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d drainFlags) error {
@@ -82,6 +84,19 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 		return err
 	}
 	a.closers = append(a.closers, sub.Close)
+	config := redrive.DrainTopicConfig{
+		Rules: redrive.Rules{
+			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
+		},
+		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle,
+	}
+	if d.dryRun {
+		plan, err := redrive.PlanTopic(ctx, sub, config)
+		if err != nil {
+			return err
+		}
+		return a.topicPlan(topic, plan)
+	}
 	waiting, err := sub.Backlog(ctx, topic)
 	if err != nil {
 		return err
@@ -94,13 +109,8 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 			return err
 		}
 	}
-	report, err := redrive.DrainTopic(ctx, sub, broker, redrive.DrainTopicConfig{
-		Rules: redrive.Rules{
-			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
-		},
-		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle,
-		Backlog: func(context.Context, string) (int, error) { return waiting, nil },
-	})
+	config.Backlog = func(context.Context, string) (int, error) { return waiting, nil }
+	report, err := redrive.DrainTopic(ctx, sub, broker, config)
 	return a.drained(report, err)
 }
 
