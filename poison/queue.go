@@ -109,6 +109,9 @@ func (c *QueueConfig) validate() error {
 		if err := destination.Check(sink.Publisher); err != nil {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
 		}
+		if err := destination.CheckDuplicates(sink.Publisher); err != nil {
+			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
+		}
 	}
 	if c.PublishAttempts < 0 || c.PublishBackoff < 0 {
 		return fmt.Errorf("poison: QueueConfig.PublishAttempts (%d) and PublishBackoff (%s) must not be negative", c.PublishAttempts, c.PublishBackoff)
@@ -139,13 +142,17 @@ type Queue struct {
 //
 // The publisher must belong to the queue and not to a handler: the router closes a handler's publisher when that handler
 // stops. It must confirm each letter, because the source is acked after Publish returns. NewQueue refuses a decorator that
-// hides an Initializer, see WithInitializer.
+// hides an Initializer, see WithInitializer. It refuses a publisher whose broker drops messages by their ids, if that is known: the
+// publisher says so by a method Deduplicates() bool, or is that of watermill-nats with TrackMsgId.
 func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	if safecall.IsNil(publisher) {
 		return nil, errors.New("poison: NewQueue: the publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
 	}
 	if err := destination.Check(publisher); err != nil {
 		return nil, fmt.Errorf("poison: NewQueue: the publisher: %w", err)
+	}
+	if err := destination.CheckDuplicates(publisher); err != nil {
+		return nil, fmt.Errorf("poison: NewQueue: %w", err)
 	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {

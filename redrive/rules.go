@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -135,6 +136,9 @@ func wayBack(publisher message.Publisher) error {
 	}
 	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
 		return errors.New("redrive: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
+	}
+	if err := destination.CheckDuplicates(publisher); err != nil {
+		return fmt.Errorf("redrive: %w", err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -88,6 +89,9 @@ func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (
 	}
 	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
 		return nil, errors.New("campaigns: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
+	}
+	if err := destination.CheckDuplicates(publisher); err != nil {
+		return nil, fmt.Errorf("campaigns: %w", err)
 	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {

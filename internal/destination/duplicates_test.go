@@ -1,0 +1,46 @@
+package destination_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/destination"
+)
+
+type plain struct{}
+
+func (plain) Publish(string, ...*message.Message) error { return nil }
+func (plain) Close() error                              { return nil }
+
+type says struct {
+	message.Publisher
+	drops bool
+}
+
+func (s says) Deduplicates() bool { return s.drops }
+
+type panics struct{ plain }
+
+func (panics) Deduplicates() bool { panic("boom") }
+
+type around struct{ message.Publisher }
+
+// Feature V1, promise P1: a publisher whose broker drops messages by their ids is refused, however it is decorated. The outermost
+// decorator that knows decides.
+func TestCheckDuplicates(t *testing.T) {
+	drops, keeps := says{plain{}, true}, says{plain{}, false}
+	for name, row := range map[string]struct {
+		pub  message.Publisher
+		want string
+	}{
+		"unknown": {plain{}, ""}, "keeps": {keeps, ""}, "decorated, keeps": {around{around{keeps}}, ""}, "known better outside": {says{drops, false}, ""},
+		"drops": {drops, "destination_test.says has Deduplicates() true"}, "decorated, drops": {around{around{drops}}, "has Deduplicates() true"},
+		"known better outside, drops": {says{keeps, true}, "would be lost"}, "panics": {around{panics{}}, "boom"}, "nil inside": {around{}, ""},
+	} {
+		if err := destination.CheckDuplicates(row.pub); row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%s: %v; want %q", name, err, row.want)
+		}
+	}
+}
