@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"errors"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +22,17 @@ type natsBroker struct {
 	marshaler wmnats.MarshalerUnmarshaler
 }
 
-// ackWait is how soon messages of a consumer that was killed come again. Services should rather have the default of 30 s.
-const ackWait = 8 * time.Second
+// ackWait is 20 s, and in the processes that the suite kills 5 s: so soon the messages of such a process come again. Services
+// should rather have the default of 30 s.
+func ackWait() time.Duration {
+	if os.Getenv(conformance.ChildVariable) != "" {
+		return 5 * time.Second
+	}
+	return 20 * time.Second
+}
 
 func (b natsBroker) config(url, group string) streams.Config {
-	config := streams.Config{URL: url, Group: group, Marshaler: pickyNATS{b.marshaler}, AckWait: ackWait}
+	config := streams.Config{URL: url, Group: group, Marshaler: pickyNATS{b.marshaler}, AckWait: ackWait()}
 	if strings.Contains(group, ".retry") { // a stage's
 		config.InFlight = 16
 	}

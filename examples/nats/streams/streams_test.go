@@ -299,3 +299,58 @@ func TestRefuses(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// Promises P1 and P3: subscribers end one after another while messages flow, by Close and by their context. Nothing is lost, and nothing
+// waits for AckWait, which is a minute.
+func TestEndsUnderLoad(t *testing.T) {
+	const all, ends = 400, 8
+	s := newSite(t)
+	s.config.InFlight = 4
+	s.create()
+	ids := make([]string, all)
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for part := range slices.Chunk(ids, all/ends) {
+			s.send(part...)
+		}
+	}()
+	got := &received{ids: map[string]int{}}
+	for i := range ends {
+		ctx, cancel := context.WithCancel(context.Background())
+		sub, err := NewSubscriber(s.config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, err := sub.Subscribe(ctx, s.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range all / ends / 2 {
+			msg := <-messages
+			got.mu.Lock()
+			got.ids[msg.UUID]++
+			got.mu.Unlock()
+			msg.Ack()
+		}
+		if i%2 == 0 {
+			cancel()
+		}
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	<-sent
+	begun := time.Now()
+	_, rest := s.subscribe()
+	testkit.Eventually(t, "all came", func() bool {
+		return !slices.ContainsFunc(ids, func(id string) bool { return got.count(id)+rest.count(id) == 0 })
+	}, rest.String)
+	if took := time.Since(begun); took > s.config.AckWait/2 {
+		t.Errorf("the last ones came after %s", took)
+	}
+}

@@ -13,10 +13,10 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// Subscriber is the subscriber of watermill-nats on durable consumers that exist before it and outlive it.
+// Subscriber subscribes with watermill-nats to durable consumers that exist before it and outlive it.
 type Subscriber struct {
-	*nats.Subscriber
 	config  Config
+	conn    *natsgo.Conn
 	js      natsgo.JetStreamContext
 	logger  watermill.LoggerAdapter
 	ctx     context.Context // ends with Close
@@ -40,31 +40,20 @@ func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, 
 	if err != nil {
 		return nil, err
 	}
-	ctx, end := context.WithCancel(context.Background())
-	s := &Subscriber{config: config, logger: logger, ctx: ctx}
-	if s.js, err = conn.JetStream(natsgo.MaxWait(config.PublishWait)); err == nil {
-		s.Subscriber, err = nats.NewSubscriberWithNatsConn(conn, nats.SubscriberSubscriptionConfig{
-			Unmarshaler:      readable{config.Marshaler},
-			SubscribersCount: config.InFlight,
-			AckWaitTimeout:   config.AckWait,
-			QueueGroupPrefix: durable(config.Group),
-			NakDelay:         nats.NewStaticDelay(250 * time.Millisecond),
-			JetStream: nats.JetStreamConfig{
-				ConnectOptions:   []natsgo.JSOpt{natsgo.MaxWait(config.PublishWait)},
-				SubscribeOptions: []natsgo.SubOpt{natsgo.ManualAck()},
-				DurablePrefix:    durable(config.Group),
-			},
-		}, logger)
-	}
+	js, err := conn.JetStream(natsgo.MaxWait(config.PublishWait))
 	if err != nil {
-		end()
 		conn.Close()
 		return nil, err
 	}
+	ctx, end := context.WithCancel(context.Background())
+	s := &Subscriber{config: config, conn: conn, js: js, logger: logger, ctx: ctx}
 	s.close = sync.OnceValue(func() error {
 		end()
 		s.running.Wait()
-		return s.Subscriber.Close()
+		// What was given back is sent. If the server is away, AckWait brings it.
+		_ = conn.FlushTimeout(config.PublishWait)
+		conn.Close()
+		return nil
 	})
 	return s, nil
 }
@@ -75,15 +64,20 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := s.configure(topic); err != nil {
 		return nil, err
 	}
+	g := &gate{Unmarshaler: s.config.Marshaler}
+	stock, err := nats.NewSubscriberWithNatsConn(s.conn, s.stock(g), s.logger)
+	if err != nil {
+		return nil, err
+	}
 	inner, release := context.WithCancel(context.WithoutCancel(ctx))
-	incoming, err := s.Subscriber.Subscribe(inner, topic)
+	incoming, err := stock.Subscribe(inner, topic)
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("subscribe to %q: %w", topic, err)
 	}
 	ended, end := context.WithCancel(ctx)
 	detach := context.AfterFunc(s.ctx, end)
-	sub := &subscription{incoming: incoming, out: make(chan *message.Message), ended: ended, release: release}
+	sub := &subscription{gate: g, incoming: incoming, out: make(chan *message.Message), ended: ended, release: release}
 	s.running.Go(func() {
 		defer detach()
 		defer end()
@@ -93,11 +87,27 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
+// stock configures watermill-nats.
+func (s *Subscriber) stock(unmarshaler nats.Unmarshaler) nats.SubscriberSubscriptionConfig {
+	return nats.SubscriberSubscriptionConfig{
+		Unmarshaler:      unmarshaler,
+		SubscribersCount: s.config.InFlight,
+		AckWaitTimeout:   s.config.AckWait,
+		QueueGroupPrefix: durable(s.config.Group),
+		NakDelay:         nats.NewStaticDelay(nakDelay),
+		JetStream: nats.JetStreamConfig{
+			ConnectOptions:   []natsgo.JSOpt{natsgo.MaxWait(s.config.PublishWait)},
+			SubscribeOptions: []natsgo.SubOpt{natsgo.ManualAck()},
+			DurablePrefix:    durable(s.config.Group),
+		},
+	}
+}
+
 // Close ends the contexts of messages in hand, and waits at most AckWait until handlers have settled them. Then it gives back
 // what no handler has got, and ends the subscriptions.
 func (s *Subscriber) Close() error { return s.close() }
 
-// RedeliveryTime returns Config.AckWait. Spillway holds no message for longer.
+// RedeliveryTime returns Config.AckWait. Spillway holds no message for longer than half of it.
 func (s *Subscriber) RedeliveryTime() time.Duration { return s.config.AckWait }
 
 // Backlog returns how many of the topic's messages the group has not acked.

@@ -2,42 +2,35 @@ package streams
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// subscription stands between watermill-nats and the router, for the end: watermill-nats drops what is in hand when it closes,
-// and the server delivers it again only after AckWait. Here the contexts of these messages end, and handlers have until AckWait
-// to settle them. Then what no handler has got is given back.
+// subscription stands between watermill-nats and the router, for the end: watermill-nats drops what is in hand when it ends, and
+// the server delivers it again only after AckWait. Here the contexts of these messages end, and handlers have until AckWait to settle
+// them. Then what no handler has got is given back.
 type subscription struct {
+	gate     *gate
 	incoming <-chan *message.Message
 	out      chan *message.Message
 	ended    context.Context // of the subscriber or of Subscribe
 	release  func()          // ends the subscription of watermill-nats
-	inHand   sync.WaitGroup
 }
 
 func (s *subscription) run() {
-	defer func() {
-		for range s.incoming { // until watermill-nats has ended
-		}
-	}()
-	defer s.release()
 	for s.ended.Err() == nil {
 		select {
 		case <-s.ended.Done():
-		case msg, open := <-s.incoming:
-			if !open {
-				close(s.out)
-				return
-			}
+		case msg := <-s.incoming:
 			s.hand(msg)
 		}
 	}
 	close(s.out)
 	s.drain()
+	s.release()
+	for range s.incoming { // until watermill-nats has ended
+	}
 }
 
 // hand gives the message to the router. The context that watermill-nats gave the message ends when the message is settled, or
@@ -47,11 +40,10 @@ func (s *subscription) hand(msg *message.Message) {
 	ctx, cancel := context.WithCancel(settled)
 	detach := context.AfterFunc(s.ended, cancel)
 	msg.SetContext(ctx)
-	s.inHand.Add(1)
 	context.AfterFunc(settled, func() {
 		detach()
 		cancel()
-		s.inHand.Done()
+		s.gate.settled()
 	})
 	select {
 	case s.out <- msg:
@@ -61,29 +53,19 @@ func (s *subscription) hand(msg *message.Message) {
 	}
 }
 
-// quiet is how long nothing comes from watermill-nats when it has nothing more: it drops what is left when it ends.
-const quiet = 50 * time.Millisecond
-
-// drain waits for what is in hand, and gives back what comes meanwhile.
+// drain gives back what comes, until nothing is in hand and nothing more comes.
 func (s *subscription) drain() {
-	settled := make(chan struct{})
-	go func() {
-		s.inHand.Wait()
-		close(settled)
-	}()
-	var silence <-chan time.Time // once nothing is in hand
+	s.gate.close()
+	ticker := time.NewTicker(quiet / 5)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-settled:
-			settled, silence = nil, time.After(quiet)
-		case <-silence:
-			return
-		case msg, open := <-s.incoming:
-			if !open {
+		case msg := <-s.incoming:
+			context.AfterFunc(msg.Context(), s.gate.settled)
+			msg.Nack()
+		case <-ticker.C:
+			if s.gate.empty() {
 				return
-			}
-			if msg.Nack(); silence != nil {
-				silence = time.After(quiet)
 			}
 		}
 	}
