@@ -28,7 +28,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-nats demo-sql demo-stages demo-redrive demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ demo-kafka: ## the same on Kafka and PostgreSQL, with the consumer killed in the
 demo-amqp: ## the same on RabbitMQ and PostgreSQL
 	@$(SERVICES) up rabbitmq postgres
 	@$(GO) run ./examples/amqp
+
+demo-redis: ## the same on Redis Streams and PostgreSQL
+	@$(SERVICES) up redis postgres
+	@$(GO) run ./examples/redis
 
 demo-nats: ## the same on NATS JetStream and PostgreSQL
 	@$(SERVICES) up nats postgres

@@ -72,6 +72,8 @@ var floors = map[string]int{
 	"examples/internal/chart":                 5,
 	"examples/internal/webhooks":              5,
 	"examples/nats/streams":                   5,
+	"examples/redis/streams":                  5,
+	"examples/redis":                          6,
 	"internal/bench":                          6,
 	"internal/bench/harness":                  5,
 	"internal/bench/idempotency":              6,

@@ -3,8 +3,6 @@ package conformance_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,97 +11,46 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/watermill-spillway/spillway/conformance"
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/examples/redis/streams"
 )
 
 // redisBroker is Redis as the suite's target sees it: its host:port.
 type redisBroker string
 
-// redisMarshaler writes and reads every message. Watermill's own refuses one key of metadata, and its unmarshaler's error ends
-// the subscription, as well as each later one that claims the message.
-type redisMarshaler struct {
+// pickyRedis is an unmarshaler that cannot read everything.
+type pickyRedis struct {
 	redisstream.DefaultMarshallerUnmarshaller
 }
 
-// reservedField holds the metadata that Watermill's marshaler refuses.
-const reservedField = "metadata." + redisstream.UUIDHeaderKey
-
-func (m redisMarshaler) Marshal(topic string, msg *message.Message) (map[string]any, error) {
-	reserved, ok := msg.Metadata[redisstream.UUIDHeaderKey]
-	if !ok {
-		return m.DefaultMarshallerUnmarshaller.Marshal(topic, msg)
+func (p pickyRedis) Unmarshal(values map[string]any) (*message.Message, error) {
+	if values["payload"] == conformance.Unreadable {
+		return nil, errors.New("no such schema")
 	}
-	msg = msg.Copy() // not what others have
-	delete(msg.Metadata, redisstream.UUIDHeaderKey)
-	values, err := m.DefaultMarshallerUnmarshaller.Marshal(topic, msg)
-	if err == nil {
-		values[reservedField] = reserved
-	}
-	return values, err
+	return p.DefaultMarshallerUnmarshaller.Unmarshal(values)
 }
 
-func (m redisMarshaler) Unmarshal(values map[string]any) (*message.Message, error) {
-	msg, err := m.read(values)
-	if err != nil {
-		id, _ := values[redisstream.UUIDHeaderKey].(string)
-		payload, _ := values["payload"].(string)
-		msg = message.NewMessage(id, []byte(payload))
-	}
-	if reserved, ok := values[reservedField].(string); ok {
-		msg.Metadata.Set(redisstream.UUIDHeaderKey, reserved)
-	}
-	if err == nil && string(msg.Payload) == conformance.Unreadable {
-		err = errors.New("no such schema")
-	}
-	if err != nil {
-		poison.MarkUnreadable(msg, err)
-	}
-	return msg, nil
+func (b redisBroker) options() redis.Options { return redis.Options{Addr: string(b)} }
+
+// quick are options with time-outs of seconds.
+func quick(address string) redis.Options {
+	return redis.Options{Addr: address, DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: time.Second, MaxRetries: -1}
 }
 
-// read returns a panic as an error: in redisstream's goroutine it would end the process.
-func (m redisMarshaler) read(values map[string]any) (msg *message.Message, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("unmarshal: %v", p)
-		}
-	}()
-	return m.DefaultMarshallerUnmarshaller.Unmarshal(values)
-}
-
-// client returns a new client, which a publisher or subscriber closes with itself.
-func (b redisBroker) client() redis.UniversalClient {
-	return redis.NewClient(&redis.Options{Addr: string(b)})
-}
-
-func (b redisBroker) publisher(t testing.TB, client redis.UniversalClient) message.Publisher {
+func (b redisBroker) publisher(t testing.TB, options redis.Options) *redisstream.Publisher {
 	t.Helper()
-	pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client, Marshaller: redisMarshaler{}}, nil)
+	pub, err := streams.NewPublisher(streams.Config{Options: options}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pub
 }
 
-// subscriber has what a dead consumer left after redisIdle.
-func (b redisBroker) subscriber(t testing.TB, group string, client redis.UniversalClient) message.Subscriber {
-	t.Helper()
-	return b.claiming(t, group, redisIdle, client)
-}
-
+// redisIdle is short, so that rows need not wait for what a killed consumer had in hand.
 const redisIdle = 3 * time.Second
 
-// claiming is subscriber with another time.
-func (b redisBroker) claiming(t testing.TB, group string, maxIdle time.Duration, client redis.UniversalClient) message.Subscriber {
+func (b redisBroker) subscriber(t testing.TB, group string, maxIdle time.Duration, options redis.Options) *streams.Subscriber {
 	t.Helper()
-	sub, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{
-		Client: client, ConsumerGroup: group, Unmarshaller: redisMarshaler{},
-		MaxIdleTime: maxIdle, ClaimInterval: maxIdle / 6, NackResendSleep: 100 * time.Millisecond,
-		// Without this, a subscription that ended without a message takes the next one with it.
-		DisableIndefiniteInitialBlock: true,
-		// Without this, a subscription to a stream that was deleted stays, and gets nothing.
-		ShouldStopOnReadErrors: func(err error) bool { return strings.HasPrefix(err.Error(), "NOGROUP") },
-	}, nil)
+	sub, err := streams.NewSubscriber(streams.Config{Options: options, Group: group, MaxIdle: maxIdle, Unmarshaler: pickyRedis{}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +60,8 @@ func (b redisBroker) claiming(t testing.TB, group string, maxIdle time.Duration,
 // admin does something with a connection of its own, because the broker may have been restarted.
 func (b redisBroker) admin(t testing.TB, do func(context.Context, redis.UniversalClient) error) {
 	t.Helper()
-	client := b.client()
+	options := b.options()
+	client := redis.NewClient(&options)
 	if err := errors.Join(do(context.Background(), client), client.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -139,31 +87,12 @@ func (b redisBroker) readOnly(t testing.TB, topic string) (writable func()) {
 	return func() { b.deleteTopic(t, topic) }
 }
 
-// backlog counts what the group was not given, or has not acked. After a restart or a deletion Redis may not know the first.
-func (b redisBroker) backlog(group string) func(context.Context, string) (int, error) {
-	return func(ctx context.Context, topic string) (int, error) {
-		client := b.client()
-		defer func() { _ = client.Close() }()
-		n, err := client.XLen(ctx, topic).Result()
-		if err != nil || n == 0 {
-			return 0, err
-		}
-		groups, err := client.XInfoGroups(ctx, topic).Result()
-		if err != nil {
-			return 0, err
-		}
-		for _, g := range groups {
-			switch {
-			case g.Name != group:
-			case g.Lag >= 0:
-				return int(g.Lag + g.Pending), nil
-			default:
-				rest, err := client.XRange(ctx, topic, "("+g.LastDeliveredID, "+").Result()
-				return len(rest) + int(g.Pending), err
-			}
-		}
-		return int(n), nil
-	}
+// backlog counts what waits for a group.
+func (b redisBroker) backlog(t testing.TB, group string) func(context.Context, string) (int, error) {
+	t.Helper()
+	sub := b.subscriber(t, group, redisIdle, b.options())
+	t.Cleanup(func() { _ = sub.Close() })
+	return sub.Backlog
 }
 
 // send appends an entry as a client without Watermill would.

@@ -22,7 +22,7 @@ func TestRedisDrainAcksItsLast(t *testing.T) {
 	topic, group := "drained-"+rand.Text(), "drains"
 	b.createTopic(t, topic)
 	b.createTopic(t, topic+".dlq")
-	pub := b.publisher(t, b.client())
+	pub := b.publisher(t, b.options())
 	t.Cleanup(func() { _ = pub.Close() })
 	for i := range 8 {
 		letter := message.NewMessage(fmt.Sprint(i), []byte("v"))
@@ -30,9 +30,9 @@ func TestRedisDrainAcksItsLast(t *testing.T) {
 		if err := pub.Publish(topic+".dlq", letter); err != nil {
 			t.Fatal(err)
 		}
-		sub := b.subscriber(t, group, b.client())
+		sub := b.subscriber(t, group, redisIdle, b.options())
 		report, err := redrive.DrainTopic(t.Context(), sub, pub, redrive.DrainTopicConfig{
-			Rules: redrive.Rules{Allow: []string{topic}}, Topic: topic + ".dlq", Park: pub, Backlog: b.backlog(group),
+			Rules: redrive.Rules{Allow: []string{topic}}, Topic: topic + ".dlq", Park: pub, Backlog: b.backlog(t, group),
 		})
 		if err != nil || report.Redriven != 1 {
 			t.Fatalf("%+v, %v", report, err)

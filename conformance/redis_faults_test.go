@@ -20,6 +20,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/examples/redis/streams"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
@@ -46,13 +47,13 @@ func newRedisStory(t *testing.T, b redisBroker) *redisStory {
 // run consumes the topic with one instance. Ids that begin with "bad" fail for good. The handler takes its time.
 func (s *redisStory) run(maxIdle, takes time.Duration) (stop func()) {
 	s.Helper()
-	dead := s.publisher(s.T, s.client())
+	dead := s.publisher(s.T, s.options())
 	s.Cleanup(func() { _ = dead.Close() })
 	ch, err := spillway.New(s.Context(), spillway.Config{Service: s.topic, DB: s.db, Publisher: dead, Logger: watermill.NopLogger{}})
 	if err != nil {
 		s.Fatal(err)
 	}
-	sub := s.claiming(s.T, s.topic, maxIdle, s.client())
+	sub := s.subscriber(s.T, s.topic, maxIdle, s.options())
 	return testkit.RunRouter(s.T, watermill.NopLogger{}, func(router *message.Router) {
 		ch.Attach(router)
 		router.AddConsumerHandler("billing", s.topic, sub, func(msg *message.Message) error {
@@ -72,7 +73,7 @@ func (s *redisStory) run(maxIdle, takes time.Duration) (stop func()) {
 // send publishes ids, each until the broker confirms it.
 func (s *redisStory) send(ids ...string) {
 	s.Helper()
-	pub := s.publisher(s.T, s.client())
+	pub := s.publisher(s.T, s.options())
 	defer func() { _ = pub.Close() }()
 	for _, id := range ids {
 		testkit.Eventually(s, "the broker takes "+id, func() bool { return pub.Publish(s.topic, message.NewMessage(id, []byte("v"))) == nil })
@@ -100,7 +101,8 @@ func (s *redisStory) effects() map[string]int {
 
 // letters counts the dead letters by id. A broker that is away has none.
 func (s *redisStory) letters() map[string]int {
-	client := s.client()
+	options := s.options()
+	client := redis.NewClient(&options)
 	defer func() { _ = client.Close() }()
 	entries, _ := client.XRange(context.Background(), s.topic+".dlq", "-", "+").Result()
 	counts := map[string]int{}
@@ -119,8 +121,9 @@ func (s *redisStory) untilAll(ids []string) {
 		}
 		return s.effects()
 	}
+	backlog := s.backlog(s.T, s.topic)
 	testkit.Eventually(s, "nothing waits", func() bool {
-		n, err := s.backlog(s.topic)(s.Context(), s.topic)
+		n, err := backlog(s.Context(), s.topic)
 		return err == nil && n == 0
 	})
 	for _, id := range ids {
@@ -188,11 +191,17 @@ func TestRedisFull(t *testing.T) {
 	close(s.gate)
 	testkit.Eventually(t, "those before the first letter took effect", func() bool { return len(s.effects()) >= 3 })
 	time.Sleep(3 * time.Second)
-	if n, err := s.backlog(s.topic)(t.Context(), s.topic); err != nil || n != 6 || len(s.letters()) > 0 {
+	if n, err := s.backlog(t, s.topic)(t.Context(), s.topic); err != nil || n != 6 || len(s.letters()) > 0 {
 		t.Errorf("%d messages wait (%v), and there are letters %v", n, err, s.letters())
 	}
 	memory("0")
 	s.untilAll(ids)
+	s.admin(t, func(ctx context.Context, client redis.UniversalClient) error {
+		return errors.Join(client.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err(), client.ConfigSet(ctx, "appendonly", "no").Err())
+	})
+	if err := streams.CheckServer(t.Context(), s.options()); err == nil || !strings.Contains(err.Error(), "noeviction") || !strings.Contains(err.Error(), "appendonly yes") {
+		t.Errorf("a server that evicts, and keeps nothing: %v", err)
+	}
 }
 
 // Promises P1, P7: a message is claimed by another instance, and by its own, because its handler takes longer than MaxIdleTime. Its effect
@@ -218,7 +227,7 @@ func TestRedisSourceDeleted(t *testing.T) {
 	server := newRedisServer(t)
 	s := newRedisStory(t, server.redisBroker)
 	s.send("good-1")
-	sub := s.claiming(t, s.topic, time.Second, s.client())
+	sub := s.subscriber(t, s.topic, time.Second, s.options())
 	defer func() { _ = sub.Close() }()
 	messages, err := sub.Subscribe(t.Context(), s.topic)
 	if err != nil {

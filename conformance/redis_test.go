@@ -1,13 +1,11 @@
 package conformance_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/internal/services"
@@ -17,19 +15,16 @@ import (
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	b := redisBroker(services.Redis(t))
-	quick := func(address string) redis.UniversalClient {
-		return redis.NewClient(&redis.Options{
-			Addr: address, DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: time.Second, MaxRetries: -1,
-		})
-	}
 	conformance.Run(t, conformance.Target{
-		Name:       "redis",
-		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.client()) },
-		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.client()) },
-		Redelivers: func(t testing.TB, group string, after time.Duration) message.Subscriber {
-			return b.claiming(t, group, after, b.client())
+		Name:      "redis",
+		Publisher: func(t testing.TB) message.Publisher { return b.publisher(t, b.options()) },
+		Subscriber: func(t testing.TB, group string) message.Subscriber {
+			return b.subscriber(t, group, redisIdle, b.options())
 		},
-		Backlog:     func(_ testing.TB, group string) func(context.Context, string) (int, error) { return b.backlog(group) },
+		Redelivers: func(t testing.TB, group string, after time.Duration) message.Subscriber {
+			return b.subscriber(t, group, after, b.options())
+		},
+		Backlog:     b.backlog,
 		CreateTopic: b.createTopic,
 		Hostile:     hostileEntries(b),
 		DeleteTopic: b.deleteTopic,
@@ -38,7 +33,7 @@ func TestRedis(t *testing.T) {
 		Address:     string(b),
 		Through:     func(t testing.TB, address string) message.Publisher { return b.publisher(t, quick(address)) },
 		SubscriberThrough: func(t testing.TB, group, address string) message.Subscriber {
-			return b.subscriber(t, group, quick(address))
+			return b.subscriber(t, group, redisIdle, quick(address))
 		},
 		Pins: map[string]string{
 			"D9":             "K18: no SQL source",

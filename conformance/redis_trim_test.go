@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
@@ -23,7 +24,8 @@ func TestRedisTrimsRefused(t *testing.T) {
 	b := redisBroker(services.Redis(t))
 	const topic = "trimmed"
 	trimming := func(config redisstream.PublisherConfig) message.Publisher {
-		config.Client = b.client()
+		options := b.options()
+		config.Client = redis.NewClient(&options)
 		pub, err := redisstream.NewPublisher(config, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +56,7 @@ func TestRedisTrimsRefused(t *testing.T) {
 		}},
 		"a stage": {dead: whole, want: ".retry.", change: func(c *spillway.Config) {
 			c.Stages = stages.Config{Stages: []stages.Stage{{Delay: time.Second}}, Publisher: all, Subscriber: func(_, group string) (message.Subscriber, error) {
-				return b.subscriber(t, group, b.client()), nil
+				return b.subscriber(t, group, redisIdle, b.options()), nil
 			}}
 		}},
 	} {
@@ -85,12 +87,12 @@ func (b redisBroker) starts(t *testing.T, config spillway.Config, topic string) 
 		t.Fatal(err)
 	}
 	ch.Attach(router)
-	sub := b.subscriber(t, "trimming", b.client())
+	sub := b.subscriber(t, "trimming", redisIdle, b.options())
 	defer func() { _ = sub.Close() }()
 	handle := func(*message.Message) ([]*message.Message, error) { return nil, nil }
 	if len(config.Stages.Stages) == 0 {
-		router.AddHandler("billing", topic, sub, topic+".out", b.publisher(t, b.client()), handle)
-	} else if _, err := ch.Stages().AddHandler(router, "billing", topic, sub, topic+".out", b.publisher(t, b.client()), handle); err != nil {
+		router.AddHandler("billing", topic, sub, topic+".out", b.publisher(t, b.options()), handle)
+	} else if _, err := ch.Stages().AddHandler(router, "billing", topic, sub, topic+".out", b.publisher(t, b.options()), handle); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

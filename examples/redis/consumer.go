@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/examples/redis/streams"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// service is the consumer group.
+const service = "shop"
+
+// config has what every publisher and subscriber needs. MaxIdle is short, so that the demo need not wait a minute for what the killed
+// consumer had in hand.
+func config(address, group string) streams.Config {
+	return streams.Config{Options: redis.Options{Addr: address}, Group: group, MaxIdle: 5 * time.Second}
+}
+
+// consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends.
+func consume(ctx context.Context, c *crash.Consumer) (err error) {
+	// A handler that stops closes its publisher, so dead letters have one of their own.
+	outputs, err := streams.NewPublisher(config(c.Brokers, ""), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, outputs.Close()) }()
+	deadLetters, err := streams.NewPublisher(config(c.Brokers, ""), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deadLetters.Close()) }()
+	deliveries, err := streams.NewSubscriber(config(c.Brokers, service), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deliveries.Close()) }()
+	collected, err := streams.NewSubscriber(config(c.Brokers, service), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, collected.Close()) }()
+	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Service: service})
+	if err != nil {
+		return err
+	}
+
+	keys, err := c.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	dlc, err := spillway.New(ctx, spillway.Config{
+		Publisher:   deadLetters,
+		Idempotency: keys,
+		Retry:       c.Retry(),
+		Receiver:    c.Receiver(),
+	})
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
+	if err != nil {
+		return err
+	}
+	dlc.Attach(router)
+	router.AddPlugin(store.Collect(collected, c.DeadLetters()...))
+	router.AddHandler("store-events", c.Topic, deliveries, c.Summaries(), outputs, c.Faults.Handle)
+	return router.Run(ctx)
+}
