@@ -44,6 +44,7 @@ var packagesOfDocs = map[string]string{
 	"prometheus":  "github.com/prometheus/client_golang/prometheus",
 	"wmamqp":      module + "/pubsub/wmamqp",
 	"wmkafka":     module + "/pubsub/wmkafka",
+	"jetstream":   module + "/examples/nats/jetstream",
 	"wmsql":       module + "/pubsub/wmsql",
 }
 

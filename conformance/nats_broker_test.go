@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/watermill-spillway/spillway/conformance"
-	"github.com/watermill-spillway/spillway/examples/nats/streams"
+	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 )
 
 // natsBroker is NATS JetStream as the suite's target sees it: its address, and how messages are written.
@@ -31,26 +31,26 @@ func ackWait() time.Duration {
 	return 20 * time.Second
 }
 
-func (b natsBroker) config(url, group string) streams.Config {
-	config := streams.Config{URL: url, Group: group, Marshaler: pickyNATS{b.marshaler}, AckWait: ackWait()}
+func (b natsBroker) config(url, group string) jetstream.Config {
+	config := jetstream.Config{URL: url, Group: group, Marshaler: pickyNATS{b.marshaler}, AckWait: ackWait()}
 	if strings.Contains(group, ".retry") { // a stage's
 		config.InFlight = 16
 	}
 	return config
 }
 
-func (b natsBroker) publisher(t testing.TB) *streams.Publisher {
+func (b natsBroker) publisher(t testing.TB) *jetstream.Publisher {
 	t.Helper()
-	pub, err := streams.NewPublisher(b.config(b.url, ""), nil)
+	pub, err := jetstream.NewPublisher(b.config(b.url, ""), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pub
 }
 
-func (b natsBroker) subscriber(t testing.TB, group, url string) *streams.Subscriber {
+func (b natsBroker) subscriber(t testing.TB, group, url string) *jetstream.Subscriber {
 	t.Helper()
-	sub, err := streams.NewSubscriber(b.config(url, group), nil)
+	sub, err := jetstream.NewSubscriber(b.config(url, group), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,12 +59,12 @@ func (b natsBroker) subscriber(t testing.TB, group, url string) *streams.Subscri
 }
 
 // through is a publisher that gives up after two seconds.
-func (b natsBroker) through(t testing.TB, address string) *streams.Publisher {
+func (b natsBroker) through(t testing.TB, address string) *jetstream.Publisher {
 	t.Helper()
 	config := b.config(b.at(t, address), "")
 	config.PublishWait = 2 * time.Second
 	config.Options = []nats.Option{nats.Timeout(time.Second), nats.PingInterval(time.Second)}
-	pub, err := streams.NewPublisher(config, nil)
+	pub, err := jetstream.NewPublisher(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,14 +110,14 @@ func (b natsBroker) admin(t testing.TB, do func(nats.JetStreamContext) error) {
 
 func (b natsBroker) createStream(t testing.TB, topic string) {
 	t.Helper()
-	b.admin(t, func(js nats.JetStreamContext) error { return streams.Create(js, topic) })
+	b.admin(t, func(js nats.JetStreamContext) error { return jetstream.Create(js, topic) })
 	t.Cleanup(func() { b.deleteStream(t, topic) })
 }
 
 func (b natsBroker) deleteStream(t testing.TB, topic string) {
 	t.Helper()
 	b.admin(t, func(js nats.JetStreamContext) error {
-		if err := js.DeleteStream(streams.Name(topic)); !errors.Is(err, nats.ErrStreamNotFound) {
+		if err := js.DeleteStream(jetstream.Name(topic)); !errors.Is(err, nats.ErrStreamNotFound) {
 			return err
 		}
 		return nil
@@ -127,7 +127,7 @@ func (b natsBroker) deleteStream(t testing.TB, topic string) {
 // readOnly makes a stream that is full and refuses what comes then.
 func (b natsBroker) readOnly(t testing.TB, topic string) (writable func()) {
 	t.Helper()
-	full := nats.StreamConfig{Name: streams.Name(topic), Subjects: []string{topic}, MaxMsgs: 1, Discard: nats.DiscardNew}
+	full := nats.StreamConfig{Name: jetstream.Name(topic), Subjects: []string{topic}, MaxMsgs: 1, Discard: nats.DiscardNew}
 	b.admin(t, func(js nats.JetStreamContext) error {
 		if _, err := js.AddStream(&full); err != nil {
 			return err

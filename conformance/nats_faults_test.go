@@ -18,7 +18,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/examples/nats/streams"
+	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -88,7 +88,7 @@ func TestNATSConsumerDeleted(t *testing.T) {
 			testkit.Eventually(t, "the consumer is there, and deleted", func() bool {
 				deleted := false
 				b.admin(t, func(js nats.JetStreamContext) error {
-					deleted = js.DeleteConsumer(streams.Name(topic), "billing") == nil
+					deleted = js.DeleteConsumer(jetstream.Name(topic), "billing") == nil
 					return nil
 				})
 				return deleted

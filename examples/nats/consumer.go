@@ -9,7 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/examples/nats/streams"
+	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -18,29 +18,29 @@ const service = "shop"
 
 // config has what every publisher and subscriber needs. AckWait is short, so that the demo need not wait 30 s for what the killed
 // consumer had in hand.
-func config(url, group string) streams.Config {
-	return streams.Config{URL: url, Group: group, Marshaler: marshaler, AckWait: 5 * time.Second}
+func config(url, group string) jetstream.Config {
+	return jetstream.Config{URL: url, Group: group, Marshaler: marshaler, AckWait: 5 * time.Second}
 }
 
 // consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends.
 func consume(ctx context.Context, c *crash.Consumer) (err error) {
 	// A handler that stops closes its publisher, so dead letters have one of their own.
-	outputs, err := streams.NewPublisher(config(c.Brokers, ""), nil)
+	outputs, err := jetstream.NewPublisher(config(c.Brokers, ""), nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, outputs.Close()) }()
-	deadLetters, err := streams.NewPublisher(config(c.Brokers, ""), nil)
+	deadLetters, err := jetstream.NewPublisher(config(c.Brokers, ""), nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, deadLetters.Close()) }()
-	deliveries, err := streams.NewSubscriber(config(c.Brokers, service), nil)
+	deliveries, err := jetstream.NewSubscriber(config(c.Brokers, service), nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, deliveries.Close()) }()
-	collected, err := streams.NewSubscriber(config(c.Brokers, service), nil)
+	collected, err := jetstream.NewSubscriber(config(c.Brokers, service), nil)
 	if err != nil {
 		return err
 	}

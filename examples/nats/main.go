@@ -12,7 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
-	"github.com/watermill-spillway/spillway/examples/nats/streams"
+	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
@@ -32,12 +32,12 @@ func run(ctx context.Context, plan *crash.Plan) (result webhooks.Result, err err
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	live, err := streams.NewPublisher(config(plan.Brokers, ""), nil)
+	live, err := jetstream.NewPublisher(config(plan.Brokers, ""), nil)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, live.Close()) }()
-	reader, err := streams.NewSubscriber(config(plan.Brokers, "demo"), nil)
+	reader, err := jetstream.NewSubscriber(config(plan.Brokers, "demo"), nil)
 	if err != nil {
 		return result, err
 	}
@@ -57,7 +57,7 @@ func run(ctx context.Context, plan *crash.Plan) (result webhooks.Result, err err
 // backlogOf counts what the consumer's group has not acked: the topic's first, as a letter is published before its delivery is
 // acked.
 func backlogOf(s *crash.Setting) (func(context.Context) (int, error), func() error, error) {
-	reader, err := streams.NewSubscriber(config(s.Brokers, service), nil)
+	reader, err := jetstream.NewSubscriber(config(s.Brokers, service), nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,13 +88,13 @@ func createStreams(s *crash.Setting) (cleanUp func() error, err error) {
 	cleanUp = func() (failed error) {
 		defer conn.Close()
 		for _, topic := range s.Topics() {
-			if err := js.DeleteStream(streams.Name(topic)); err != nil && !errors.Is(err, nats.ErrStreamNotFound) {
+			if err := js.DeleteStream(jetstream.Name(topic)); err != nil && !errors.Is(err, nats.ErrStreamNotFound) {
 				failed = errors.Join(failed, fmt.Errorf("delete the stream of topic %s: %w", topic, err))
 			}
 		}
 		return failed
 	}
-	if err := streams.Create(js, append(s.DeadLetters(), s.Topic, s.Summaries())...); err != nil {
+	if err := jetstream.Create(js, append(s.DeadLetters(), s.Topic, s.Summaries())...); err != nil {
 		return nil, errors.Join(err, cleanUp())
 	}
 	return cleanUp, nil

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/examples/nats/streams"
+	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
@@ -53,7 +53,7 @@ func nothingIsLeft(t *testing.T, topic string) {
 		t.Fatal(err)
 	}
 	for name := range js.StreamNames() {
-		if strings.HasPrefix(name, streams.Name(topic)) {
+		if strings.HasPrefix(name, jetstream.Name(topic)) {
 			t.Errorf("left behind: stream %s", name)
 		}
 	}

@@ -1,4 +1,4 @@
-package streams
+package jetstream
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const watchInterval = 3 * time.Second
 // NewSubscriber returns a subscriber of config.Group.
 func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, error) {
 	if config.Group == "" {
-		return nil, errors.New(`streams: Config.Group is "": give the name of the service`)
+		return nil, errors.New(`jetstream: Config.Group is "": give the name of the service`)
 	}
 	if logger == nil {
 		logger = watermill.NopLogger{}

@@ -1,9 +1,9 @@
-// Package streams is what a service on NATS JetStream adds to watermill-nats. Copy it: it is part of an example, and Spillway
+// Package jetstream is what a service on NATS JetStream adds to watermill-nats. Copy it: it is part of an example, and Spillway
 // promises nothing about its names. The conformance suite tests NATS with this package, so its settings are those of the matrix.
 //
-//	config := streams.Config{URL: "nats://127.0.0.1:4222", Group: "billing"}
-//	sub, err := streams.NewSubscriber(config, nil)
-//	dead, err := streams.NewPublisher(config, nil) // a handler's outputs need another one
+//	config := jetstream.Config{URL: "nats://127.0.0.1:4222", Group: "billing"}
+//	sub, err := jetstream.NewSubscriber(config, nil)
+//	dead, err := jetstream.NewPublisher(config, nil) // a handler's outputs need another one
 //	dlc, err := spillway.New(ctx, spillway.Config{Service: "shop", DB: db, Publisher: dead})
 //
 // What watermill-nats leaves to its user, and what becomes of a service that does not see to it:
@@ -22,4 +22,4 @@
 //   - A marshaler. Watermill-nats' default puts metadata into headers of NATS, where a line break becomes a space, and where
 //     keys such as Nats-TTL are commands to the server. Gob keeps everything.
 //   - Unreadable messages. Watermill-nats leaves them unacked, and they come again for ever: here they are dead-lettered.
-package streams
+package jetstream
