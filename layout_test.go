@@ -90,6 +90,7 @@ var floors = map[string]int{
 	"internal/faultproxy":                     5,
 	"internal/testkit":                        5,
 	"internal/testkit/databases":              5,
+	"internal/testkit/redelivering":           5,
 	"internal/testkit/draining":               5,
 	// programs
 	"cmd/redrive":                  6,

@@ -25,7 +25,9 @@ const (
 // the message was held for NotNowHold, or its context ends first, notNow returns the error that gives the message back.
 func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict classify.Verdict) (out []*message.Message, _ error) {
 	ctx := c.WaitContext()
-	until := time.Now().Add(outage.Rest(ctx, r.config.NotNowHold, c.Held))
+	rest := outage.Rest(ctx, r.config.NotNowHold, c.Held)
+	until := time.Now().Add(rest)
+	defer outage.Holding(c, rest, r.config.Logger)()
 	for {
 		pause := max(r.postponed.pause(c), verdict.RetryAfter)
 		if rest := time.Until(until); pause > rest {

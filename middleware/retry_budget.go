@@ -73,6 +73,7 @@ func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ erro
 	ctx, began := c.WaitContext(), time.Now()
 	defer func() { c.Held += time.Since(began) }()
 	hold := outage.Rest(ctx, r.config.NotNowHold, c.Held)
+	defer outage.Holding(c, hold, r.config.Logger)()
 	if chain.TransactionOf(ctx) != nil {
 		hold = min(hold, maxTransactionHold)
 	}

@@ -179,6 +179,9 @@ func init() {
 func (q *Queue) step(next chain.Handler) chain.Handler {
 	next = readable(next)
 	return func(c *chain.Call) (out []*message.Message, err error) {
+		if settled, err := outage.Settle(c); settled {
+			return nil, err
+		}
 		returned := false
 		defer func() {
 			if !returned {

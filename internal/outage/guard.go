@@ -86,7 +86,9 @@ func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 
 // hold calls try at the message's turns. err is the failure so far, or nil.
 func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
-	until, of := time.Now().Add(Rest(ctx, g.config.MaxHold, c.Held)), recent.Of(c)
+	rest, of := Rest(ctx, g.config.MaxHold, c.Held), recent.Of(c)
+	until := time.Now().Add(rest)
+	defer Holding(c, rest, g.config.Logger)()
 	g.mu.Lock()
 	g.episode.held++
 	g.waiting++

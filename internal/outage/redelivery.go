@@ -32,6 +32,8 @@ type Redelivery struct {
 	mu      sync.Mutex
 	learned time.Duration // the longest hold, since a message came again earlier than expected; or 0
 	changed chan struct{} // closed when learned changes
+	kept    map[chain.Fingerprint]*kept
+	told    sync.Once // that a message came again
 }
 
 // RedeliveryOf returns what is known of sub: by the method RedeliveryTime of sub or of a subscriber that it decorates, or by the table of

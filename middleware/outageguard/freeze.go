@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // frozen names a freeze. A handler can be frozen by this process and, shared, by the Store.
@@ -128,7 +129,9 @@ func (p *passage) thaw(ctx context.Context, f *freeze) error {
 	f.waiting.Add(1)
 	defer f.waiting.Add(-1)
 	began := time.Now()
-	timer := time.NewTimer(p.rest(ctx))
+	rest := p.rest(ctx)
+	defer outage.Holding(p.c, rest, p.guard.config.Logger)()
+	timer := time.NewTimer(rest)
 	defer func() {
 		timer.Stop()
 		p.c.Held += time.Since(began)

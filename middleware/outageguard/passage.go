@@ -202,7 +202,10 @@ func (p *passage) enter() error {
 		s.mu.Unlock()
 		p.guard.tell()
 		began := time.Now()
-		granted := s.await(ctx, w, p.rest(ctx))
+		rest := p.rest(ctx)
+		held := outage.Holding(c, rest, p.guard.config.Logger)
+		granted := s.await(ctx, w, rest)
+		held()
 		c.Held += time.Since(began)
 		switch {
 		case !granted:
@@ -246,6 +249,7 @@ func (p *passage) pause() error {
 	ctx := p.c.WaitContext()
 	p.waits = min(max(2*p.waits, minPause), maxPause)
 	rest := p.rest(ctx)
+	defer outage.Holding(p.c, rest, p.guard.config.Logger)()
 	began := time.Now()
 	if !wait.For(ctx, min(p.waits, rest)) || p.waits > rest {
 		return p.giveBack()

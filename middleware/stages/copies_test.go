@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/internal/testkit/redelivering"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -33,7 +34,7 @@ func (c *calls) add(msg *message.Message) (stage int) {
 
 // redelivered is a run of messages that fail in all of their stages, over a pub/sub that redelivers.
 type redelivered struct {
-	pubsub    *redelivering
+	pubsub    *redelivering.PubSub
 	says      time.Duration // what the stages' subscribers say of its redelivery time; less than 0 is nothing
 	maxHold   time.Duration
 	delays    []time.Duration
@@ -52,7 +53,7 @@ func (r redelivered) run(t testing.TB, log *lines) (*calls, int, int) {
 	for range max(r.instances, 1) {
 		s := newStaging(t.(*testing.T), stages.Config{
 			Stages: stages.Delays(r.delays...), MaxHold: r.maxHold, Publisher: r.pubsub,
-			Subscriber: func(string, string) (message.Subscriber, error) { return r.pubsub.subscriber(r.says), nil },
+			Subscriber: func(string, string) (message.Subscriber, error) { return r.pubsub.Subscriber(r.says), nil },
 		}, log, newQueue(t, kept))
 		s.broker, s.letters = live, kept
 		s.again()
@@ -84,8 +85,8 @@ func (r redelivered) run(t testing.TB, log *lines) (*calls, int, int) {
 // check fails if a message was lost, handled twice in a stage, or dead-lettered twice.
 func (r redelivered) check(t testing.TB, log *lines) {
 	c, n, distinct := r.run(t, log)
-	if n != r.messages || distinct != r.messages || r.pubsub.left() > 0 {
-		t.Errorf("%d letters of %d messages, of %d that were published; %d are left", n, distinct, r.messages, r.pubsub.left())
+	if n != r.messages || distinct != r.messages || r.pubsub.Left() > 0 {
+		t.Errorf("%d letters of %d messages, of %d that were published; %d are left", n, distinct, r.messages, r.pubsub.Left())
 	}
 	for id, by := range c.by {
 		for stage := range len(r.delays) + 1 {
@@ -100,14 +101,14 @@ const s5, m1, m2, m3 = 5 * time.Second, time.Minute, 2 * time.Minute, 3 * time.M
 
 // Feature R5b: a stage that is longer than the broker's redelivery time multiplies no message. On JetStream, 20 messages became 286 letters.
 func TestStagesLongerThanRedelivery(t *testing.T) {
-	jetstream := func(after time.Duration, parallel int) *redelivering {
-		p := newRedelivering(after)
-		p.parallel, p.ends = parallel, true
+	jetstream := func(after time.Duration, parallel int) *redelivering.PubSub {
+		p := redelivering.New(after)
+		p.Parallel, p.Ends = parallel, true
 		return p
 	}
-	redis := func(after time.Duration) *redelivering {
-		p := newRedelivering(after)
-		p.ahead, p.inPlace = 3, true
+	redis := func(after time.Duration) *redelivering.PubSub {
+		p := redelivering.New(after)
+		p.Ahead, p.InPlace = 3, true
 		return p
 	}
 	day := 24 * time.Hour
@@ -142,36 +143,36 @@ func TestStagesLongerThanRedelivery(t *testing.T) {
 // becomes one letter.
 func TestRedeliveryProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		p := newRedelivering(rapid.SampledFrom([]time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * time.Second}).Draw(rt, "after"))
-		p.parallel = rapid.SampledFrom([]int{1, 2, 40}).Draw(rt, "parallel")
-		p.ahead = rapid.SampledFrom([]int{p.parallel, p.parallel + 2, 1000}).Draw(rt, "ahead")
-		p.ends, p.inPlace = rapid.Bool().Draw(rt, "ends"), rapid.Bool().Draw(rt, "in place")
+		p := redelivering.New(rapid.SampledFrom([]time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * time.Second}).Draw(rt, "after"))
+		p.Parallel = rapid.SampledFrom([]int{1, 2, 40}).Draw(rt, "parallel")
+		p.Ahead = rapid.SampledFrom([]int{p.Parallel, p.Parallel + 2, 1000}).Draw(rt, "ahead")
+		p.Ends, p.InPlace = rapid.Bool().Draw(rt, "ends"), rapid.Bool().Draw(rt, "in place")
 		lost := map[string]bool{}
 		if rapid.Bool().Draw(rt, "loses acks") {
-			p.loses = func(topic, id string) bool { // the first ack of each second message in each topic
+			p.Loses = func(topic, id string) bool { // the first ack of each second message in each topic
 				defer func() { lost[topic+id] = true }()
 				return !lost[topic+id] && id[len(id)-1]%2 == 0
 			}
-			p.parallel = 1
+			p.Parallel = 1
 		}
 		r := redelivered{
 			pubsub: p, messages: rapid.IntRange(1, 12).Draw(rt, "messages"), lasts: 15 * time.Minute,
-			says:    rapid.SampledFrom([]time.Duration{-1, 0, p.after, 24 * time.Hour}).Draw(rt, "says"),
+			says:    rapid.SampledFrom([]time.Duration{-1, 0, p.After, 24 * time.Hour}).Draw(rt, "says"),
 			maxHold: rapid.SampledFrom([]time.Duration{0, 3 * time.Second, 15 * time.Minute}).Draw(rt, "hold"),
-			takes:   rapid.SampledFrom([]time.Duration{0, p.after / 8}).Draw(rt, "takes"),
+			takes:   rapid.SampledFrom([]time.Duration{0, p.After / 8}).Draw(rt, "takes"),
 			delays:  []time.Duration{rapid.SampledFrom([]time.Duration{time.Second, s5, m1}).Draw(rt, "first"), rapid.SampledFrom([]time.Duration{s5, m1}).Draw(rt, "second")},
 		}
 		var failed bool
 		synctest.Test(t, func(t *testing.T) {
 			c, n, distinct := r.run(t, &lines{})
-			failed = n != r.messages || distinct != r.messages || p.left() > 0
+			failed = n != r.messages || distinct != r.messages || p.Left() > 0
 			for _, by := range c.by {
 				for stage := range len(r.delays) + 1 {
-					failed = failed || by[stage] != 1 && !(p.ends && by[stage] > 1) // it was cut off, and counts not
+					failed = failed || by[stage] != 1 && !(p.Ends && by[stage] > 1) // it was cut off, and counts not
 				}
 			}
 			if failed {
-				t.Logf("%d letters of %d, left %d, calls %v", n, distinct, p.left(), c.by)
+				t.Logf("%d letters of %d, left %d, calls %v", n, distinct, p.Left(), c.by)
 			}
 		})
 		if failed {
@@ -186,10 +187,10 @@ func TestProducersDuplicates(t *testing.T) {
 		for _, id := range []string{"1", ""} {
 			t.Run(name+" "+id, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p := newRedelivering(2 * time.Second)
-					p.parallel = 40
+					p := redelivering.New(2 * time.Second)
+					p.Parallel = 40
 					s := newStaging(t, stages.Config{Stages: stages.Delays(s5, m1), Publisher: p,
-						Subscriber: func(string, string) (message.Subscriber, error) { return p.subscriber(-1), nil }}, nil)
+						Subscriber: func(string, string) (message.Subscriber, error) { return p.Subscriber(-1), nil }}, nil)
 					c := &calls{by: map[string]map[int]int{}}
 					s.handle("billing", "orders", func(msg *message.Message) error { c.add(msg); return errBoom })
 					s.run()
@@ -200,8 +201,8 @@ func TestProducersDuplicates(t *testing.T) {
 					}
 					time.Sleep(10 * time.Minute)
 					s.stop()
-					if fmt.Sprint(c.by[id]) != "map[0:2 1:2 2:2]" || s.letters.n != 2 || p.copies == 0 {
-						t.Errorf("handled %v, %d letters, %d copies", c.by, s.letters.n, p.copies)
+					if fmt.Sprint(c.by[id]) != "map[0:2 1:2 2:2]" || s.letters.n != 2 || p.Copies() == 0 {
+						t.Errorf("handled %v, %d letters, %d copies", c.by, s.letters.n, p.Copies())
 					}
 				})
 			})
@@ -212,15 +213,15 @@ func TestProducersDuplicates(t *testing.T) {
 // Feature R5b: the first copy of a subscriber is in the log, with the remedy, and shortens its holds.
 func TestRedeliveryIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, p := &lines{}, newRedelivering(4*time.Second)
-		p.parallel = 40
+		log, p := &lines{}, redelivering.New(4*time.Second)
+		p.Parallel = 40
 		r := redelivered{pubsub: p, says: -1, delays: []time.Duration{m1}, messages: 10, lasts: 10 * time.Minute}
 		r.check(t, log)
 		if n := log.count("delivered a message again that is held in a stage"); n != 1 || log.count("RedeliveryTime") != 1 {
 			t.Errorf("%d lines: %q", n, log.all())
 		}
-		if p.copies > 2*r.messages { // each was held for 20 s, once
-			t.Errorf("%d copies: holds did not become shorter", p.copies)
+		if p.Copies() > 2*r.messages { // each was held for 20 s, once
+			t.Errorf("%d copies: holds did not become shorter", p.Copies())
 		}
 	})
 }

@@ -26,7 +26,7 @@ func (w *waiter) claim(ctx context.Context, msg *message.Message) (leave func(be
 		return none, true
 	}
 	copies := &w.of.stages.copies
-	for {
+	for first := true; ; first = false {
 		own, other, waited, wasAcked := copies.enter(id)
 		switch {
 		case own != nil:
@@ -38,7 +38,9 @@ func (w *waiter) claim(ctx context.Context, msg *message.Message) (leave func(be
 			msg.Ack()
 			return none, false
 		}
-		w.cameAgain(msg, time.Since(other.since))
+		if first {
+			w.cameAgain(msg, time.Since(other.since))
+		}
 		select {
 		case <-other.settled:
 		case <-ctx.Done():

@@ -1,0 +1,213 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+// kept is a message that a part held, or holds.
+type kept struct {
+	since        time.Time
+	until        time.Time // when it is forgotten
+	long         bool      // it was held for long enough to come again; guarded by the Redelivery's lock
+	acked, nackd <-chan struct{}
+	session      context.Context
+	logger       watermill.LoggerAdapter
+}
+
+const (
+	// keptFor is how long a message is remembered after it was held. A copy of it can be in its client's buffer.
+	keptFor = 2 * time.Minute
+	// mostKept bounds the messages that are remembered for each subscriber.
+	mostKept = 1000
+)
+
+// keeping is when the last message of this process is forgotten, in nanoseconds of the Unix epoch. Until then chains look for copies.
+var keeping atomic.Int64
+
+// copies reports whether the broker can deliver a message again that is held: a session alone decides with other subscribers, and an ack in a
+// transaction can be undone.
+func (r *Redelivery) copies() bool {
+	return r != nil && !r.session && !r.InTransaction && (!r.Known || r.After > 0)
+}
+
+// Holding notes that a part begins to hold c's message, for at most the given time. Settle then knows copies of the message that its broker
+// delivers again. Call the returned function when the hold ends. Messages of stages are known by the stages.
+func Holding(c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) (ended func()) {
+	r := RedeliveryIn(c.Ctx)
+	if !r.copies() || c.Reentry != nil || chain.TransactionOf(c.Ctx) != nil {
+		return func() {}
+	}
+	of, ok := c.Fingerprint()
+	if !ok {
+		return func() {}
+	}
+	one := r.keep(of, c.Msg, c.Ctx, most, logger)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		one.long = one.long || time.Since(one.since) >= minLearned
+	}
+}
+
+func (r *Redelivery) keep(of chain.Fingerprint, msg *message.Message, session context.Context, most time.Duration, logger watermill.LoggerAdapter) *kept {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.kept[of]
+	if one == nil || one.acked != msg.Acked() {
+		if one != nil && one.outcome() == isHeld {
+			return one // it is a copy that was not seen as one
+		}
+		if r.kept == nil {
+			r.kept = make(map[chain.Fingerprint]*kept)
+		}
+		r.makeRoom(now)
+		one = &kept{since: now, acked: msg.Acked(), nackd: msg.Nacked(), session: session, logger: logger}
+		r.kept[of] = one
+	}
+	one.until = now.Add(most + keptFor)
+	for until := one.until.UnixNano(); ; {
+		if last := keeping.Load(); last >= until || keeping.CompareAndSwap(last, until) {
+			return one
+		}
+	}
+}
+
+// makeRoom forgets messages whose time has passed, and if these are too few any others. The caller holds mu.
+func (r *Redelivery) makeRoom(now time.Time) {
+	if len(r.kept) < mostKept {
+		return
+	}
+	for of, one := range r.kept {
+		if one.until.Before(now) {
+			delete(r.kept, of)
+		}
+	}
+	for of := range r.kept {
+		if len(r.kept) < mostKept {
+			return
+		}
+		delete(r.kept, of)
+	}
+}
+
+type fate int
+
+const (
+	isHeld fate = iota // it is held, or handled
+	isAcked
+	isGivenBack
+	isGone // its session ended: the broker does not hear of it
+)
+
+func (k *kept) outcome() fate {
+	select {
+	case <-k.acked:
+		return isAcked
+	default:
+	}
+	select {
+	case <-k.session.Done():
+		return isGone
+	default:
+	}
+	select {
+	case <-k.nackd:
+		return isGivenBack
+	default:
+		return isHeld
+	}
+}
+
+var errCopy = errors.New("the message came again while it was held, and is given back as it was")
+
+// Settle reports whether c's message is a copy of one that is held here, or was lately. If that one is held or handled, Settle waits for its
+// outcome. The copy is settled in the same way: a nil error acks it, and any other gives it back, uncounted. Settle returns false if the
+// message is none, or takes the place of a copy whose session has ended.
+func Settle(c *chain.Call) (settled bool, err error) {
+	if last := keeping.Load(); last == 0 || c.Reentry != nil {
+		return false, nil
+	} else if time.Now().UnixNano() > last {
+		keeping.CompareAndSwap(last, 0)
+		return false, nil
+	}
+	r := RedeliveryIn(c.Ctx)
+	if !r.copies() || chain.TransactionOf(c.Ctx) != nil {
+		return false, nil
+	}
+	of, ok := c.Fingerprint()
+	if !ok {
+		return false, nil
+	}
+	ctx := c.WaitContext()
+	for first := true; ; first = false {
+		one := r.copyOf(of, c)
+		if one == nil {
+			return false, nil
+		}
+		switch one.outcome() {
+		case isAcked:
+			return true, nil
+		case isGivenBack:
+			return true, c.PutBack(errCopy)
+		case isGone:
+			continue // copyOf forgets it
+		}
+		if after := time.Since(one.since); first && r.Learn(after) {
+			one.tell(r, c, after)
+		}
+		select {
+		case <-one.acked:
+		case <-one.nackd:
+		case <-one.session.Done():
+		case <-ctx.Done():
+			return true, c.PutBack(errCopy)
+		}
+		if one.outcome() == isGivenBack {
+			return true, c.PutBack(errCopy)
+		}
+	}
+}
+
+// copyOf returns the message that is remembered with this fingerprint. If that one was given back or is gone, c's message takes its place.
+func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.kept[of]
+	if one == nil || one.acked == c.Msg.Acked() {
+		return nil
+	}
+	now := time.Now()
+	switch became := one.outcome(); {
+	case became == isAcked && (!one.long || now.After(one.until)): // else a producer's duplicate
+		delete(r.kept, of)
+		return nil
+	case became == isGivenBack || became == isGone:
+		r.kept[of] = &kept{since: now, until: one.until, long: one.long, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx, logger: one.logger}
+		return nil
+	}
+	return one
+}
+
+// tell logs once per subscriber that a message came again.
+func (k *kept) tell(r *Redelivery, c *chain.Call, after time.Duration) {
+	r.told.Do(func() {
+		k.logger.Error("A broker delivered a message again that is held here; it is not handled twice here, and messages of this subscriber are held "+
+			"for less from now on", errRedelivered, watermill.LogFields{
+			"handler": message.HandlerNameFromCtx(c.Ctx), "topic": message.SubscribeTopicFromCtx(c.Ctx),
+			"message_uuid": boundedtext.Text(c.ID(), 200), "after": after, "held": r.MaxHold(0),
+		})
+	})
+}
+
+var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method RedeliveryTime, or set MaxHold to " +
+	"half of the broker's redelivery time at most")

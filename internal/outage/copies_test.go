@@ -1,0 +1,154 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+func callOf(r *Redelivery, id, payload string, metadata ...string) *chain.Call {
+	msg := message.NewMessage(id, []byte(payload))
+	for i := 0; i < len(metadata); i += 2 {
+		msg.Metadata.Set(metadata[i], metadata[i+1])
+	}
+	msg.SetContext(WithRedelivery(context.Background(), r))
+	return chain.Keep(msg)
+}
+
+// Feature R12: what came again is settled as the held message is. What a producer published twice is handled twice, if it differs, has no
+// id, or was not held for long enough to come again.
+func TestSettle(t *testing.T) {
+	same := func(r *Redelivery) *chain.Call { return callOf(r, "1", "p", "a", "b", "c", "d") }
+	for name, row := range map[string]struct {
+		r       *Redelivery
+		held    time.Duration
+		first   *chain.Call
+		copy    func(*Redelivery) *chain.Call
+		settled bool
+	}{
+		"a copy":                 {held: time.Second, settled: true},
+		"held for a moment":      {held: time.Second - 1},
+		"another payload":        {held: time.Minute, copy: func(r *Redelivery) *chain.Call { return callOf(r, "1", "q", "a", "b", "c", "d") }},
+		"other metadata":         {held: time.Minute, copy: func(r *Redelivery) *chain.Call { return callOf(r, "1", "p", "a", "b", "c", "e") }},
+		"another id":             {held: time.Minute, copy: func(r *Redelivery) *chain.Call { return callOf(r, "2", "p", "a", "b", "c", "d") }},
+		"of another subscriber":  {held: time.Minute, copy: func(*Redelivery) *chain.Call { return same(&Redelivery{}) }},
+		"of none":                {held: time.Minute, copy: func(*Redelivery) *chain.Call { return same(nil) }},
+		"never redelivers":       {held: time.Minute, r: &Redelivery{Known: true}},
+		"redelivers by sessions": {held: time.Minute, r: &Redelivery{Known: true, After: time.Minute, session: true}},
+		"acks in a transaction":  {held: time.Minute, r: &Redelivery{Known: true, After: time.Minute, InTransaction: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := row.r
+				if r == nil {
+					r = &Redelivery{}
+				}
+				first := same(r)
+				ended := Holding(first, time.Minute, watermill.NopLogger{})
+				time.Sleep(row.held)
+				ended()
+				first.Msg.Ack()
+				c := same(r)
+				if row.copy != nil {
+					c = row.copy(r)
+				}
+				if settled, err := Settle(c); settled != row.settled || err != nil {
+					t.Errorf("settled %t, %v", settled, err)
+				}
+				if settled, _ := Settle(first); settled {
+					t.Error("a message is a copy of itself")
+				}
+				time.Sleep(time.Minute + keptFor + 1)
+				if settled, _ := Settle(c); settled || len(r.kept) > 1 {
+					t.Error("remembered for good")
+				}
+			})
+		})
+	}
+	r := &Redelivery{}
+	for range 2 {
+		Holding(callOf(r, "", "p"), time.Minute, watermill.NopLogger{})()
+	}
+	if len(r.kept) != 0 {
+		t.Error("messages without an id are known")
+	}
+	for i := range 3 * mostKept {
+		Holding(callOf(r, fmt.Sprint(i+1), "p"), time.Minute, watermill.NopLogger{})()
+	}
+	if len(r.kept) != mostKept {
+		t.Errorf("%d are remembered", len(r.kept))
+	}
+}
+
+// Feature R12: a copy waits for the held message, and takes its place if that one's session ended.
+func TestSettleWaits(t *testing.T) {
+	for name, row := range map[string]struct {
+		end  func(*chain.Call, context.CancelFunc)
+		want string
+	}{
+		"acked":         {func(c *chain.Call, _ context.CancelFunc) { c.Msg.Ack() }, "[acked acked acked]"},
+		"given back":    {func(c *chain.Call, _ context.CancelFunc) { c.Msg.Nack() }, "[given back given back given back]"},
+		"session ended": {func(_ *chain.Call, end context.CancelFunc) { end() }, "[goes on acked acked]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, log := &Redelivery{}, &testkit.Log{}
+				ctx, end := context.WithCancel(WithRedelivery(context.Background(), r))
+				defer end()
+				msg := message.NewMessage("1", []byte("p"))
+				msg.SetContext(ctx)
+				first := chain.Keep(msg)
+				defer Holding(first, time.Minute, log)()
+				time.Sleep(4 * time.Second)
+				results := make(chan string, 3)
+				for range 3 {
+					go func() {
+						c := callOf(r, "1", "p")
+						switch settled, err := Settle(c); {
+						case !settled:
+							results <- "goes on"
+							time.Sleep(time.Second)
+							c.Msg.Ack()
+						case err == nil:
+							results <- "acked"
+						case chain.GaveBack(err) && errors.Is(err, errCopy):
+							results <- "given back"
+						}
+					}()
+				}
+				synctest.Wait()
+				if len(results) > 0 {
+					t.Error("a copy did not wait")
+				}
+				time.Sleep(2 * time.Second)
+				r.kept[func() chain.Fingerprint { of, _ := first.Fingerprint(); return of }()].long = true
+				row.end(first, end)
+				time.Sleep(2 * time.Second)
+				if got := fmt.Sprint([]string{<-results, <-results, <-results}); got != row.want {
+					t.Errorf("%s, want %s", got, row.want)
+				}
+				if lines := log.Lines(watermill.ErrorLogLevel, "delivered a message again"); len(lines) != 1 || r.MaxHold(0) != 2*time.Second {
+					t.Errorf("%d lines, held for %s", len(lines), r.MaxHold(0))
+				}
+			})
+		})
+	}
+}
+
+// The happy path asks for copies before each message.
+func TestSettleAllocatesNothing(t *testing.T) {
+	keeping.Store(0)
+	c := callOf(&Redelivery{}, "1", "p")
+	if n := testing.AllocsPerRun(1000, func() { Settle(c) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
