@@ -5,20 +5,21 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	wmdelay "github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/components/fanin"
 	"github.com/ThreeDotsLabs/watermill/components/forwarder"
 	"github.com/ThreeDotsLabs/watermill/components/requeuer"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // The statements of docs/migrating.md about Watermill's components.
@@ -46,6 +47,154 @@ func TestMigratingForwarder(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("the next is forwarded", func() bool { return slices.Equal(b.outs.ids(), []string{"forwarded"}) })
+}
+
+// A message that the forwarder cannot publish is dead-lettered as its envelope: with the envelope's id, in the forwarder's topic. A redrive to that topic
+// forwards it again.
+func TestMigratingForwarderLetters(t *testing.T) {
+	b := newBench(t, false)
+	b.outs.setRefuse(func(*message.Message) error { return errors.New("no such topic") })
+	stop := b.run(func(router *message.Router) {
+		b.channel(func(c *spillway.Config) { c.Idempotency = nil }).Attach(router)
+		b.forwarder(t, router)
+	}, message.PassthroughHandler)
+	defer stop()
+	out := forwarder.NewPublisher(b.source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
+	if err := out.Publish("invoices", message.NewMessage("invoice", nil)); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it is dead-lettered", func() bool { return len(b.waiting()) == 1 })
+	if l := b.waiting()[0]; l.Topic != "outbox.dlq" || l.Original.UUID == "invoice" || !strings.Contains(string(l.Original.Payload), `"uuid":"invoice"`) {
+		t.Errorf("the letter is %+v", l)
+	}
+	b.outs.setRefuse(nil)
+	if _, err := redrive.Drain(t.Context(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"outbox"}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it is forwarded", func() bool { return slices.Equal(b.outs.ids(), []string{"invoice"}) })
+}
+
+// Letters may go through a forwarder to their topics. A forwarder whose own letters would go through itself does not start: each would come back wrapped once
+// more. Without Attach, such a message is given back.
+func TestMigratingLettersThroughForwarder(t *testing.T) {
+	b := newBench(t, false)
+	through := forwarder.NewPublisher(b.source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
+	stop := b.run(b.channel(func(c *spillway.Config) { c.Publisher = through }).Attach, func(*message.Message) ([]*message.Message, error) {
+		return nil, classify.Permanent(errors.New("bad"))
+	})
+	defer stop()
+	forwards := b.run(func(router *message.Router) { b.forwarder(t, router) }, message.PassthroughHandler)
+	defer forwards()
+	b.publish(numbered(1)...)
+	b.eventually("the letter is forwarded", func() bool { return slices.Contains(b.outs.ids(), "id-0000") })
+
+	itself := b.channel(func(c *spillway.Config) { c.Publisher = through })
+	router := message.NewDefaultRouter(watermill.NopLogger{})
+	itself.Attach(router)
+	b.forwarder(t, router)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := router.Run(ctx); err == nil || !strings.Contains(err.Error(), `dead letters of "outbox" would come back`) {
+		t.Errorf("Run returned %v", err)
+	}
+	forwards()
+
+	b.outs.setRefuse(func(*message.Message) error { return errors.New("no such topic") })
+	var unplaced atomic.Int32
+	for _, fallbacks := range [][]poison.Sink{nil, {{Publisher: b.letters}}} {
+		ch := b.channel(func(c *spillway.Config) {
+			c.Publisher, c.Idempotency, c.Queue.Fallbacks = through, nil, fallbacks
+			c.Queue.Hooks.OnUnplaced = func(context.Context, poison.Letter, error) { unplaced.Add(1) }
+		})
+		stop := b.run(func(router *message.Router) { b.forwarder(t, router, ch.Middleware) }, message.PassthroughHandler)
+		if err := through.Publish("invoices", message.NewMessage("refused", nil)); err != nil {
+			t.Fatal(err)
+		}
+		b.eventually("it is given back, or in the fallback", func() bool { return fallbacks == nil && unplaced.Load() > 1 || len(b.waiting()) == 1 })
+		stop()
+		if n := len(b.waiting()); n != len(fallbacks) || n == 1 && b.waiting()[0].Topic != "outbox.dlq" {
+			t.Errorf("with %d fallbacks: letters %+v", len(fallbacks), b.waiting())
+		}
+	}
+}
+
+// forwarder adds a forwarder from topic outbox to the outputs.
+func (b *bench) forwarder(t *testing.T, router *message.Router, middlewares ...message.HandlerMiddleware) {
+	t.Helper()
+	config := forwarder.Config{ForwarderTopic: "outbox", Router: router, Middlewares: middlewares}
+	if _, err := forwarder.NewForwarder(staysOpen{b.source}, b.outs, watermill.NopLogger{}, config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A FanIn has a router of its own, which no channel can be attached to: a message that its publisher refuses comes again without end. Handlers that pass messages on
+// do the same work, and such a message is dead-lettered.
+func TestMigratingFanIn(t *testing.T) {
+	for _, fans := range []bool{true, false} {
+		b := newBench(t, false)
+		b.outs.setRefuse(func(msg *message.Message) error {
+			if msg.UUID == "id-0000" {
+				return errors.New("refused")
+			}
+			return nil
+		})
+		var stop func()
+		if fans {
+			fan, err := fanin.NewFanIn(staysOpen{b.source}, b.outs, fanin.Config{SourceTopics: []string{"orders"}, TargetTopic: "invoices"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- fan.Run(t.Context()) }()
+			<-fan.Running()
+			stop = func() {
+				if err := errors.Join(fan.Close(), <-done); err != nil {
+					t.Error(err)
+				}
+			}
+		} else {
+			stop = b.run(b.channel().Attach, message.PassthroughHandler)
+		}
+		b.publish(numbered(3)...)
+		b.eventually("the others are passed on", func() bool { return slices.Equal(b.outs.ids(), []string{"id-0001", "id-0002"}) })
+		if fans {
+			b.eventually("the refused one comes again and again", func() bool { return len(b.outs.triedIDs()) > 100 })
+		} else {
+			b.eventually("the refused one is dead-lettered", func() bool { return len(b.waiting()) == 1 })
+		}
+		stop()
+		if n := len(b.waiting()); (n == 0) != fans {
+			t.Errorf("fans in %v: %d letters", fans, n)
+		}
+	}
+}
+
+// A persistent gochannel gives each new subscription all messages again. With a receiver they take effect once, and a message that is dead-lettered again
+// is the same letter.
+func TestMigratingPersistentGoChannel(t *testing.T) {
+	b := newBench(t, true)
+	b.publish(numbered(4)...)
+	for round := range 2 {
+		var bad atomic.Int32
+		stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "id-0000" {
+				bad.Add(1)
+				return nil, classify.Permanent(errors.New("bad"))
+			}
+			return nil, b.apply(msg)
+		})
+		b.eventually("all are settled", func() bool {
+			waiting := b.waiting()
+			return len(b.effects()) == 3 && len(waiting) == 1 && waiting[0].Seen == round+1
+		})
+		stop()
+		if bad.Load() != 1 {
+			t.Errorf("the bad message was handled %d times in round %d", bad.Load(), round)
+		}
+	}
+	if n := len(b.effects()); n != 3 {
+		t.Errorf("%d effects", n)
+	}
 }
 
 // A requeuer brings a letter back with our failure metadata on it, and without a bound on how often. A redrive handler removes the
@@ -121,105 +270,10 @@ func TestMigratingDelay(t *testing.T) {
 	b.eventually("it is handled at once", func() bool { return len(b.effects()) == 1 })
 }
 
-type orderPlaced struct{ Order string }
-
-// An event that no handler of a group knows is acked and gone with AckOnUnknownEvent, and dead-lettered without.
-func TestMigratingUnknownEvent(t *testing.T) {
-	for _, ack := range []bool{true, false} {
-		b := newBench(t, false)
-		handled := make(chan string, 1)
-		stop := b.run(func(router *message.Router) {
-			b.channel().Attach(router)
-			processor, err := cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
-				GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return "events", nil },
-				SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
-					return staysOpen{b.source}, nil
-				},
-				AckOnUnknownEvent: ack, Marshaler: cqrs.JSONMarshaler{},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := processor.AddHandlersGroup("group", cqrs.NewGroupEventHandler(func(_ context.Context, event *orderPlaced) error {
-				handled <- event.Order
-				return nil
-			})); err != nil {
-				t.Fatal(err)
-			}
-		}, message.PassthroughHandler)
-		unknown, known, broken := event("unknown", "orderCancelled", `{}`), event("known", "spillway_test.orderPlaced", `{"Order":"42"}`), event("broken", "spillway_test.orderPlaced", `{`)
-		if err := b.source.Publish("events", unknown); err != nil {
-			t.Fatal(err)
-		}
-		if !ack {
-			b.eventually("the unknown event is dead-lettered", func() bool { return len(b.waiting()) == 1 })
-		}
-		if err := b.source.Publish("events", known, broken); err != nil {
-			t.Fatal(err)
-		}
-		if order := <-handled; order != "42" {
-			t.Errorf("handled %q", order)
-		}
-		b.eventually("the broken one is dead-lettered as invalid", func() bool {
-			return slices.ContainsFunc(b.waiting(), func(e letters.Letter) bool { return e.Topic == "events.invalid" })
-		})
-		stop()
-		kept := slices.ContainsFunc(b.waiting(), func(e letters.Letter) bool { return e.Original.UUID == "unknown" })
-		if kept == ack {
-			t.Errorf("AckOnUnknownEvent %v: dead-lettered %v", ack, kept)
-		}
-	}
-}
-
-func event(id, name, payload string) *message.Message {
-	msg := message.NewMessage(id, []byte(payload))
-	msg.Metadata.Set("name", name)
-	return msg
-}
-
-// A command whose handler fails is acked and gone with AckCommandHandlingErrors: it is not retried and not dead-lettered. Without, it is
-// both.
-func TestMigratingCommandErrors(t *testing.T) {
-	for _, ack := range []bool{true, false} {
-		b := newBench(t, false)
-		runs := make(chan struct{}, 10)
-		stop := b.run(func(router *message.Router) {
-			b.channel().Attach(router)
-			processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
-				GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "commands", nil },
-				SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
-					return staysOpen{b.source}, nil
-				},
-				AckCommandHandlingErrors: ack, Marshaler: cqrs.JSONMarshaler{}, Logger: watermill.NopLogger{},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := processor.AddHandlers(cqrs.NewCommandHandler("place", func(context.Context, *orderPlaced) error {
-				runs <- struct{}{}
-				return errors.New("failed")
-			})); err != nil {
-				t.Fatal(err)
-			}
-		}, message.PassthroughHandler)
-		if err := b.source.Publish("commands", event("command", "spillway_test.orderPlaced", `{"Order":"42"}`)); err != nil {
-			t.Fatal(err)
-		}
-		<-runs
-		if !ack {
-			b.eventually("it is dead-lettered", func() bool { return len(b.waiting()) == 1 })
-		}
-		stop()
-		if more := len(runs); ack && (more != 0 || len(b.waiting()) != 0) || !ack && more != 2 {
-			t.Errorf("AckCommandHandlingErrors %v: %d more runs, %d letters", ack, more, len(b.waiting()))
-		}
-	}
-}
-
 // docs/migrating.md names the test of each statement, and each of these tests is named.
 func TestMigratingStatementsAreTested(t *testing.T) {
 	page := read(t, "docs/migrating.md")
-	for _, file := range []string{"migrating_test.go", "migrating_components_test.go"} {
+	for _, file := range []string{"migrating_test.go", "migrating_components_test.go", "migrating_cqrs_test.go", "migrating_reply_test.go"} {
 		for line := range strings.Lines(read(t, file)) {
 			if rest, ok := strings.CutPrefix(line, "func TestMigrating"); ok {
 				name, _, _ := strings.Cut("TestMigrating"+rest, "(")

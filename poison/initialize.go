@@ -164,6 +164,9 @@ func (s *initializing) Subscribe(ctx context.Context, topic string) (<-chan *mes
 
 // initializeFor prepares for what fails in a handler of topic: of a dead-letter topic, that is its parked topic.
 func (q *Queue) initializeFor(topic string) error {
+	if len(q.sinks(naming.Source{Topic: topic}, "", true)) == 0 {
+		return q.circle(topic)
+	}
 	if q.config.Naming.IsDeadLetter(topic) {
 		return q.initializeTopics(topic, q.config.Naming.ParkedTopic(topic))
 	}

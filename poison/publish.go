@@ -41,22 +41,35 @@ func IsRefused(err error) bool {
 func IsTooLarge(err error) bool { return (*classify.Classifier)(nil).IsTooLarge(err) }
 
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
-// the fallbacks. A dead letter that is parked has no topic of all the others.
+// the fallbacks. A dead letter that is parked has no topic of all the others. A sink that writes into the letter's own source is left out.
 func (q *Queue) sinks(source naming.Source, topic string, deadLetter bool) []Sink {
-	sinks := []Sink{{q.publisher, topic}}
-	if source.Class == classify.ClassInvalid && !deadLetter {
-		source.Class = classify.ClassPermanent
-		if other := q.config.Naming.DeadLetterTopic(source); other != topic {
-			sinks = append(sinks, Sink{q.publisher, other})
+	sinks := make([]Sink, 0, 2+len(q.config.Fallbacks))
+	if q.through[0] != source.Topic {
+		sinks = append(sinks, Sink{q.publisher, topic})
+		if source.Class == classify.ClassInvalid && !deadLetter {
+			source.Class = classify.ClassPermanent
+			if other := q.config.Naming.DeadLetterTopic(source); other != topic {
+				sinks = append(sinks, Sink{q.publisher, other})
+			}
 		}
 	}
-	for _, sink := range q.config.Fallbacks {
+	for i, sink := range q.config.Fallbacks {
+		if q.through[i+1] == source.Topic {
+			continue
+		}
 		if sink.Topic == "" {
 			sink.Topic = topic
 		}
 		sinks = append(sinks, sink)
 	}
 	return sinks
+}
+
+// circle is the error of a letter that has no sink but those that write into its own source: each time it came back, it would be dead-lettered
+// again, wrapped once more.
+func (q *Queue) circle(source string) error {
+	return fmt.Errorf("poison: dead letters of %q would come back to it: their publisher is a forwarder.Publisher that writes into %[1]q; "+
+		"give the forwarder's router a queue with another publisher, or this one a fallback", logged(source))
 }
 
 // refusal is what a sink's last error says of the letter.
@@ -72,6 +85,9 @@ const (
 // are then offered less of it: first all of it in a form that any sink takes, then without the producer's metadata. If they have no room
 // for any letter, they are offered the message as it came. The error joins what every sink said.
 func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []Sink, subscriber string) error {
+	if len(sinks) == 0 {
+		return q.circle(source)
+	}
 	ready := q.makeReady(source, sinks)
 	var refusals []error
 	tooLarge := true // for each sink, in each form

@@ -129,6 +129,7 @@ func (c *QueueConfig) validate() error {
 // state of messages.
 type Queue struct {
 	publisher message.Publisher
+	through   []string // where the publisher and the fallbacks write, if they are a forwarder's
 	config    QueueConfig
 	limits    limits
 	guard     *outage.Guard // of what takes the letters
@@ -161,7 +162,11 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	limits := defaultLimits
 	limits.total = config.MaxAdded
 	guard := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost, Logger: config.Logger})
-	return &Queue{publisher: publisher, config: config, limits: limits, guard: guard, noRoom: newNoRoom()}, nil
+	through := []string{destination.Through(publisher)}
+	for _, sink := range config.Fallbacks {
+		through = append(through, destination.Through(sink.Publisher))
+	}
+	return &Queue{publisher: publisher, through: through, config: config, limits: limits, guard: guard, noRoom: newNoRoom()}, nil
 }
 
 // Middleware dead-letters messages that fail in h. It returns nil, so that the router acks the message, after a publisher
