@@ -165,8 +165,8 @@ bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB
 	@$(GO) run ./internal/bench/sql
 
 .PHONY: bench-pubsubs
-bench-pubsubs: ## what the protection costs on Redis Streams, as JSON lines
-	@$(SERVICES) up redis >&2
+bench-pubsubs: ## what the protection costs on Redis Streams and NATS JetStream, as JSON lines
+	@$(SERVICES) up redis nats >&2
 	@$(GO) run ./internal/bench/pubsub
 
 bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines

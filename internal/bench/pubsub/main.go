@@ -37,7 +37,7 @@ type pubsub struct {
 }
 
 // brokers are all that can be measured.
-var brokers = []broker{{"redis", openRedis}}
+var brokers = []broker{{"redis", openRedis}, {"nats", openNATS}}
 
 func main() {
 	var names []string
