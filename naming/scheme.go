@@ -18,7 +18,7 @@ import (
 type Scheme struct {
 	// Style says how the default patterns are joined, and which names the broker allows. Default: Dots.
 	Style Style
-	// DeadLetter is the pattern of dead-letter topics. No live topic may begin and end as it does. Default: {topic}.dlq.
+	// DeadLetter is the pattern of dead-letter topics. No live topic, and no name made of one, may begin and end as it does. Default: {topic}.dlq.
 	DeadLetter string
 	// Invalid is the pattern of dead-letter topics for invalid messages. Default: DeadLetter if that is set, otherwise {topic}.invalid.
 	Invalid string
