@@ -121,6 +121,8 @@
 //	H7   a stage topic that refuses, or cannot be created
 //	H8   closing while messages wait in stages
 //	H9   messages in stages that no handler consumes
+//	H10  letters of what the pub/sub would change
+//	H11  messages that fill the broker's limit
 //	F1   killed at each step between receipt and ack
 //	F2   broker restarted between handling and ack
 //	F3   dead-letter topic deleted while running

@@ -29,7 +29,7 @@ func TestNATS(t *testing.T) {
 		target.Name = "nats-headers"
 		target.Only = []string{ // what the marshaler has a part in
 			"P2", "P7", "R2", "R5", "R8", "R9", "R10", "C5", "D1", "D2", "D4", "D6", "D7", "D8", "D11", "V1", "V1b", "V3", "V4", "H1", "H3", "H4", "H6",
-			"K7", "K8", "K9", "K14", "K15",
+			"K7", "K8", "K9", "K14", "K15", "H10", "H11",
 		}
 		target.Pins = map[string]string{
 			"K9/value of 64 KiB":          "K9: headers have at most 64 KiB in all",
