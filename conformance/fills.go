@@ -66,7 +66,7 @@ func (b *bench) fillingMessages() {
 
 type starting func(*spillway.Channel, message.HandlerFunc, ...func(*message.Router)) (stop func())
 
-// fills has the message fail once with failure, and then succeed, if it comes again.
+// fills has the message fail with failure, until it comes out of a stage or was placed.
 func (b *bench) fills(start starting, change func(*spillway.Config), failure error) {
 	var runs atomic.Int32
 	start(b.channel(change, func(c *spillway.Config) {
@@ -75,7 +75,8 @@ func (b *bench) fills(start starting, change func(*spillway.Config), failure err
 			c.Stages.Publisher = b.bounded(c.Stages.Publisher)
 		}
 	}), func(msg *message.Message) ([]*message.Message, error) {
-		if msg.UUID == "full" && runs.Add(1) == 1 {
+		if _, staged := msg.Metadata[poison.KeyRetryStage]; msg.UUID == "full" && !staged && b.placed.Load() == 0 {
+			runs.Add(1)
 			return nil, failure
 		}
 		return nil, b.apply(msg)

@@ -19,12 +19,13 @@
 // The queue acks the message only after a publisher confirmed the letter. Until then it tries, in this order:
 //
 //  1. The letter, PublishAttempts times with a backoff. A refusal for size is tried once more.
-//  2. After a refusal for size, the letter with its texts cut short.
+//  2. After a refusal for size, the letter with its texts cut short, then with 256 bytes.
 //  3. The Fallbacks, each in the same way.
 //  4. The raw form, if a publisher refuses the letter for its content (ErrRefused, size even when cut, a panic, a permanent
 //     error). It has id and payload, and Spillway's keys in printable ASCII. The producer's id and metadata are packed into
 //     one value. Decode and Read unpack that value.
 //  5. The raw form without the producer's id and metadata. x-original-metadata-dropped says how many bytes were left out.
+//  6. The message as it came, if a publisher has no room for any letter. Its story is in the log.
 //
 // If all of this is refused, the queue nacks the message, with all refusals as the error. Publish takes no context: a publisher
 // that blocks holds the message, so bound it by the time-outs of its client. Outputs of a failed handler are not published.
@@ -37,7 +38,7 @@
 //
 // A Letter is the message as it arrived, with the same id, metadata and bytes, whatever the handler changed in memory. Its
 // metadata also says where the message came from, why it failed, how often it was tried and how often it was redriven. The keys
-// are the Key constants. They are the same over every broker, and all values are text.
+// are the Key constants. They are the same over every broker, and all values are text of one line.
 //
 //   - Origin keys record where the message first appeared, if the metadata can be trusted. Handler and consumer group are those
 //     of the latest failure. A parked letter keeps its handler and group.
