@@ -64,7 +64,8 @@ func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string, wo
 	return now, err
 }
 
-// Pause stops a campaign that runs, waits for its canary, or is scheduled. Workers finish the letters that they have in hand.
+// Pause stops a campaign that runs, waits for its canary, or is scheduled. Workers notice it within about a quarter of a second, and
+// give back the letters that they have not begun.
 // The error is ErrState for any other campaign.
 func (c *Campaigns) Pause(ctx context.Context, id string, act Act) (Campaign, error) {
 	return c.act(ctx, id, act, "pause", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
@@ -92,7 +93,7 @@ func (c *Campaigns) Resume(ctx context.Context, id string, act Act) (Campaign, e
 func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, set, only string) (moved bool, err error) {
 	for _, to := range []State{Running, Canary, Scheduled} {
 		moved, err = c.step(ctx, tx, id, move{from: []State{Paused}, to: to, what: Resumed, act: act,
-			set: `why = '', resume_at = 0, next_due = now_us(), canary_at = now_us(),` + set, only: ` AND resume_to = '` + string(to) + `'` + only})
+			set: `why = '', resume_at = 0, next_due = now_us(), late = 0, canary_at = now_us(),` + set, only: ` AND resume_to = '` + string(to) + `'` + only})
 		if moved || err != nil {
 			break
 		}
@@ -101,7 +102,7 @@ func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, 
 }
 
 // Cancel gives a campaign up. The letters that it has not redriven wait as before, and other campaigns can take them. Workers
-// finish the letters that they have in hand. The error is ErrState if the campaign has ended.
+// give back the letters that they have not begun. The error is ErrState if the campaign has ended.
 func (c *Campaigns) Cancel(ctx context.Context, id string, act Act) (Campaign, error) {
 	now, err := c.act(ctx, id, act, "cancel", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: CancelledIt, act: act,
@@ -120,7 +121,7 @@ func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Ac
 	}
 	return c.act(ctx, id, act, "set the rate of", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		open := slices.DeleteFunc(slices.Clone(States), State.Ended)
-		n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us() WHERE id = ? AND service = ? AND state IN (`+
+		n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us(), late = 0 WHERE id = ? AND service = ? AND state IN (`+
 			marks(len(open))+`)`, append([]any{milli(rate), c.db.Text(id), c.service()}, c.states(open)...)...)
 		if err != nil || n == 0 {
 			return false, err
@@ -144,7 +145,7 @@ func (c *Campaigns) Approve(ctx context.Context, id string, act Act) (Campaign, 
 			to = Scheduled
 		}
 		return c.step(ctx, tx, id, move{from: []State{Approval}, to: to, what: Approved, act: act,
-			set: `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(),`, args: []any{c.db.Text(act.By)}})
+			set: `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(), late = 0,`, args: []any{c.db.Text(act.By)}})
 	})
 }
 

@@ -9,24 +9,23 @@ import (
 )
 
 const (
-	// maxLateness is how late a letter may be and still be made up for by those after it. A longer gap gives nothing away.
-	maxLateness = 500 * time.Millisecond
 	// horizon is how far ahead workers take letters: a new rate holds from then on at the latest.
 	horizon = 500 * time.Millisecond
 	// ahead is for how long one batch lasts at a campaign's rate.
 	ahead = 250 * time.Millisecond
-	// maxInHand bounds the bytes of the letters that a worker has in hand of one campaign. One letter may be larger.
-	maxInHand = 32 << 20
+	// maxInHand bounds the bytes of the letters of one claim. One letter may be larger.
+	maxInHand = 16 << 20
 )
 
 // claim is letters that a worker has in hand, under one token.
 type claim struct {
 	token   string
 	rows    []row
-	until   time.Time     // of the lease, by this process's clock and a little early
-	first   time.Time     // when the first letter is due, if there is a rate
-	every   time.Duration // from one letter to the next
+	paced   bool      // there is a rate
+	at      time.Time // of the claim
+	turns   claimedTurns
 	stopped bool          // the campaign does not run
+	none    bool          // no letter is free
 	pause   time.Duration // before the next claim, if there are no rows
 }
 
@@ -39,32 +38,31 @@ type row struct {
 // claim takes the next letters of a campaign, of all workers one at a time, and gives them their turns: the database has when the
 // next letter is due, so that the rate is that of the campaign. A campaign without letters that could be taken, now or later,
 // is finished. A fresh worker makes nothing up for the time before it came.
-func (w *Worker) claim(ctx context.Context, c Campaign, fresh bool) (k claim, err error) {
-	begun := time.Now()
+func (w *Worker) claim(ctx context.Context, c Campaign, most int, fresh bool) (k claim, err error) {
 	err = w.write(ctx, func(tx *sql.Tx) error {
-		k = claim{token: watermill.NewUUID(), until: begun.Add(w.config.Lease), pause: w.config.Poll}
+		k = claim{token: watermill.NewUUID(), pause: w.config.Poll}
 		n, err := w.exec(ctx, tx, `UPDATE spillway_campaigns SET claims = claims + 1 WHERE id = ? AND service = ? AND state = 'running'`, w.db.Text(c.ID), w.service())
 		if err != nil || n == 0 {
 			k.stopped = err == nil
 			return err
 		}
-		return w.claimNext(ctx, tx, c.ID, fresh, &k)
+		return w.claimNext(ctx, tx, c.ID, most, fresh, &k)
 	})
 	return k, err
 }
 
 // claimNext is claim while the campaign's row is locked.
-func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, fresh bool, k *claim) error {
-	var rate, due, now, canary, redriven int64
-	err := w.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&rate, &due, &now, &canary, &redriven) },
-		`SELECT rate, next_due, now_us(), canary, redriven FROM spillway_campaigns WHERE id = ?`, w.db.Text(id))
+func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, most int, fresh bool, k *claim) error {
+	var rate, now, canary, redriven int64
+	var s schedule
+	err := w.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&rate, &s.next, &s.late, &now, &canary, &redriven) },
+		`SELECT rate, next_due, late, now_us(), canary, redriven FROM spillway_campaigns WHERE id = ?`, w.db.Text(id))
 	if err != nil {
 		return err
 	}
-	read := time.Now()
-	most := w.config.Batch
+	k.at = time.Now()
 	if rate > 0 {
-		if lead := time.Duration(due-now) * time.Microsecond; lead > horizon {
+		if lead := time.Duration(s.next-now) * time.Microsecond; lead > horizon {
 			k.pause = min(lead-horizon/2, w.config.Poll)
 			return nil
 		}
@@ -85,22 +83,22 @@ func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, fresh boo
 	if k.rows, err = w.next(ctx, tx, id, most); err != nil {
 		return err
 	}
-	if len(k.rows) == 0 {
+	if k.none = len(k.rows) == 0; k.none {
 		return w.finish(ctx, tx, id, k)
 	}
 	args := []any{w.db.Text(k.token), w.config.Lease.Microseconds() + 1000, w.db.Text(id)} // SQLite's clock stands still for a millisecond
-	for _, r := range k.rows {
-		args = append(args, r.seq)
+	seqs := make([]any, len(k.rows))
+	for i, r := range k.rows {
+		seqs[i] = r.seq
 	}
-	_, err = w.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE campaign = ? AND seq IN (`+marks(len(k.rows))+`)`, args...)
+	_, err = w.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE `+ofCampaign+` AND claim IN (`+several(len(seqs))+`)`,
+		append(args, padded(seqs)...)...)
 	if err != nil || rate == 0 {
 		return err
 	}
-	if due = max(due, now-maxLateness.Microseconds()); fresh {
-		due = max(due, now)
-	}
-	k.first, k.every = read.Add(time.Duration(due-now)*time.Microsecond), time.Duration(1e12/float64(rate))
-	_, err = w.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ? WHERE id = ?`, due+int64(len(k.rows))*1e9/rate, w.db.Text(id))
+	k.paced = true
+	k.turns, s = s.take(now, len(k.rows), rate, fresh)
+	_, err = w.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ?, late = ? WHERE id = ?`, s.next, s.late, w.db.Text(id))
 	return err
 }
 
@@ -133,10 +131,21 @@ func (w *Worker) finish(ctx context.Context, tx *sql.Tx, id string, k *claim) er
 	return err
 }
 
-// due is when the letter at a place of the claim is due.
+// due is when the letter at a place of the claim is due. It is zero without a rate.
 func (k *claim) due(i int) time.Time {
-	if k.every == 0 {
+	if !k.paced {
 		return time.Time{}
 	}
-	return k.first.Add(time.Duration(i) * k.every)
+	return k.at.Add(k.turns.due(i))
 }
+
+func (k *claim) seqs() []int64 {
+	seqs := make([]int64, len(k.rows))
+	for i, r := range k.rows {
+		seqs[i] = r.seq
+	}
+	return seqs
+}
+
+// ofCampaign is the condition that a row is of a campaign, for statements that find rows by claim: no index knows it.
+const ofCampaign = `COALESCE(campaign, '') = ?`

@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -26,77 +25,83 @@ const publishBackoff = 50 * time.Millisecond // after the first refusal; it doub
 
 var errInterrupted = errors.New("the publisher called runtime.Goexit")
 
-// one settles the letter at a place of the claim.
-func (b *batch) one(ctx context.Context, i int, t letters.Taken) {
-	r := b.claim.rows[i]
+// one publishes a letter, which has a place in unmarked.
+func (f *flight) one(ctx context.Context, p piece) {
 	returned := false
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
-			b.refusedBy(r, errInterrupted)
-			b.release(t)
-			b.note(result{row: r, rest: b.config.Poll, tries: r.tries + 1})
-			b.cancel()
+			f.refusedBy(p.row, errInterrupted)
+			f.back(p, result{row: p.row, rest: f.config.Poll, tries: p.tries + 1})
+			f.cancel()
 		}
 	}()
-	result, release := b.settleOne(ctx, r, t)
-	if release {
-		b.release(t)
-	}
-	b.note(result)
+	r, status := f.bring(ctx, p)
 	returned = true
+	if status == "" {
+		f.back(p, r)
+		return
+	}
+	f.marks <- marking{piece: p, status: status, outcome: r.outcome}
 }
 
-func (b *batch) settleOne(ctx context.Context, r row, t letters.Taken) (_ result, release bool) {
-	config, request := &b.Campaigns.config, &b.campaign.Request
+// back ends the lease of a letter that keeps its status.
+func (f *flight) back(p piece, r result) {
+	f.release(p.taken)
+	f.over(p, r)
+}
+
+// bring publishes a letter if it may be, and returns the status that it is to be marked with, or none.
+func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
+	config, request, t := &f.Campaigns.config, &f.campaign.Request, p.taken
 	if t.Redrive.Count >= config.MaxRedrives {
-		return b.mark(r, t, letters.StatusQuarantined, quarantined)
+		return result{outcome: quarantined}, letters.StatusQuarantined
 	}
-	topic, why := b.target(request, t.Origin.Topic)
+	topic, why := f.Worker.target(request, t.Origin.Topic)
 	if why != "" {
-		config.Logger.Error("A letter is not redriven", fmt.Errorf("campaigns: %s: %q", why, logged(topic)), b.fields(t, topic))
-		return result{row: r, outcome: refused, why: why + " " + logged(topic)}, true
+		config.Logger.Error("A letter is not redriven", fmt.Errorf("campaigns: %s: %q", why, logged(topic)), f.fields(t, topic))
+		return result{row: p.row, outcome: refused, why: why + " " + logged(topic)}, ""
 	}
 	if request.FirstStage {
-		topic = b.entry(t.Letter.Letter, topic)
+		topic = f.entry(t.Letter.Letter, topic)
 	}
 	l := t.Letter.Letter
 	if request.Edit != nil {
 		edited, err := request.Edit.edited(l.Original, config.Edits)
 		if err != nil {
-			return result{row: r, outcome: refused, why: "edit: " + boundedtext.Error(err, maxText-10)}, true
+			return result{row: p.row, outcome: refused, why: "edit: " + boundedtext.Error(err, maxText-10)}, ""
 		}
 		l.Original = edited
 	}
-	if !b.keep(t) || ctx.Err() != nil {
-		return result{row: r}, true
+	if !p.keep(t) || ctx.Err() != nil {
+		return result{row: p.row}, ""
 	}
-	if err := b.publish(ctx, l, topic); err != nil {
-		return b.refusal(ctx, r, err), true
+	if err := f.publish(ctx, l, topic, p.claim.turns.every); err != nil {
+		return f.refusal(ctx, p.row, err), ""
 	}
-	b.accepted()
-	return b.mark(r, t, letters.StatusRedriven, redriven)
+	f.target.accepted()
+	return result{outcome: redriven}, letters.StatusRedriven
 }
 
 // refusal is what becomes of a letter that the publisher refuses.
-func (b *batch) refusal(ctx context.Context, r row, err error) result {
+func (f *flight) refusal(ctx context.Context, r row, err error) result {
 	if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 		return result{row: r, tries: r.tries}
 	}
-	own := b.Campaigns.config.Classifier.IsTooLarge(err) || poison.IsRefused(err) // it says nothing of the target
+	own := f.Campaigns.config.Classifier.IsTooLarge(err) || poison.IsRefused(err) // it says nothing of the target
 	if !own {
-		b.refusedBy(r, err)
+		f.refusedBy(r, err)
 	}
-	if tries := r.tries + 1; !own && (tries < maxTries || b.isDown()) {
-		return result{row: r, rest: b.config.Poll * time.Duration(tries), tries: tries}
+	if tries := r.tries + 1; !own && (tries < maxTries || f.target.isDown() != nil) {
+		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
 	return result{row: r, outcome: failed, why: boundedtext.Error(err, maxText)}
 }
 
 // entry is where a letter enters that may go to topic.
-func (b *batch) entry(l poison.Letter, topic string) string {
+func (f *flight) entry(l poison.Letter, topic string) string {
 	var entry string
-	if err := safecall.Call("campaigns.ReentryTopic", func() error { entry = b.Campaigns.config.ReentryTopic(l); return nil }); err != nil {
-		b.Campaigns.config.Logger.Error("ReentryTopic panicked; the letter goes to its origin topic", err, map[string]any{"topic": logged(topic)})
+	if err := safecall.Call("campaigns.ReentryTopic", func() error { entry = f.Campaigns.config.ReentryTopic(l); return nil }); err != nil {
+		f.Campaigns.config.Logger.Error("ReentryTopic panicked; the letter goes to its origin topic", err, map[string]any{"topic": logged(topic)})
 	}
 	if entry == "" {
 		return topic
@@ -108,64 +113,36 @@ func (b *batch) entry(l poison.Letter, topic string) string {
 // publisher may change it. What was refused for its size goes without the history, which the message did not have when it
 // fitted, and then with the count of redrives alone, if it goes to where it came from. The context says only that the metadata can be
 // believed.
-func (b *batch) publish(ctx context.Context, l poison.Letter, topic string) error {
+func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, every time.Duration) error {
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	for attempt, tooLarge := 1, 0; ; attempt++ {
-		msg := l.Redriven(b.campaign.Request.By, b.campaign.ID, time.Now())
+		msg := l.Redriven(f.campaign.Request.By, f.campaign.ID, time.Now())
 		if tooLarge > 1 && topic == l.Origin.Topic {
 			msg = l.RedrivenLeast()
 		}
 		msg.SetContext(chain.Returning(context.Background()))
-		err := safecall.Call("publisher", func() error { return b.publisher.Publish(topic, msg) })
+		err := safecall.Call("publisher", func() error { return f.publisher.Publish(topic, msg) })
 		if err == nil {
 			return nil
 		}
-		if b.Campaigns.config.Classifier.IsTooLarge(err) {
-			if tooLarge++; tooLarge <= maxShrinks && wait.For(ctx, b.claim.every) {
+		if f.Campaigns.config.Classifier.IsTooLarge(err) {
+			if tooLarge++; tooLarge <= maxShrinks && wait.For(ctx, every) {
 				l.Failure.History = nil
 				attempt--
 				continue // size does not pass with time
 			}
 		}
 		err = fmt.Errorf("campaigns: publish to %q: %w", logged(topic), err)
-		if attempt >= b.config.PublishAttempts || !wait.For(ctx, max(waits.NextBackOff(), b.claim.every)) {
+		if attempt >= f.config.PublishAttempts || !wait.For(ctx, max(waits.NextBackOff(), every)) {
 			return err
 		}
 	}
 }
 
-// mark writes down what became of a letter, with the lease that proves it. It tries for as long as it takes, or until the lease
-// is lost: a worker that went on without would publish the letter again. The other writers of this worker join it.
-func (b *batch) mark(r row, t letters.Taken, status letters.Status, o outcome) (result, bool) {
-	act := letters.Act{By: b.campaign.Request.By, Reason: b.campaign.Request.Reason, RedriveID: b.campaign.ID}
-	if status == letters.StatusQuarantined {
-		act.Reason = classify.ReasonMaxRedrives
-	}
-	pause := firstPause
-	for {
-		marked, err := b.marker.mark(t, func(all []letters.Taken) ([]letters.Taken, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-			defer cancel()
-			return b.store.MarkEach(ctx, status, act, all...)
-		}, status)
-		switch {
-		case err == nil && (marked || o == redriven): // published it is, marked or not
-			return result{row: r, outcome: o, edited: o == redriven && b.campaign.Request.Edit != nil}, false
-		case err == nil:
-			return result{row: r}, false // another has it
-		}
-		b.Campaigns.config.Logger.Error("A letter was not marked; the worker tries again", err, b.fields(t, ""))
-		time.Sleep(pause) // not until ctx ends: what is published must be marked
-		if pause = min(2*pause, maxPause); b.isLost(t) || time.Since(b.leasedUntil()) > maxWrite {
-			return result{row: r}, false // the next one to take it publishes it again, if it was not marked after all
-		}
-	}
-}
-
 // fields are what a log line says of a letter: never its payload, and no text of unknown length.
-func (b *batch) fields(t letters.Taken, topic string) map[string]any {
-	return map[string]any{"campaign": b.campaign.ID, "letter": t.Seq, "message_uuid": logged(t.Original.UUID), "topic": logged(topic)}
+func (f *flight) fields(t letters.Taken, topic string) map[string]any {
+	return map[string]any{"campaign": f.campaign.ID, "letter": t.Seq, "message_uuid": logged(t.Original.UUID), "topic": logged(topic)}
 }
 
 // edited returns a changed copy of the message.

@@ -34,7 +34,7 @@ func (r *rounds) wake(ctx context.Context, c Campaign) error {
 			return err
 		}
 		_, err = r.step(ctx, tx, c.ID, move{from: []State{Scheduled}, to: Running, what: Ran, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
-			set: `started_at = ` + startedAt(Running) + `, next_due = now_us(),`, only: ` AND not_before <= now_us()`})
+			set: `started_at = ` + startedAt(Running) + `, next_due = now_us(), late = 0,`, only: ` AND not_before <= now_us()`})
 		return err
 	})
 }

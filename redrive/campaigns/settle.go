@@ -4,100 +4,265 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// settle writes down what became of the letters of the batch, and counts them. If it cannot, the rows are free when their leases
-// are over, and the next worker finds the letters marked.
-func (b *batch) settle() error {
-	for start, pause := time.Now(), firstPause; ; pause = min(2*pause, maxPause) {
-		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-		err := b.write(ctx, func(tx *sql.Tx) error { return b.settleIn(ctx, tx) })
-		cancel()
-		if err == nil || time.Since(start) > maxWrite {
-			return err
-		}
-		b.Campaigns.config.Logger.Error("What became of letters was not written down; the worker tries again", err, map[string]any{"campaign": b.campaign.ID})
-		time.Sleep(pause)
+const (
+	// settleEvery is how often what became of letters is written down.
+	settleEvery = 250 * time.Millisecond
+	// settledAtOnce is how many rows one statement changes.
+	settledAtOnce = 500
+)
+
+// settler writes down what became of the letters of a campaign, and counts them. If it is killed before, the rows are free when their
+// leases are over, and the next worker finds the letters marked.
+type settler struct {
+	*flight
+	wake, full, idle chan struct{} // there is something to do; it may be all; nothing is in hand any more
+
+	mu     sync.Mutex // guards what follows
+	noted  []noted
+	inHand int // rows of claims that are not settled
+	ending bool
+}
+
+// noted is what became of a letter of a batch.
+type noted struct {
+	result
+	of *batch
+}
+
+func newSettler(f *flight) *settler {
+	return &settler{flight: f, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+}
+
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
 	}
 }
 
-func (b *batch) settleIn(ctx context.Context, tx *sql.Tx) error {
-	id := b.db.Text(b.campaign.ID)
+// claimed counts rows that are in hand from now on.
+func (s *settler) claimed(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inHand += n
+}
+
+// note takes what became of letters of a batch. Each row of the batch is noted once.
+func (s *settler) note(b *batch, results ...result) {
+	if len(results) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range results {
+		s.noted = append(s.noted, noted{r, b})
+	}
+	signal(s.wake)
+	if len(s.noted) == s.inHand || len(s.noted) >= settledAtOnce {
+		signal(s.full)
+	}
+}
+
+// end says that nothing more will be noted.
+func (s *settler) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	signal(s.wake)
+	signal(s.full)
+}
+
+func (s *settler) isEnding() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// wait waits for a time, or until nothing is in hand. If nothing is free it is no use to look before that.
+func (s *settler) wait(ctx context.Context, k claim) {
+	pause := k.pause
+	if k.none && s.hasInHand() {
+		pause = max(pause, time.Second)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.idle:
+	case <-ctx.Done():
+	}
+}
+
+func (s *settler) hasInHand() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inHand > 0
+}
+
+func (s *settler) run() {
+	for !s.isEnding() {
+		<-s.wake
+		timer := time.NewTimer(settleEvery)
+		select {
+		case <-s.full:
+		case <-timer.C:
+		}
+		timer.Stop()
+		s.settle()
+	}
+	s.settle()
+}
+
+// settle writes down what was noted. It tries for as long as it takes, and after the end of the worker for maxWrite.
+func (s *settler) settle() {
+	s.mu.Lock()
+	some := s.noted
+	s.noted = nil
+	s.mu.Unlock()
+	if len(some) == 0 && (!s.isEnding() || s.target.isDown() == nil) {
+		return
+	}
+	runs := true
+	for start, pause := time.Now(), firstPause; ; pause = min(2*pause, maxPause) {
+		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+		err := s.write(ctx, func(tx *sql.Tx) (err error) { runs, err = s.settleIn(ctx, tx, some); return err })
+		cancel()
+		if err == nil || s.isEnding() && time.Since(start) > maxWrite {
+			break
+		}
+		s.Campaigns.config.Logger.Error("What became of letters was not written down; the worker tries again", err, map[string]any{"campaign": s.campaign.ID})
+		time.Sleep(pause)
+	}
+	if !runs { // paused, cancelled, or its canary is out: what was not begun goes back
+		s.cancel()
+	}
+	settled := make(map[*batch]int)
+	for _, n := range some {
+		settled[n.of]++
+	}
+	for b, n := range settled {
+		b.settled(n)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inHand -= len(some); s.inHand == 0 {
+		signal(s.idle)
+	}
+}
+
+// change is what happens to rows of one claim in one statement.
+type change struct {
+	token   string
+	outcome outcome
+}
+
+// settleIn reports whether the campaign runs still.
+func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted) (runs bool, err error) {
+	id, down := s.db.Text(s.campaign.ID), s.target.isDown()
 	counts := make(map[outcome]int)
-	same := make(map[outcome][]any) // those without a text of their own
+	same := make(map[change][]any) // those without a text or a rest of their own
 	var edited []int64
-	for _, r := range b.results {
-		var err error
+	for _, n := range some {
+		r, token := n.result, n.of.claim.token
+		if down != nil {
+			r.rest, r.tries = 0, r.row.tries // the target's fault, not the letter's
+		}
 		switch {
-		case r.outcome == back:
-			if b.down != nil {
-				r.rest, r.tries = 0, r.row.tries // the target's fault, not the letter's
-			}
-			_, err = b.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = '', leased_until = CASE WHEN ? > 0 THEN now_us() + ? ELSE 0 END, tries = ?
-WHERE campaign = ? AND seq = ? AND token = ?`, r.rest.Microseconds(), r.rest.Microseconds(), max(r.tries, r.row.tries), id, r.seq, b.db.Text(b.claim.token))
+		case r.outcome == back && (r.rest > 0 || r.tries > r.row.tries):
+			_, err = s.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = '', leased_until = now_us() + ?, tries = ?
+WHERE `+ofCampaign+` AND claim = ? AND token = ?`, r.rest.Microseconds(), max(r.tries, r.row.tries), id, r.seq, s.db.Text(token))
 		case r.why != "":
-			var n int
-			n, err = b.exec(ctx, tx, `UPDATE spillway_campaign_letters SET state = ?, why = ?, claim = NULL, token = '', done_at = now_us()
-WHERE campaign = ? AND seq = ? AND token = ?`, b.db.Text(string(r.outcome)), b.db.Text(r.why), id, r.seq, b.db.Text(b.claim.token))
-			counts[r.outcome] += n
+			var changed int
+			changed, err = s.exec(ctx, tx, `UPDATE spillway_campaign_letters SET state = ?, why = ?, claim = NULL, token = '', done_at = now_us()
+WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.db.Text(string(r.outcome)), s.db.Text(r.why), id, r.seq, s.db.Text(token))
+			counts[r.outcome] += changed
 		default:
-			same[r.outcome] = append(same[r.outcome], r.seq)
+			to := change{token, r.outcome}
+			same[to] = append(same[to], r.seq)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if r.edited {
 			edited = append(edited, r.seq)
 		}
 	}
-	for o, seqs := range same {
-		args := append([]any{b.db.Text(string(o)), id, b.db.Text(b.claim.token)}, seqs...)
-		n, err := b.exec(ctx, tx, `UPDATE spillway_campaign_letters SET state = ?, claim = NULL, token = '', done_at = now_us()
-WHERE campaign = ? AND token = ? AND seq IN (`+marks(len(seqs))+`)`, args...)
+	for to, seqs := range same {
+		n, err := s.change(ctx, tx, to, seqs)
 		if err != nil {
-			return err
+			return false, err
 		}
-		counts[o] += n
+		counts[to.outcome] += n
 	}
-	if len(edited) > 0 {
-		r := &b.campaign.Request
-		_, err := b.store.Record(ctx, tx, letters.EventEdited, letters.Act{By: r.By, Reason: r.Reason, RedriveID: b.campaign.ID, Detail: r.Edit.String()}, edited...)
+	for len(edited) > 0 {
+		some := edited[:min(len(edited), letters.MaxLimit)]
+		edited = edited[len(some):]
+		r := &s.campaign.Request
+		_, err := s.store.Record(ctx, tx, letters.EventEdited, letters.Act{By: r.By, Reason: r.Reason, RedriveID: s.campaign.ID, Detail: r.Edit.String()}, some...)
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return b.count(ctx, tx, counts)
+	return s.count(ctx, tx, counts, down)
 }
 
-// count adds to the counts of the campaign, and pauses it if its canary is out or its target is down.
-func (b *batch) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int) error {
-	id := b.campaign.ID
-	_, err := b.exec(ctx, tx, `UPDATE spillway_campaigns SET redriven = redriven + ?, quarantined = quarantined + ?, refused = refused + ?,
+// change settles rows of one claim that have the same outcome, and returns how many there were.
+func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []any) (changed int, err error) {
+	set := `state = ?, claim = NULL, token = '', done_at = now_us()`
+	args := []any{s.db.Text(string(to.outcome)), s.db.Text(s.campaign.ID), s.db.Text(to.token)}
+	if to.outcome == back {
+		set, args = `token = '', leased_until = 0`, args[1:]
+	}
+	for len(seqs) > 0 {
+		some := seqs[:min(len(seqs), settledAtOnce)]
+		seqs = seqs[len(some):]
+		n, err := s.exec(ctx, tx, `UPDATE spillway_campaign_letters SET `+set+` WHERE `+ofCampaign+` AND token = ? AND claim IN (`+several(len(some))+`)`,
+			append(args[:len(args):len(args)], padded(some)...)...)
+		if err != nil {
+			return changed, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+// count adds to the counts of the campaign, and pauses it if its canary is out or its target is down. It reports whether the
+// campaign runs still.
+func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int, down error) (runs bool, err error) {
+	id := s.campaign.ID
+	_, err = s.exec(ctx, tx, `UPDATE spillway_campaigns SET redriven = redriven + ?, quarantined = quarantined + ?, refused = refused + ?,
 	failed = failed + ?, gone = gone + ? WHERE id = ?`,
-		counts[redriven], counts[quarantined], counts[refused], counts[failed], counts[gone], b.db.Text(id))
-	if err == nil && b.campaign.Request.Canary > 0 {
-		_, err = b.step(ctx, tx, id, move{from: []State{Running}, to: Canary, what: CanaryDone, act: Act{By: ByItself, Reason: "waits for what becomes of the canary"},
-			details: fmt.Sprintf("%d letters", b.campaign.Request.Canary), set: `canary_at = now_us(),`, only: ` AND canary > 0 AND redriven >= canary`})
+		counts[redriven], counts[quarantined], counts[refused], counts[failed], counts[gone], s.db.Text(id))
+	if err == nil && s.campaign.Request.Canary > 0 {
+		_, err = s.step(ctx, tx, id, move{from: []State{Running}, to: Canary, what: CanaryDone, act: Act{By: ByItself, Reason: "waits for what becomes of the canary"},
+			details: fmt.Sprintf("%d letters", s.campaign.Request.Canary), set: `canary_at = now_us(),`, only: ` AND canary > 0 AND redriven >= canary`})
 	}
-	if err == nil && b.down != nil {
-		err = b.pauseDown(ctx, tx)
+	if err == nil && down != nil && s.isEnding() { // all is counted
+		err = s.pauseDown(ctx, tx, down)
 	}
-	return err
+	if err == nil {
+		err = s.within(ctx, tx, func(rows *sql.Rows) error { runs = true; return nil },
+			`SELECT id FROM spillway_campaigns WHERE id = ? AND state = 'running'`, s.db.Text(id))
+	}
+	return runs, err
 }
 
 // pauseDown pauses the campaign because its target refuses. The first worker to notice it does so.
-func (b *batch) pauseDown(ctx context.Context, tx *sql.Tx) error {
-	act := Act{By: ByItself, Reason: b.down.Error()}
-	after := b.campaign.Request.ResumeAfter
+func (s *settler) pauseDown(ctx context.Context, tx *sql.Tx, down error) error {
+	act := Act{By: ByItself, Reason: down.Error()}
+	after := s.campaign.Request.ResumeAfter
 	if after == 0 {
-		_, err := b.pause(ctx, tx, b.campaign.ID, act, "")
+		_, err := s.pause(ctx, tx, s.campaign.ID, act, "")
 		return err
 	}
 	// Doubled with each such pause, at most tenfold. Only another letter that is redriven begins anew.
-	_, err := b.pause(ctx, tx, b.campaign.ID, act,
+	_, err := s.pause(ctx, tx, s.campaign.ID, act,
 		`resume_at = now_us() + ? * CASE WHEN pauses > 3 THEN 10 WHEN pauses = 3 THEN 8 WHEN pauses = 2 THEN 4 WHEN pauses = 1 THEN 2 ELSE 1 END, pauses = pauses + 1,`,
 		after.Microseconds())
 	return err

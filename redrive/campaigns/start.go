@@ -190,33 +190,37 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 
 // seqs returns those of the letters that the campaign has.
 func (c *Campaigns) seqs(ctx context.Context, tx *sql.Tx, id string, of []letters.Head) (seqs []int64, err error) {
-	args := make([]any, len(of), len(of)+1)
-	for i, l := range of {
-		args[i] = l.Seq
-	}
-	err = c.within(ctx, tx, func(rows *sql.Rows) error {
-		var seq int64
-		err := rows.Scan(&seq)
-		seqs = append(seqs, seq)
-		return err
-	}, `SELECT seq FROM spillway_campaign_letters WHERE seq IN (`+marks(len(of))+`) AND campaign = ?`, append(args, c.db.Text(id))...)
+	err = c.claims(ctx, tx, of, func(seq int64, campaign string) {
+		if campaign == id {
+			seqs = append(seqs, seq)
+		}
+	})
 	return seqs, err
 }
 
 // countTaken counts the letters that other campaigns have.
-func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, rows []letters.Head, out *leftOut) error {
-	args := make([]any, len(rows), len(rows)+1)
-	for i, l := range rows {
+func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, of []letters.Head, out *leftOut) error {
+	return c.claims(ctx, tx, of, func(_ int64, campaign string) {
+		if campaign != id {
+			out.add(InCampaign, "", campaign, 1)
+		}
+	})
+}
+
+// claims calls each with the letters that a campaign has. It looks them up by the unique index alone: beside a condition on the
+// campaign a database that knows nothing of the table yet would read the whole campaign.
+func (c *Campaigns) claims(ctx context.Context, tx *sql.Tx, of []letters.Head, each func(seq int64, campaign string)) error {
+	args := make([]any, len(of))
+	for i, l := range of {
 		args[i] = l.Seq
 	}
 	return c.within(ctx, tx, func(rows *sql.Rows) error {
-		var other string
-		var n int
-		err := rows.Scan(&other, &n)
-		out.add(InCampaign, "", other, n)
+		var seq int64
+		var campaign string
+		err := rows.Scan(&seq, &campaign)
+		each(seq, campaign)
 		return err
-	}, `SELECT campaign, COUNT(*) FROM spillway_campaign_letters WHERE claim IN (`+marks(len(rows))+`) AND campaign <> ? GROUP BY campaign`,
-		append(args, c.db.Text(id))...)
+	}, `SELECT seq, campaign FROM spillway_campaign_letters WHERE claim IN (`+several(len(args))+`)`, padded(args)...)
 }
 
 // selected ends the selection.
@@ -238,7 +242,7 @@ func (c *Campaigns) selected(ctx context.Context, id string, r *Request, n int) 
 			return err
 		}
 		_, err := c.step(ctx, tx, id, move{from: []State{Selecting}, to: to, what: what, act: act, details: fmt.Sprintf("%d letters", n),
-			set: `why = ?, started_at = ` + startedAt(to) + `, ended_at = ` + ended + `, next_due = now_us(),`, args: []any{c.db.Text(why)}})
+			set: `why = ?, started_at = ` + startedAt(to) + `, ended_at = ` + ended + `, next_due = now_us(), late = 0,`, args: []any{c.db.Text(why)}})
 		return err
 	})
 }

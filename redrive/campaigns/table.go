@@ -11,7 +11,7 @@ var tables = []schema.Table{
 			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "canary", "canary_at",
 			"leased_until", "select_after", "max_seq", "selected", "redriven", "quarantined", "refused", "failed", "gone",
 			"succeeded", "failed_again", "heard_before", "failed_before", "redriven_before", "swept",
-		}}},
+		}}, {File: "0020_campaigns.sql", Columns: []string{"late"}}},
 	},
 	{
 		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},

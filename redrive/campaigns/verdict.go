@@ -63,7 +63,7 @@ FROM spillway_campaigns WHERE id = ?`, r.db.Text(c.ID))
 		return err
 	case goOn:
 		_, err := r.step(ctx, tx, c.ID, move{from: []State{Canary}, to: Running, what: Ran, act: Act{By: ByItself, Reason: why},
-			set: `canary = 0, next_due = now_us(),`})
+			set: `canary = 0, next_due = now_us(), late = 0,`})
 		return err
 	}
 	return nil

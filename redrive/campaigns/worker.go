@@ -26,8 +26,14 @@ type WorkerConfig struct {
 	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews it. After
 	// a crash other workers wait for that long. Default: 30 s. At least 100 ms.
 	Lease time.Duration
-	// Batch is the largest number of letters that a worker has in hand. Default: 100. At most 1,000.
+	// Batch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it publishes in
+	// half a second. It has two batches in hand: the one that it publishes, and the next one. Default: 500. At most 1,000.
 	Batch int
+	// Unmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency that are being
+	// published. Marks are written in one transaction for many letters, beside the next publishes. If the worker is killed, others
+	// publish these letters a second time. A campaign whose Concurrency is 1 marks each letter before it publishes the next one.
+	// A negative value means none in other campaigns too. Default: 256.
+	Unmarked int
 	// PublishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes it.
 	// Default: 3.
 	PublishAttempts int
@@ -41,11 +47,22 @@ func (c *WorkerConfig) setDefaults() {
 		c.Lease = 30 * time.Second
 	}
 	if c.Batch == 0 {
-		c.Batch = 100
+		c.Batch = 500
+	}
+	if c.Unmarked == 0 {
+		c.Unmarked = 256
 	}
 	if c.PublishAttempts == 0 {
 		c.PublishAttempts = 3
 	}
+}
+
+// unmarked is how many letters may be published, or being published, and not marked.
+func (c *WorkerConfig) unmarked(concurrency int) int {
+	if concurrency == 1 || c.Unmarked < 0 {
+		return concurrency
+	}
+	return concurrency + c.Unmarked
 }
 
 func (c *WorkerConfig) validate() error {
@@ -56,11 +73,16 @@ func (c *WorkerConfig) validate() error {
 		return fmt.Errorf("campaigns: WorkerConfig.Lease is %s: it must outlast a statement, and be 100ms or more", c.Lease)
 	case c.Batch < 1 || c.Batch > letters.MaxLimit:
 		return fmt.Errorf("campaigns: WorkerConfig.Batch is %d: it must be 1 to %d", c.Batch, letters.MaxLimit)
+	case c.Unmarked > maxUnmarked:
+		return fmt.Errorf("campaigns: WorkerConfig.Unmarked is %d: a kill would publish so many letters twice; it must be at most %d", c.Unmarked, maxUnmarked)
 	case c.PublishAttempts < 1:
 		return fmt.Errorf("campaigns: WorkerConfig.PublishAttempts is %d: it must be 1 or more", c.PublishAttempts)
 	}
 	return nil
 }
+
+// maxUnmarked bounds what a kill costs.
+const maxUnmarked = 10_000
 
 // Worker redrives the letters of campaigns. Any number of workers, in any number of processes, share the campaigns of a
 // service. It is safe for concurrent use.
@@ -139,7 +161,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	}
-	r := &rounds{Worker: w, running: make(map[string]bool), complained: make(map[string]bool), listenAt: make(map[string]time.Time)}
+	r := &rounds{Worker: w, running: make(map[string]context.CancelFunc), complained: make(map[string]bool), listenAt: make(map[string]time.Time)}
 	defer r.workers.Wait()
 	for ctx.Err() == nil {
 		err := r.round(ctx)
@@ -155,8 +177,8 @@ type rounds struct {
 	workers sync.WaitGroup
 
 	mu         sync.Mutex
-	running    map[string]bool // campaigns that a goroutine works on
-	complained map[string]bool // of campaigns that this worker cannot work on
+	running    map[string]context.CancelFunc // campaigns that a goroutine works on
+	complained map[string]bool               // of campaigns that this worker cannot work on
 	listenAt   map[string]time.Time
 	away       bool // the database
 }
@@ -169,6 +191,9 @@ func (r *rounds) round(ctx context.Context) error {
 	err := r.sweep(ctx)
 	todo, listed := r.todo(ctx)
 	err = errors.Join(err, listed)
+	if listed == nil {
+		r.stopOthers(todo)
+	}
 	for _, c := range todo {
 		if ctx.Err() != nil {
 			return nil
@@ -176,6 +201,17 @@ func (r *rounds) round(ctx context.Context) error {
 		err = errors.Join(err, r.look(ctx, c))
 	}
 	return err
+}
+
+// stopOthers ends the work on campaigns that do not run any more, also while a publisher does not return.
+func (r *rounds) stopOthers(todo []Campaign) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, stop := range r.running {
+		if !slices.ContainsFunc(todo, func(c Campaign) bool { return c.ID == id && c.State == Running }) {
+			stop()
+		}
+	}
 }
 
 // look does the next thing of a campaign.
@@ -203,12 +239,14 @@ func (r *rounds) look(ctx context.Context, c Campaign) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running[c.ID] || len(r.running) >= maxCampaigns {
+	if r.running[c.ID] != nil || len(r.running) >= maxCampaigns {
 		return nil
 	}
-	r.running[c.ID] = true
+	ctx, stop := context.WithCancel(ctx)
+	r.running[c.ID] = stop
 	r.workers.Go(func() {
 		defer func() {
+			stop()
 			r.mu.Lock()
 			delete(r.running, c.ID)
 			r.mu.Unlock()

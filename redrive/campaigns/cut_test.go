@@ -1,0 +1,106 @@
+package campaigns_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V7: the database is gone between a publish and its mark. No more letters are published than may be without a mark. When
+// the database is back they are marked, and none is published twice.
+func TestDatabaseCut(t *testing.T) {
+	for _, d := range []databases.Database{databases.Postgres, databases.MariaDB} {
+		for _, concurrency := range []int{1, 4} {
+			t.Run(fmt.Sprint(d.Name, "/", concurrency), func(t *testing.T) {
+				t.Parallel()
+				testDatabaseCut(t, d, concurrency)
+			})
+		}
+	}
+}
+
+func testDatabaseCut(t *testing.T, d databases.Database, concurrency int) {
+	const n, unmarked = 300, 10
+	address := d.Create(t)
+	direct := d.Open(t, address)
+	store := fixture.StoreOn(t, direct)
+	all := open(t, store, config)
+	through, proxy := cutOff(t, d, address)
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(n)...)
+	r := request
+	r.Concurrency = concurrency
+	c := start(t, all, r)
+	var calls atomic.Int64
+	out := &fixture.Outbox{Before: func(string, *message.Message) error {
+		if n := calls.Add(1); n == 40 || n == 150 {
+			proxy.Cut()
+		}
+		return nil
+	}}
+	w := quick
+	w.Lease, w.Unmarked = 10*time.Second, unmarked // a claim whose answer was cut off is free after that
+	run(t, open(t, fixture.StoreOn(t, through), config), out, w)
+	most := concurrency
+	if concurrency > 1 {
+		most += unmarked
+	}
+	for cuts, at := range []int{40, 150} {
+		testkit.Eventually(t, "letters are published without marks", func() bool { return len(out.All()) >= at })
+		marked := 0
+		for before := -1; before != len(out.All()); time.Sleep(300 * time.Millisecond) { // until no more come
+			before = len(out.All())
+			if err := direct.QueryRow(`SELECT COUNT(*) FROM spillway_dead_letters WHERE status = 'redriven'`).Scan(&marked); err != nil {
+				t.Fatal(err)
+			}
+			if without := before - marked; without > most {
+				t.Errorf("cut %d: %d letters are published and not marked, at most %d may be", cuts+1, without, most)
+			}
+		}
+		proxy.Heal()
+	}
+	c = reach(t, all, c.ID, campaigns.Finished)
+	wantIDs(t, out, n)
+	fixture.WantCount(t, store, fixture.Status(letters.StatusRedriven), n)
+	events, err := store.Audit(t.Context(), letters.EventFilter{RedriveIDs: []string{c.ID}, Kinds: []letters.EventKind{letters.EventRedriven}, Limit: 1000})
+	if err != nil || len(events) != n || c.Redriven != n {
+		t.Errorf("%d events, %v, %d redriven", len(events), err, c.Redriven)
+	}
+}
+
+// cutOff opens a database through a proxy.
+func cutOff(t *testing.T, d databases.Database, address string) (*sql.DB, *faultproxy.Proxy) {
+	var server string
+	var over func(proxy string) string
+	if d.Name == "mariadb" {
+		at, err := mysql.ParseDSN(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, over = at.Addr, func(proxy string) string { at.Addr = proxy; return at.FormatDSN() }
+	} else {
+		at, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, over = at.Host, func(proxy string) string { at.Host = proxy; return at.String() }
+	}
+	proxy, err := faultproxy.New(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	return d.Open(t, over(proxy.Addr())), proxy
+}

@@ -1,0 +1,108 @@
+package campaigns
+
+import (
+	"context"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// maxMarks is how many letters are marked in one transaction.
+const maxMarks = 256
+
+// marking is a letter that is to be marked. It has a place in flight.unmarked.
+type marking struct {
+	piece
+	status  letters.Status
+	outcome outcome
+}
+
+// mark writes down what became of letters, with the leases that prove it, those that came in the meantime together. It ends when
+// flight.marks is closed and empty.
+func (f *flight) mark() {
+	var kept *marking // of another status than those before it
+	for {
+		first, open := marking{}, true
+		if kept != nil {
+			first, kept = *kept, nil
+		} else if first, open = <-f.marks; !open {
+			return
+		}
+		some := []marking{first}
+		for kept == nil && len(some) < maxMarks {
+			m, more := marking{}, false
+			select {
+			case m, more = <-f.marks:
+			default:
+			}
+			if !more {
+				break
+			}
+			if m.status != first.status {
+				kept = &m
+			} else {
+				some = append(some, m)
+			}
+		}
+		f.markAll(first.status, some)
+	}
+}
+
+// markAll marks letters in one transaction. It tries for as long as it takes: what is published must be marked, and meanwhile no
+// more than Unmarked letters are published. It gives letters up whose leases are lost. After the end of the worker it tries for
+// maxWrite.
+func (f *flight) markAll(status letters.Status, some []marking) {
+	act := letters.Act{By: f.campaign.Request.By, Reason: f.campaign.Request.Reason, RedriveID: f.campaign.ID}
+	if status == letters.StatusQuarantined {
+		act.Reason = classify.ReasonMaxRedrives
+	}
+	began := time.Now()
+	for pause := firstPause; len(some) > 0; pause = min(2*pause, maxPause) {
+		all := make([]letters.Taken, len(some))
+		for i, m := range some {
+			all[i] = m.taken
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+		marked, err := f.store.MarkEach(ctx, status, act, all...)
+		cancel()
+		if err == nil {
+			is := make(map[int64]bool, len(marked))
+			for _, t := range marked {
+				is[t.Seq] = true
+			}
+			for _, m := range some {
+				f.marked(m, is[m.seq])
+			}
+			return
+		}
+		f.Campaigns.config.Logger.Error("Letters were not marked; the worker tries again", err, map[string]any{"campaign": f.campaign.ID, "letters": len(some)})
+		time.Sleep(pause)
+		over := f.settler.isEnding() && time.Since(began) > maxWrite
+		left := some[:0]
+		for _, m := range some {
+			if over || m.isLost(m.taken) { // the next one to take it publishes it again, if it was not marked after all
+				f.over(m.piece, result{row: m.row})
+			} else {
+				left = append(left, m)
+			}
+		}
+		some = left
+	}
+}
+
+// marked notes what became of a letter. A letter that was published and could not be marked is another's now.
+func (f *flight) marked(m marking, is bool) {
+	r := result{row: m.row}
+	if is || m.outcome == redriven {
+		r.outcome, r.edited = m.outcome, m.outcome == redriven && f.campaign.Request.Edit != nil
+	}
+	f.over(m.piece, r)
+}
+
+// over notes a result, and gives the letter's place to another.
+func (f *flight) over(p piece, r result) {
+	p.through(p.seq)
+	f.settler.note(p.batch, r)
+	<-f.unmarked
+}

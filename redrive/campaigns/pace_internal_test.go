@@ -1,0 +1,131 @@
+package campaigns
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+// Feature V7: whatever stands still and for how long, the turns that a schedule gives come at the rate, no faster than 1.1 of it, and
+// what stood still for ten seconds at most is made up for in the end.
+func TestSchedule_take(t *testing.T) {
+	random := testkit.Random(t)
+	for range 300 {
+		rate := []int64{500, 20_000, 100_000, 1_000_000, 50_000_000}[random.IntN(5)] // per 1,000 s
+		every := 1e12 / float64(rate)
+		s := schedule{}
+		now := int64(1_000_000_000_000)
+		s.next = now
+		begun, given := now, 0
+		var last time.Duration // the latest turn, since begun
+		var lost int64         // what was not made up for
+		for range 200 {
+			stood := int64(0)
+			if random.IntN(10) == 0 {
+				stood = random.Int64N(20_000_000)
+			}
+			if now = max(now, s.next-horizon.Microseconds()) + stood; now > s.next {
+				lost += max(0, s.late+now-s.next-maxLate.Microseconds())
+			}
+			n := 1 + random.IntN(300)
+			k, after := s.take(now, n, rate, false)
+			since := time.Duration(now-begun) * time.Microsecond
+			for i := range n {
+				turn := since + k.due(i)
+				if given > 0 && float64(turn-last) < every/faster-2000 {
+					t.Fatalf("rate %d: a turn %s after the one before, want %s at least", rate, turn-last, time.Duration(every/faster))
+				}
+				last = turn
+				given++
+			}
+			s = after
+			// Up to now the schedule is behind the rate by what it still makes up for, and by what is lost.
+			due := float64(given)*every/1000 - float64(s.next-begun-s.late-lost)
+			if due < -300 || due > 300 { // microseconds: rounded once for each claim
+				t.Fatalf("rate %d: %d turns are %f µs from where they should be", rate, given, due)
+			}
+		}
+	}
+}
+
+// A fresh worker makes up for nothing: before it, there may have been none.
+func TestSchedule_fresh(t *testing.T) {
+	k, s := schedule{next: 1_000}.take(5_000_000, 10, 10_000, true)
+	if k.quick != 0 || k.due(0) != 0 || s.late != 0 || s.next != 5_000_000+10*100_000 {
+		t.Errorf("%+v %+v", k, s)
+	}
+	k, s = schedule{next: 4_000_000}.take(5_000_000, 200, 10_000, false)
+	if k.quick != 109 || s.late > 9_091 || k.due(109)-k.due(108) > 92*time.Millisecond || k.due(150)-k.due(149) != 100*time.Millisecond {
+		t.Errorf("%+v %+v", k, s)
+	}
+}
+
+// Feature V7: two workers that share a schedule, and that stand still now and then, publish as many letters as the rate allows over
+// the whole time, and never many more than 1.1 of it within a second.
+func TestTurns(t *testing.T) {
+	random := testkit.Random(t)
+	for range 20 {
+		rate := []int64{20_000, 100_000, 1_000_000}[random.IntN(3)]
+		stalls := make([]time.Duration, 40)
+		for i := range stalls {
+			stalls[i] = time.Duration(random.Int64N(int64(400 * time.Millisecond)))
+		}
+		synctest.Test(t, func(t *testing.T) {
+			const last = 60 * time.Second
+			ctx, cancel := context.WithTimeout(context.Background(), last)
+			defer cancel()
+			begun := time.Now()
+			micro := func() int64 { return time.Since(begun).Microseconds() }
+			var mu sync.Mutex
+			var s schedule
+			var published []time.Duration
+			var workers sync.WaitGroup
+			for w := range 2 {
+				workers.Go(func() {
+					own := &turns{}
+					for n := w; ctx.Err() == nil; n++ {
+						mu.Lock()
+						if lead := time.Duration(s.next-micro()) * time.Microsecond; lead > horizon {
+							mu.Unlock()
+							time.Sleep(lead - horizon/2)
+							continue
+						}
+						k := claim{paced: true, at: time.Now()}
+						most := max(1, int(float64(rate)/1000*ahead.Seconds()))
+						k.turns, s = s.take(micro(), most, rate, n == w)
+						mu.Unlock()
+						for i := range most {
+							if i == most/2 && n%4 == 0 {
+								time.Sleep(stalls[n%len(stalls)]) // the worker stands still
+							}
+							if !own.wait(ctx, k.due(i), k.turns.spacing) {
+								break
+							}
+							mu.Lock()
+							published = append(published, time.Since(begun))
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			workers.Wait()
+			want := float64(rate) / 1000 * last.Seconds()
+			if off := float64(len(published))/want - 1; off < -.01 || off > .01 {
+				t.Errorf("rate %d: %d letters in %s, want %.0f: %+.2f %%", rate/1000, len(published), last, want, 100*off)
+			}
+			slices.Sort(published)
+			most := int(float64(rate)/1000*faster*2) + 4 // two workers, each of which may be late and make up for it
+			for i := range published {
+				end, _ := slices.BinarySearch(published, published[i]+time.Second)
+				if end-i > most {
+					t.Fatalf("rate %d: %d letters within a second, want at most %d", rate/1000, end-i, most)
+				}
+			}
+		})
+	}
+}
