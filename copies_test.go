@@ -46,7 +46,7 @@ func (p *tally) setRefuse(refuse bool) {
 	p.refuse = refuse
 }
 
-// Feature R12: a broker redelivers messages after 2 s that are held for longer, because what they need is away. None is lost, none is
+// Feature R5b: a broker redelivers messages after 2 s that are held for longer, because what they need is away. None is lost, none is
 // handled twice beside itself, and none dead-lettered twice.
 func TestHeldMessagesComeAgain(t *testing.T) {
 	const messages = 20

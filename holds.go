@@ -31,7 +31,14 @@ func holdsOf(config *Config) holds {
 // boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery time of their
 // subscriber.
 func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error) {
-	return &bounded{sub, outage.RedeliveryOf(sub), ch.holds}, nil
+	r := outage.RedeliveryOf(sub)
+	if r.Repeats() { // watermill-redisstream gives a message that was nacked another context
+		var err error
+		if sub, err = message.MessageTransformSubscriberDecorator(r.Note)(sub); err != nil {
+			return nil, err
+		}
+	}
+	return &bounded{sub, r, ch.holds}, nil
 }
 
 type bounded struct {

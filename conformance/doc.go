@@ -76,6 +76,7 @@
 //	R3   no wait past the message's deadline
 //	R4   an error's retry-after is honoured
 //	R5   retry later over stage topics; live never waits
+//	R5b  held beyond the redelivery time: one letter each
 //	R6   jitter on stages; no message is early
 //	R7   stages per handler
 //	R8   any delay over a table

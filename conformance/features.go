@@ -31,6 +31,7 @@ func features() []feature {
 		{"R3", "no wait past the message's deadline", "K1", (*bench).deadlineRespected},
 		{"R4", "an error's retry-after is honoured", "K1", (*bench).retryAfter},
 		{"R5", "retry later over stage topics; live never waits", "K1 K3 K6 K12 K16", (*bench).stagedRetry},
+		{"R5b", "held beyond the redelivery time: one letter each", "K2 K3", (*bench).heldTooLong},
 		{"R6", "jitter on stages; no message is early", "K3 K12", (*bench).stagedJitter},
 		{"R7", "stages per handler", "K5", (*bench).stagesPerHandler},
 		{"R8", "any delay over a table", "K1", (*bench).delayStore},
@@ -95,7 +96,7 @@ func features() []feature {
 // Those that are true have the broker for themselves; the others, which mostly wait, run at the same time.
 var faults = map[string]bool{"K1": false, "K2": false, "K3": false, "K4": false, "K5": false, "K6": false, "K7": false, "K8": false, "K9": false, "K10": false, "K11": false,
 	"K12": false, "K13": false, "K14": false, "K15": false, "K16": false, "K17": false, "K20": false,
-	"R12a": false, "R12b": true, "R12c": false, "R12d": false, "R12e": false, "R12f": false, "R12g": false, "D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}
+	"R12a": false, "R12b": true, "R12c": false, "R12d": false, "R12e": false, "R12f": false, "R12g": false, "R5b": false, "D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}
 
 // restarts are the rows that restart the broker.
 var restarts = map[string]bool{"F2": true, "R12b": true}

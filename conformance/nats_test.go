@@ -4,11 +4,13 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
@@ -52,6 +54,15 @@ func natsTarget(b natsBroker, beside *sync.RWMutex) conformance.Target {
 	return conformance.Target{
 		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t) },
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.url) },
+		Redelivers: func(t testing.TB, group string, after time.Duration) message.Subscriber {
+			config := b.config(b.url, group)
+			config.AckWait = after
+			sub, err := jetstream.NewSubscriber(config, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sub
+		},
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {
 			return b.subscriber(t, group, b.url).Backlog
 		},

@@ -27,23 +27,31 @@ const (
 	// keptFor is how long a message is remembered after it was held. A copy of it can be in its client's buffer.
 	keptFor = 2 * time.Minute
 	// mostKept bounds the messages that are remembered for each subscriber.
-	mostKept = 1000
+	mostKept = 10_000
 )
 
 // keeping is when the last message of this process is forgotten, in nanoseconds of the Unix epoch. Until then chains look for copies.
 var keeping atomic.Int64
 
-// copies reports whether the broker can deliver a message again that is held: a session alone decides with other subscribers, and an ack in a
+// Repeats reports whether the broker can deliver a message again that is held: a session alone decides with other subscribers, and an ack in a
 // transaction can be undone.
-func (r *Redelivery) copies() bool {
+func (r *Redelivery) Repeats() bool {
 	return r != nil && !r.session && !r.InTransaction && (!r.Known || r.After > 0)
+}
+
+// long is how long a message must be held at least to come again: a message is held for half of a known time, and in parts.
+func (r *Redelivery) long() time.Duration {
+	if r.Known {
+		return min(r.After/4, minLearned)
+	}
+	return minLearned
 }
 
 // Holding notes that a part begins to hold c's message, for at most the given time. Settle then knows copies of the message that its broker
 // delivers again. Call the returned function when the hold ends. Messages of stages are known by the stages.
 func Holding(c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) (ended func()) {
 	r := RedeliveryIn(c.Ctx)
-	if !r.copies() || c.Reentry != nil || chain.TransactionOf(c.Ctx) != nil {
+	if !r.Repeats() || c.Reentry != nil || chain.TransactionOf(c.Ctx) != nil {
 		return func() {}
 	}
 	of, ok := c.Fingerprint()
@@ -54,7 +62,10 @@ func Holding(c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) 
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		one.long = one.long || time.Since(one.since) >= minLearned
+		if now := time.Now(); now.Sub(one.since) >= r.long() {
+			one.long = true
+			r.alert = now.Add(keptFor)
+		}
 	}
 }
 
@@ -70,7 +81,7 @@ func (r *Redelivery) keep(of chain.Fingerprint, msg *message.Message, session co
 		if r.kept == nil {
 			r.kept = make(map[chain.Fingerprint]*kept)
 		}
-		r.makeRoom(now)
+		r.makeRoom()
 		one = &kept{since: now, acked: msg.Acked(), nackd: msg.Nacked(), session: session, logger: logger}
 		r.kept[of] = one
 	}
@@ -82,21 +93,23 @@ func (r *Redelivery) keep(of chain.Fingerprint, msg *message.Message, session co
 	}
 }
 
-// makeRoom forgets messages whose time has passed, and if these are too few any others. The caller holds mu.
-func (r *Redelivery) makeRoom(now time.Time) {
+// makeRoom forgets some messages if there are many: if it can, those that are settled. The caller holds mu.
+func (r *Redelivery) makeRoom() {
 	if len(r.kept) < mostKept {
 		return
 	}
 	for of, one := range r.kept {
-		if one.until.Before(now) {
+		if one.outcome() != isHeld {
 			delete(r.kept, of)
+		}
+		if len(r.kept) < mostKept*9/10 {
+			return
 		}
 	}
 	for of := range r.kept {
-		if len(r.kept) < mostKept {
+		if delete(r.kept, of); len(r.kept) < mostKept*9/10 {
 			return
 		}
-		delete(r.kept, of)
 	}
 }
 
@@ -141,7 +154,7 @@ func Settle(c *chain.Call) (settled bool, err error) {
 		return false, nil
 	}
 	r := RedeliveryIn(c.Ctx)
-	if !r.copies() || chain.TransactionOf(c.Ctx) != nil {
+	if !r.Repeats() || chain.TransactionOf(c.Ctx) != nil {
 		return false, nil
 	}
 	of, ok := c.Fingerprint()
@@ -179,14 +192,18 @@ func Settle(c *chain.Call) (settled bool, err error) {
 }
 
 // copyOf returns the message that is remembered with this fingerprint. If that one was given back or is gone, c's message takes its place.
+// After a long hold all messages are remembered for some time.
 func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := r.kept[of]
+	one, now := r.kept[of], time.Now()
+	if one == nil && now.Before(r.alert) {
+		r.makeRoom()
+		r.kept[of] = &kept{since: now, until: r.alert, long: true, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx, logger: watermill.NopLogger{}}
+	}
 	if one == nil || one.acked == c.Msg.Acked() {
 		return nil
 	}
-	now := time.Now()
 	switch became := one.outcome(); {
 	case became == isAcked && (!one.long || now.After(one.until)): // else a producer's duplicate
 		delete(r.kept, of)

@@ -68,7 +68,7 @@ func TestSettle(t *testing.T) {
 					t.Error("a message is a copy of itself")
 				}
 				time.Sleep(time.Minute + keptFor + 1)
-				if settled, _ := Settle(c); settled || len(r.kept) > 1 {
+				if settled, _ := Settle(c); settled {
 					t.Error("remembered for good")
 				}
 			})
@@ -84,7 +84,7 @@ func TestSettle(t *testing.T) {
 	for i := range 3 * mostKept {
 		Holding(callOf(r, fmt.Sprint(i+1), "p"), time.Minute, watermill.NopLogger{})()
 	}
-	if len(r.kept) != mostKept {
+	if len(r.kept) > mostKept || len(r.kept) < mostKept/2 {
 		t.Errorf("%d are remembered", len(r.kept))
 	}
 }

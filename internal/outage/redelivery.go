@@ -34,6 +34,7 @@ type Redelivery struct {
 	changed chan struct{} // closed when learned changes
 	kept    map[chain.Fingerprint]*kept
 	told    sync.Once // that a message came again
+	alert   time.Time // until then each message is remembered: the client's buffer can have copies of those behind a held one
 }
 
 // RedeliveryOf returns what is known of sub: by the method RedeliveryTime of sub or of a subscriber that it decorates, or by the table of
@@ -139,6 +140,13 @@ type redeliveryKey struct{}
 // derive them from ctx.
 func WithRedelivery(ctx context.Context, r *Redelivery) context.Context {
 	return context.WithValue(ctx, redeliveryKey{}, r)
+}
+
+// Note gives msg's context what WithRedelivery did not give it.
+func (r *Redelivery) Note(msg *message.Message) {
+	if msg != nil && RedeliveryIn(msg.Context()) == nil {
+		msg.SetContext(WithRedelivery(msg.Context(), r))
+	}
 }
 
 // RedeliveryIn returns the value of WithRedelivery in ctx, or nil.
