@@ -256,6 +256,27 @@ func TestCloseGivesBack(t *testing.T) {
 	}
 }
 
+// Promise P1: a handler that does not settle its message holds up Close for a second, and another subscriber gets the message.
+func TestCloseTakesFromHand(t *testing.T) {
+	s := newSite(t)
+	s.create()
+	sub, messages := s.open()
+	s.send("in hand")
+	inHand := <-messages
+	begun := time.Now()
+	if err := sub.Close(); err != nil {
+		t.Error(err)
+	}
+	_, got := s.subscribe()
+	s.untilAll(got, "in hand")
+	if took := time.Since(begun); took > s.config.AckWait/2 {
+		t.Errorf("what was in hand came after %s", took)
+	}
+	if inHand.Ack() {
+		t.Error("what was given back can still be acked")
+	}
+}
+
 // A second deployment with another AckWait or MaxAckPending changes the consumer.
 func TestChangedConfiguration(t *testing.T) {
 	s := newSite(t)

@@ -77,7 +77,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	}
 	ended, end := context.WithCancel(ctx)
 	detach := context.AfterFunc(s.ctx, end)
-	sub := &subscription{gate: g, incoming: incoming, out: make(chan *message.Message), ended: ended, release: release}
+	sub := &subscription{gate: g, incoming: incoming, out: make(chan *message.Message), ended: ended, release: release, inHand: map[*message.Message]struct{}{}}
 	s.running.Go(func() {
 		defer detach()
 		defer end()
@@ -103,8 +103,8 @@ func (s *Subscriber) stock(unmarshaler nats.Unmarshaler) nats.SubscriberSubscrip
 	}
 }
 
-// Close ends the contexts of messages in hand, and waits at most AckWait until handlers have settled them. Then it gives back
-// what no handler has got, and ends the subscriptions.
+// Close ends the contexts of messages in hand, and waits at most a second until handlers have settled them. Then it gives back
+// all that is left, and ends the subscriptions.
 func (s *Subscriber) Close() error { return s.close() }
 
 // RedeliveryTime returns Config.AckWait. Spillway holds no message for longer than half of it.
