@@ -22,6 +22,7 @@ const (
 	RateSet     What = "rate set"
 	CanaryDone  What = "canary published"
 	FinishedIt  What = "finished"
+	Purged      What = "letters purged"
 )
 
 // Event is one thing that was done with a campaign.
