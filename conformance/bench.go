@@ -192,8 +192,15 @@ func newMessage(id string) *message.Message {
 
 func (b *bench) publish(messages ...*message.Message) {
 	b.Helper()
-	if err := b.live.Publish(b.topic, messages...); err != nil {
-		b.Fatalf("publish to the live topic: %v", err)
+	done := make(chan error, 1)
+	go func() { done <- b.live.Publish(b.topic, messages...) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			b.Fatalf("publish to the live topic: %v", err)
+		}
+	case <-time.After(patience):
+		b.Fatalf("publish to the live topic: no answer within %s", patience)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestBrokenPubSubs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^TestBrokenPubSubs$", "-test.v", "-test.parallel=30")
+	cmd := exec.Command(self, "-test.run=^TestBrokenPubSubs$", "-test.v", "-test.parallel=30", "-test.timeout=3m")
 	cmd.Env = append(os.Environ(), brokenVariable+"=1", OutVariable+"=")
 	printed, err := cmd.CombinedOutput()
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 func (b *bench) confirms() {
 	b.variantOn(newBareBench, "many at once", func(b *bench) {
 		b.bare()
+		in := b.open(b.group)
 		const publishers, each = 4, 25
 		var sending sync.WaitGroup
 		var all []string
@@ -32,13 +33,14 @@ func (b *bench) confirms() {
 				}
 			})
 		}
+		b.inTime("100 messages are published, and none is acked yet", sending.Wait)
+		in.ackAll(all)
 		sending.Wait()
-		b.open(b.group).ackAll(all)
 	})
 	b.variantOn(newBareBench, "beside a busy consumer", func(b *bench) {
 		b.bare()
-		b.ids("held")
 		in := b.open(b.group)
+		b.ids("held")
 		held := in.must("the first message")
 		b.inTime("Publish returns while a message is held", func() { b.ids("next") })
 		held.Nack()
@@ -67,6 +69,7 @@ func (b *bench) keepsAll() {
 		b.publish(messages...)
 	}
 	time.Sleep(quiet) // for what expires or is trimmed
+	b.Log("300 messages were published before anything subscribed to their topic, as dead letters are")
 	b.open(b.group).ackAll(ids)
 }
 
@@ -122,6 +125,7 @@ func (b *bench) publishedTwice() {
 // sizes is sentence K8.
 func (b *bench) sizes() {
 	b.bare()
+	in := b.open(b.group)
 	most := b.target.MaxMessage
 	if most == 0 {
 		most = 2 << 20
@@ -134,5 +138,5 @@ func (b *bench) sizes() {
 		b.publish(message.NewMessage("large", make([]byte, most/2)))
 	}
 	b.ids("small")
-	b.open(b.group).ackAll([]string{"large", "small"})
+	in.ackAll([]string{"large", "small"})
 }

@@ -67,8 +67,9 @@ func (b *bench) both(one, two *tap, ids []string) (came int) {
 // instances is sentence K17.
 func (b *bench) instances() {
 	b.shared().bare()
+	busy := b.open(b.group)
 	b.ids("busy")
-	held := b.open(b.group).must("a message to hold")
+	held := busy.must("a message to hold")
 	in := b.open(b.group)
 	for n, begun := 0, time.Now(); ; n++ {
 		b.ids(fmt.Sprintf("next-%03d", n))

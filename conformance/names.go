@@ -24,13 +24,13 @@ func (b *bench) names() {
 			if !b.exists(one) || !b.exists(two) {
 				return
 			}
-			for _, topic := range []string{one, two} {
+			in := map[string]*tap{one: b.openTopic(b.group+"a", one), two: b.openTopic(b.group+"b", two)}
+			for topic := range in {
 				if err := b.live.Publish(topic, newMessage(topic)); err != nil {
 					b.Fatalf("publish to %q, which was made: %v", topic, err)
 				}
 			}
-			for i, topic := range []string{one, two} {
-				in := b.openTopic(b.group+string(rune('a'+i)), topic)
+			for topic, in := range in {
 				for id := range in.ackAll([]string{topic}) {
 					if id != topic {
 						b.Errorf("in %q is a message of %q", topic, id)
@@ -81,16 +81,17 @@ func (b *bench) makesTopics() {
 		}
 	}
 	b.remove(b.topic)
+	in := b.open(b.group)
 	b.ids("first")
-	b.open(b.group).ackAll([]string{"first"})
+	in.ackAll([]string{"first"})
 }
 
 // marksUnreadable is sentence K14.
 func (b *bench) marksUnreadable() {
 	b.bare()
+	in := b.open(b.group)
 	b.publish(message.NewMessage("bad", []byte(Unreadable)))
 	b.ids("good")
-	in := b.open(b.group)
 	msg := in.must("a message that cannot be read")
 	if msg.UUID == "good" {
 		b.Fatal("the message that cannot be read was passed over")

@@ -9,8 +9,8 @@ import (
 // redelivers is sentence K2: after nacks, and after the subscriber was closed.
 func (b *bench) redelivers() {
 	b.bare()
-	b.ids("again")
 	in := b.open(b.group)
+	b.ids("again")
 	for range 3 {
 		msg := in.must("a message that was nacked comes again")
 		b.wantSame("delivered", msg, newMessage("again"))
@@ -35,10 +35,13 @@ func (b *bench) acksOnlyOnAck() {
 		cases[name] = func(b *bench) {
 			b.bare()
 			ids := idsOf("kept", 20)
+			in := b.open(b.group)
 			b.ids(ids...)
 			acked := map[string]bool{}
-			for range 3 {
-				in := b.open(b.group)
+			for i := range 3 {
+				if i > 0 {
+					in = b.open(b.group)
+				}
 				for range 2 {
 					msg := in.must("messages after a Close")
 					acked[msg.UUID] = true
@@ -62,8 +65,8 @@ func (b *bench) acksOnlyOnAck() {
 func (b *bench) remembers() {
 	b.bare()
 	ids := idsOf("acked", 10)
-	b.ids(ids...)
 	in := b.open(b.group)
+	b.ids(ids...)
 	in.ackAll(ids)
 	in.close()
 	b.ids("new")
@@ -77,8 +80,8 @@ func (b *bench) remembers() {
 // endsContexts is sentence K11, for a Close. F7 loses the connection.
 func (b *bench) endsContexts() {
 	b.bare()
-	b.ids("held")
 	in := b.open(b.group)
+	b.ids("held")
 	held := in.must("a message to hold")
 	if err := held.Context().Err(); err != nil {
 		b.Errorf("the context of a message that was just delivered: %v", err)
@@ -124,8 +127,8 @@ func (b *bench) holdsBack() {
 		const after = 2 * time.Second
 		b.shared().bare()
 		sub := b.target.Redelivers(b.T, b.group, after)
-		if says, ok := sub.(redeliveryTime); !ok || says.RedeliveryTime() != after {
-			b.Errorf("the subscriber of Target.Redelivers has no RedeliveryTime that returns %s", after)
+		if says, ok := sub.(redeliveryTime); ok && says.RedeliveryTime() != after { // without the method Spillway may know the type
+			b.Errorf("RedeliveryTime returns %s for a subscriber that Target.Redelivers is to give %s", says.RedeliveryTime(), after)
 		}
 		in, other := b.listen(sub, b.topic), b.listen(b.target.Redelivers(b.T, b.group, after), b.topic)
 		b.ids("held")
