@@ -144,13 +144,13 @@ func (o order) command(t *testing.T) *exec.Cmd {
 // WorkerConfig.Unmarked more.
 func TestKilled(t *testing.T) {
 	kills := []order{{Kill: killStart}, {Kill: killTaken, After: 30}, {Kill: killPublished, After: 25}, {Kill: killMarked, After: 35}, {Kill: killPublished, After: 1}}
-	t.Run("one at a time", func(t *testing.T) { killed(t, 600, 1, 1, kills) })
+	t.Run("one at a time", func(t *testing.T) { killed(t, 300, 1, 1, kills) })
 	kills = slices.Clone(kills)
 	for i := range kills {
 		kills[i].Unmarked = 10
 	}
 	kills[4].After = 60
-	t.Run("six at a time", func(t *testing.T) { killed(t, 600, 6, 16, kills) })
+	t.Run("six at a time", func(t *testing.T) { killed(t, 300, 6, 16, kills) })
 }
 
 // killed redrives n letters. A kill may cost so many of them a second time.
@@ -194,8 +194,8 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 			return ids, all
 		}
 		out := &fixture.Outbox{}
-		run(t, all, out, campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 2 * time.Second})
-		run(t, all, out, campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 2 * time.Second})
+		run(t, all, out, campaigns.WorkerConfig{Poll: 50 * time.Millisecond, Lease: 20 * time.Second})
+		run(t, all, out, campaigns.WorkerConfig{Poll: 50 * time.Millisecond, Lease: 20 * time.Second})
 		c := reach(t, all, open[0].ID, campaigns.Finished)
 		if c.Redriven != n || c.Pending != 0 || c.Gone != 0 {
 			t.Errorf("%+v", c)
