@@ -210,6 +210,54 @@ func TestAloneWithStages(t *testing.T) {
 	})
 }
 
+// Feature R12: a message that was given back because its hold ended is not to blame for an outage that ended before it came again. In
+// the next outage the messages are held too. If the same message fails alone again, it is to blame.
+func TestHoldThatEndsIsNoBlame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{MaxHold: 4 * time.Second})
+		var stage []string
+		h := s.staged(t, &stage)
+		var counted []string
+		one := func(id string) bool { // one delivery, which may give the message back
+			_, err := h(newMessage(t.Context(), id))
+			if err != nil && !chain.GaveBack(err) {
+				counted = append(counted, id)
+				return true
+			}
+			return err == nil
+		}
+		for outage := range 3 {
+			first, next := fmt.Sprint("first ", outage), fmt.Sprint("next ", outage)
+			s.service.fail(errAway)
+			time.AfterFunc(6*time.Second, func() { s.service.fail(nil) })
+			if one(first) {
+				t.Fatal(first, " was counted, or handled in the outage")
+			}
+			for !one(next) {
+			}
+			for !one(first) {
+			}
+			time.Sleep(30 * time.Second)
+		}
+		if len(stage)+len(counted) != 0 {
+			t.Errorf("staged %v, counted %v", stage, counted)
+		}
+
+		s.service.set(func(id string) error {
+			if id == "poison" {
+				return errAway
+			}
+			return nil
+		})
+		for deliveries := 1; !one("poison"); deliveries++ {
+			one(fmt.Sprint("good ", deliveries))
+			if deliveries == 10 {
+				t.Fatal("a message that fails alone is given back again and again")
+			}
+		}
+	})
+}
+
 // Feature R12: at most two messages of an outage go to a stage because they were alone, however long the outage lasts.
 func TestFewAreAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

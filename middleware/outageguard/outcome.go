@@ -101,7 +101,7 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 	config := &s.guard.config
 	switch s.state {
 	case Open, Probing:
-		if !s.confirmed && !s.evidence.failedInRun(p.of) {
+		if !s.confirmed && !s.evidence.failedInRun(p.of) && !s.excuse() {
 			s.loneUntil = now.Add(calm)
 		}
 		s.evidence.succeeded(p.of, true)
@@ -122,6 +122,25 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 			s.trouble(false)
 		}
 	}
+}
+
+// endHold notes that p's message is given back because it was held for long.
+func (s *cell) endHold(p *passage) {
+	if s.evidence.failedInRun(p.of) {
+		s.heldOut = p.of
+	}
+}
+
+// excuse reports whether the message that failed alone could not have been the one that succeeds: its hold ended before. It is to blame if
+// that happens to the same message again.
+func (s *cell) excuse() bool {
+	of := s.heldOut
+	s.heldOut = recent.Message{}
+	if of == (recent.Message{}) || of == s.excused {
+		return false
+	}
+	s.excused = of
+	return true
 }
 
 // released notes that p's attempt proves nothing. If it was the probe, the next message is, at once or when it is due.

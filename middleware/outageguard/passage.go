@@ -209,6 +209,9 @@ func (p *passage) enter() error {
 		c.Held += time.Since(began)
 		switch {
 		case !granted:
+			s.mu.Lock()
+			s.endHold(p)
+			s.mu.Unlock()
 			return p.giveBack()
 		case ctx.Err() != nil:
 			p.release(true)
@@ -252,6 +255,9 @@ func (p *passage) pause() error {
 	defer outage.Holding(p.c, rest, p.guard.config.Logger)()
 	began := time.Now()
 	if !wait.For(ctx, min(p.waits, rest)) || p.waits > rest {
+		p.paused.mu.Lock()
+		p.paused.endHold(p)
+		p.paused.mu.Unlock()
 		return p.giveBack()
 	}
 	p.c.Held += time.Since(began)
