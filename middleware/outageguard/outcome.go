@@ -88,6 +88,7 @@ func (s *cell) maySacrifice(of recent.Message, mixed bool) bool {
 		return false
 	}
 	s.sacrificed = append(s.sacrificed, of)
+	s.heldOut = recent.Message{} // it had its chance
 	return true
 }
 
