@@ -125,7 +125,7 @@ func (b *bench) publishedTwice() {
 // sizes is sentence K8.
 func (b *bench) sizes() {
 	b.bare()
-	in := b.open(b.group)
+	b.subscribed()
 	most := b.target.MaxMessage
 	if most == 0 {
 		most = 2 << 20
@@ -138,5 +138,5 @@ func (b *bench) sizes() {
 		b.publish(message.NewMessage("large", make([]byte, most/2)))
 	}
 	b.ids("small")
-	in.ackAll([]string{"large", "small"})
+	b.open(b.group).ackAll([]string{"large", "small"})
 }

@@ -35,13 +35,11 @@ func (b *bench) acksOnlyOnAck() {
 		cases[name] = func(b *bench) {
 			b.bare()
 			ids := idsOf("kept", 20)
-			in := b.open(b.group)
+			b.subscribed()
 			b.ids(ids...)
 			acked := map[string]bool{}
-			for i := range 3 {
-				if i > 0 {
-					in = b.open(b.group)
-				}
+			for range 3 {
+				in := b.open(b.group)
 				for range 2 {
 					msg := in.must("messages after a Close")
 					acked[msg.UUID] = true
@@ -65,8 +63,9 @@ func (b *bench) acksOnlyOnAck() {
 func (b *bench) remembers() {
 	b.bare()
 	ids := idsOf("acked", 10)
-	in := b.open(b.group)
+	b.subscribed()
 	b.ids(ids...)
+	in := b.open(b.group)
 	in.ackAll(ids)
 	in.close()
 	b.ids("new")

@@ -129,6 +129,12 @@ func (t *tap) ackAll(ids []string) map[string]int {
 	return came
 }
 
+// subscribed has the topic know the group before anything is published, and lets no consumer hold a message meanwhile.
+func (b *bench) subscribed() {
+	b.Helper()
+	b.open(b.group).close()
+}
+
 // quiet is how long nothing comes if nothing is to come.
 const quiet = 500 * time.Millisecond
 
