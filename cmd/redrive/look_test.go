@@ -143,6 +143,7 @@ func TestExitCodes(t *testing.T) {
 		{4, "add --yes", []string{"discard", "--all", "--reason", "why"}},
 		{3, "no letter is chosen", []string{"discard", "--topic", "other", "--reason", "why", "--yes"}},
 		{2, "--allow is empty", []string{"drain", "x"}},
+		{2, "--naming", []string{"drain", "x", "--allow", "y", "--naming", "camels"}},
 		{0, "", []string{"discard", "--id", "id-0", "--reason", "why", "--yes"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {

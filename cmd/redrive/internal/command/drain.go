@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -50,6 +51,7 @@ drain ends at what waited when it began. --dry-run counts what it would do, by c
 	f.IntVar(&d.most, "max", 0, "the largest number of letters; 0 takes all")
 	f.IntVar(&d.maxRedrives, "max-redrives", redrive.DefaultMaxRedrives, "redrives after which a letter is quarantined")
 	f.StringVar(&d.group, "group", "spillway-redrive", "consumer group")
+	f.StringVar(&d.naming, "naming", "dots", "how the service names topics: dots or kafka (<topic>.parked), dashes or nats (<topic>-parked)")
 	f.DurationVar(&d.idle, "idle", 5*time.Second, "the topic counts as empty after this time without a message")
 	f.BoolVar(&d.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
@@ -60,6 +62,7 @@ drain ends at what waited when it began. --dry-run counts what it would do, by c
 type drainFlags struct {
 	allow       []string
 	to, group   string
+	naming      string
 	rate        float64
 	most        int
 	maxRedrives int
@@ -75,6 +78,10 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	if err != nil {
 		return err
 	}
+	style, known := naming.ParseStyle(d.naming)
+	if !known {
+		return wrong("--naming is %q: give dots, dashes, kafka or nats", d.naming)
+	}
 	broker, err := a.brokerOf(ctx, "")
 	if err != nil {
 		return err
@@ -88,7 +95,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 		Rules: redrive.Rules{
 			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
 		},
-		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle,
+		Topic: topic, Park: broker, Naming: naming.Scheme{Style: style}, Max: d.most, IdleAfter: d.idle,
 	}
 	if d.dryRun {
 		plan, err := redrive.PlanTopic(ctx, sub, config)
