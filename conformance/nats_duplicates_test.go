@@ -93,23 +93,31 @@ func TestNATSTracksIDsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	core, err := wmnats.NewPublisherWithNatsConn(new(natsgo.Conn), wmnats.PublisherPublishConfig{
+		Marshaler: wmnats.GobMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: wmnats.JetStreamConfig{Disabled: true},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ids = "set TrackMsgId to false"
 	for name, row := range map[string]struct {
 		pub     message.Publisher
-		refused bool
+		refusal string
 	}{
-		"tracks":              {headers, true},
-		"decorated":           {transformed, true},
-		"embedded by pointer": {struct{ *wmnats.Publisher }{headers}, true},
-		"does not track":      {tracking(t, new(natsgo.Conn), &wmnats.NATSMarshaler{}, false), false},
-		"Gob has no header":   {tracking(t, new(natsgo.Conn), wmnats.GobMarshaler{}, true), false},
-		"known better":        {knownBetter{headers}, false},
+		"tracks":              {headers, ids},
+		"decorated":           {transformed, ids},
+		"embedded by pointer": {struct{ *wmnats.Publisher }{headers}, ids},
+		"does not track":      {tracking(t, new(natsgo.Conn), &wmnats.NATSMarshaler{}, false), ""},
+		"Gob has no header":   {tracking(t, new(natsgo.Conn), wmnats.GobMarshaler{}, true), ""},
+		"known better":        {knownBetter{headers}, ""},
+		"confirms nothing":    {core, "leave Disabled out"},
 	} {
 		for part, construct := range parts {
 			err := construct(row.pub)
 			switch {
-			case !row.refused && err != nil:
+			case row.refusal == "" && err != nil:
 				t.Errorf("%s refuses one that %s: %v", part, name, err)
-			case row.refused && (err == nil || !strings.Contains(err.Error(), "set TrackMsgId to false")):
+			case row.refusal != "" && (err == nil || !strings.Contains(err.Error(), row.refusal)):
 				t.Errorf("%s takes one that %s: %v", part, name, err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // Feature D16: a publisher that trims a stream drops letters and waiting messages without an error. The router does not start with one
@@ -69,6 +70,23 @@ func TestRedisTrimsRefused(t *testing.T) {
 				t.Errorf("the router ended with %v; want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Feature V1, promise P1: letters do not go back through a publisher that trims the live stream: what it drops was redriven, by the report.
+func TestRedisTrimsRefusedForRedrives(t *testing.T) {
+	options := redis.Options{Addr: "127.0.0.1:1"} // the publisher is not used
+	client := redis.NewClient(&options)
+	defer client.Close()
+	for allowed, want := range map[string]string{"orders": `trims "orders" to 5`, "audit": ""} {
+		pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client, Maxlens: map[string]int64{"orders": 5}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = redrive.NewHandler(pub, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{allowed}}, Park: pub})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v; want %q", allowed, err, want)
+		}
 	}
 }
 

@@ -109,7 +109,7 @@ func (c *QueueConfig) validate() error {
 		if err := destination.Check(sink.Publisher); err != nil {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
 		}
-		if err := destination.CheckDuplicates(sink.Publisher); err != nil {
+		if err := destination.CheckKeeps(sink.Publisher); err != nil {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
 		}
 	}
@@ -152,7 +152,7 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	if err := destination.Check(publisher); err != nil {
 		return nil, fmt.Errorf("poison: NewQueue: the publisher: %w", err)
 	}
-	if err := destination.CheckDuplicates(publisher); err != nil {
+	if err := destination.CheckKeeps(publisher); err != nil {
 		return nil, fmt.Errorf("poison: NewQueue: %w", err)
 	}
 	config.setDefaults()

@@ -62,7 +62,7 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 	if err := destination.Check(park); err != nil {
 		return nil, fmt.Errorf("redrive: %s.Park: %w", owner, err)
 	}
-	if err := destination.CheckDuplicates(park); err != nil {
+	if err := destination.CheckKeeps(park); err != nil {
 		return nil, fmt.Errorf("redrive: %s.Park: %w", owner, err)
 	}
 	if err := scheme.Validate(); err != nil {

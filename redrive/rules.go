@@ -68,7 +68,7 @@ type rules struct {
 }
 
 func newRules(owner string, publisher message.Publisher, r Rules) (rules, error) {
-	if err := wayBack(publisher); err != nil {
+	if err := wayBack(publisher, r.Allow...); err != nil {
 		return rules{}, err
 	}
 	if r.Concurrency == 0 {
@@ -130,14 +130,14 @@ func (r *Rules) ofTopic(owner string) error {
 }
 
 // wayBack returns an error for a publisher with which letters do not come back.
-func wayBack(publisher message.Publisher) error {
+func wayBack(publisher message.Publisher, topics ...string) error {
 	if safecall.IsNil(publisher) {
 		return errors.New("redrive: the publisher is nil: give the one of the live topics")
 	}
 	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
 		return errors.New("redrive: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
 	}
-	if err := destination.CheckDuplicates(publisher); err != nil {
+	if err := destination.CheckKeeps(publisher, topics...); err != nil {
 		return fmt.Errorf("redrive: %w", err)
 	}
 	return nil

@@ -146,8 +146,8 @@ func (c *Config) validate() error {
 		return errors.New("stages: Config.Publisher is nil: no message could go to a stage; give a publisher of its own")
 	case destination.Check(c.Publisher) != nil:
 		return fmt.Errorf("stages: Config.Publisher: %w", destination.Check(c.Publisher))
-	case destination.CheckDuplicates(c.Publisher) != nil:
-		return fmt.Errorf("stages: Config.Publisher: %w", destination.CheckDuplicates(c.Publisher))
+	case destination.CheckKeeps(c.Publisher) != nil:
+		return fmt.Errorf("stages: Config.Publisher: %w", destination.CheckKeeps(c.Publisher))
 	case c.Subscriber == nil:
 		return errors.New("stages: Config.Subscriber is nil: messages would wait in their stages for good; return a subscriber for each stage topic")
 	case c.Jitter > 1:

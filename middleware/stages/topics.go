@@ -114,8 +114,11 @@ func (t *stageTopic) holds() time.Duration { return evenly(t.longest, t.maxHold(
 func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
 	t.redelivery.Store(sub.redelivery)
 	config := &t.of.stages.config
-	fields := watermill.LogFields{"handler": t.of.name, "stage_topic": t.topic, "delay": t.delay, "held": t.maxHold(), "max_hold": config.MaxHold,
+	fields := watermill.LogFields{"handler": t.of.name, "stage_topic": t.topic, "delay": t.delay, "held": t.maxHold(),
 		"redelivery_time": sub.redelivery.After}
+	if config.MaxHold > 0 {
+		fields["max_hold"] = config.MaxHold
+	}
 	if sub.redelivery.Cuts(config.MaxHold) {
 		config.Logger.Error("MaxHold of stages is too long for the broker of a stage topic; messages are held for less", errCut, fields)
 	}

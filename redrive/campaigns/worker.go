@@ -112,7 +112,7 @@ func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (
 	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
 		return nil, errors.New("campaigns: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
 	}
-	if err := destination.CheckDuplicates(publisher); err != nil {
+	if err := destination.CheckKeeps(publisher, c.config.Allow...); err != nil {
 		return nil, fmt.Errorf("campaigns: %w", err)
 	}
 	config.setDefaults()

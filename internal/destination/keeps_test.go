@@ -29,7 +29,7 @@ type around struct{ message.Publisher }
 
 // Feature V1, promise P1: a publisher whose broker drops messages by their ids is refused, however it is decorated. The outermost
 // decorator that knows decides.
-func TestCheckDuplicates(t *testing.T) {
+func TestCheckKeeps(t *testing.T) {
 	drops, keeps := says{plain{}, true}, says{plain{}, false}
 	for name, row := range map[string]struct {
 		pub  message.Publisher
@@ -39,7 +39,7 @@ func TestCheckDuplicates(t *testing.T) {
 		"drops": {drops, "destination_test.says has Deduplicates() true"}, "decorated, drops": {around{around{drops}}, "has Deduplicates() true"},
 		"known better outside, drops": {says{keeps, true}, "would be lost"}, "panics": {around{panics{}}, "boom"}, "nil inside": {around{}, ""},
 	} {
-		if err := destination.CheckDuplicates(row.pub); row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+		if err := destination.CheckKeeps(row.pub); row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("%s: %v; want %q", name, err, row.want)
 		}
 	}

@@ -18,9 +18,27 @@ type deduplicates interface {
 const swallowed = "its broker drops a message whose id it has had before, without an error: a message that is redriven, goes round in a stage or is " +
 	"dead-lettered again would be lost"
 
-// CheckDuplicates returns an error if the broker behind pub drops messages by their ids. It is known of a publisher that has the method
-// Deduplicates, and of the publisher of NATS JetStream.
-func CheckDuplicates(pub message.Publisher) error {
+// CheckKeeps returns an error if pub is known to lose messages that it took: its broker drops messages by their ids, confirms nothing, or
+// trims one of the topics. Known are publishers that have the method Deduplicates, and those of watermill-nats and watermill-redisstream.
+func CheckKeeps(pub message.Publisher, topics ...string) error {
+	for _, topic := range topics {
+		if limit := trims(pub, topic); limit > 0 {
+			return fmt.Errorf(trimmed, topic, limit, topic)
+		}
+	}
+	unconfirmed := false
+	visit(pub, func(v reflect.Value, _ message.Publisher) bool {
+		unconfirmed = isNATS(v) && is(v.FieldByName("config"), "JetStream", "Disabled")
+		return !unconfirmed
+	})
+	if unconfirmed {
+		return fmt.Errorf("the publisher %T has JetStreamConfig.Disabled: NATS without JetStream confirms nothing and keeps nothing, so a message without a "+
+			"subscriber is lost; leave Disabled out, or give another publisher", pub)
+	}
+	return checkDuplicates(pub)
+}
+
+func checkDuplicates(pub message.Publisher) error {
 	for _, layer := range decorated.Layers(pub) {
 		if own, ok := layer.Publisher.(deduplicates); ok {
 			drops := false
@@ -44,10 +62,16 @@ func CheckDuplicates(pub message.Publisher) error {
 	return nil
 }
 
+// isNATS reports whether v is a nats.Publisher.
+func isNATS(v reflect.Value) bool {
+	t := v.Type()
+	return t.Name() == "Publisher" && t.PkgPath() == "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+}
+
 // tracksIDs reads the configuration of a nats.Publisher, without importing it. Gob and JSON have no header with the message's id, and then
 // there is nothing to track.
 func tracksIDs(v reflect.Value) bool {
-	if t := v.Type(); t.Name() != "Publisher" || t.PkgPath() != "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats" {
+	if !isNATS(v) {
 		return false
 	}
 	config := v.FieldByName("config")
@@ -63,5 +87,5 @@ func tracksIDs(v reflect.Value) bool {
 			return false
 		}
 	}
-	return is(config, "JetStream", "TrackMsgId") && !is(config, "JetStream", "Disabled")
+	return is(config, "JetStream", "TrackMsgId")
 }
