@@ -3,10 +3,12 @@ package streams
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -29,9 +31,33 @@ func (c Config) client() redis.UniversalClient {
 	return redis.NewClient(&options)
 }
 
+// Publisher is Watermill's publisher, whose Close waits for messages that are on their way: Watermill's own races with Publish.
+type Publisher struct {
+	*redisstream.Publisher
+	closing sync.RWMutex
+}
+
 // NewPublisher returns a publisher that does not trim streams: a letter that is trimmed is lost.
-func NewPublisher(config Config, logger watermill.LoggerAdapter) (*redisstream.Publisher, error) {
-	return redisstream.NewPublisher(redisstream.PublisherConfig{Client: config.client(), Marshaller: Marshaler{}}, logger)
+func NewPublisher(config Config, logger watermill.LoggerAdapter) (*Publisher, error) {
+	pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: config.client(), Marshaller: Marshaler{}}, logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{Publisher: pub}, nil
+}
+
+// Publish returns when Redis has the messages.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	p.closing.RLock()
+	defer p.closing.RUnlock()
+	return p.Publisher.Publish(topic, messages...)
+}
+
+// Close ends the publisher.
+func (p *Publisher) Close() error {
+	p.closing.Lock()
+	defer p.closing.Unlock()
+	return p.Publisher.Close()
 }
 
 // Subscriber is Watermill's subscriber, which says when Redis delivers a message again.
