@@ -8,6 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
@@ -40,7 +41,9 @@ func (b kafkaBroker) subscriber(t testing.TB, group string, config *sarama.Confi
 // admin does something with a connection of its own, because the broker may have been restarted.
 func (b kafkaBroker) admin(t testing.TB, do func(sarama.ClusterAdmin) error) {
 	t.Helper()
-	admin, err := sarama.NewClusterAdmin(b, wmkafka.SaramaPublisherConfig())
+	config := wmkafka.SaramaPublisherConfig()
+	config.Net.ReadTimeout, config.Admin.Timeout = testkit.Patience, testkit.Patience // a busy machine makes topics slowly
+	admin, err := sarama.NewClusterAdmin(b, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func quick(address string) redis.Options {
 	return redis.Options{Addr: address, DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: time.Second, MaxRetries: -1}
 }
 
-func (b redisBroker) publisher(t testing.TB, options redis.Options) *redisstream.Publisher {
+func (b redisBroker) publisher(t testing.TB, options redis.Options) *streams.Publisher {
 	t.Helper()
 	pub, err := streams.NewPublisher(streams.Config{Options: options}, nil)
 	if err != nil {

@@ -109,6 +109,7 @@ func (s *tables) stock(name string) conformance.Target {
 		for _, id := range []string{"K1", "K5", "K6", "K7", "P1", "P3", "R5", "C5", "V1b", "H6", "H7", "R12g", "F1", "F2", "F3", "F4", "F5"} {
 			target.Pins[id] = locks
 		}
+		target.Pins["R10/the broker's own"] = locks
 		target.Pins["H5"] = "K1: loses messages of concurrent publishers, whose numbers become visible out of order"
 	}
 	return target
