@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // shortCause is how much of a cause people see: enough to choose it.
@@ -64,6 +65,9 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			}
 			if !a.json {
 				a.screen.Table(t)
+			}
+			if len(groups) == limit {
+				a.screen.Note("there may be more causes, with fewer letters: --limit %d shows more", min(10*limit, letters.MaxLimit))
 			}
 			return nil
 		},

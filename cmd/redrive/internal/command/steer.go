@@ -120,8 +120,6 @@ func (a *app) steer(s steering) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
-	if s.question != "" {
-		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask; pause, resume and rate never do")
 	return cmd
 }

@@ -15,6 +15,8 @@ const (
 	lookEvery = 200 * time.Millisecond
 	// patientFor is how long watch waits for a first letter before it says that there may be no worker.
 	patientFor = 10 * time.Second
+	// awayFor is how long watch goes on while the database does not answer: the campaign does.
+	awayFor = 2 * time.Minute
 )
 
 func (a *app) watch() *cobra.Command {
@@ -46,6 +48,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 	progress := a.screen.Progress()
 	begun, redriven, said := time.Now(), c.Redriven, false
 	last := ""
+	var away time.Time // since when the database does not answer
 	for {
 		if a.json {
 			if now := fmt.Sprint(c.State, c.Counts, c.Rate); now != last {
@@ -74,12 +77,16 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		case <-time.After(lookEvery):
 		}
 		next, err := all.Get(ctx, c.ID)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			c, away = next, time.Time{}
+		case ctx.Err() != nil:
+		case away.IsZero():
+			away = time.Now()
 			progress.End()
+			a.screen.Note("the database does not answer; the campaign goes on when it is back: %v", err)
+		case time.Since(away) > awayFor:
 			return err
-		}
-		if err == nil {
-			c = next
 		}
 	}
 }
