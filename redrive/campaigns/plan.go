@@ -119,19 +119,19 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 		return false, err
 	}
 	for _, l := range found {
-		if campaign, is := taken[l.Seq]; is {
-			p.out.add(InCampaign, "", campaign, 1)
-			continue
-		}
 		topic, why := p.target(p.request, l.Origin.Topic)
 		if why != "" {
 			p.out.add(why, topic, "", 1)
 			continue
 		}
+		if campaign, is := taken[l.Seq]; is {
+			p.out.add(InCampaign, "", campaign, 1)
+			continue
+		}
+		p.letter(&l, topic)
 		if p.request.Max > 0 && p.plan.Letters == p.request.Max {
 			return false, nil
 		}
-		p.letter(&l, topic)
 	}
 	return true, nil
 }

@@ -109,19 +109,8 @@ func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, af
 	}
 	selected, out := now.Selected, leftOut(now.LeftOut)
 	err = c.heads().pages(ctx, r, after, last, func(found []letters.Head, end int64) (bool, error) {
-		var rows []letters.Head
-		for _, l := range found {
-			if topic, why := c.target(r, l.Topic); why != "" {
-				out.add(why, topic, "", 1)
-			} else {
-				rows = append(rows, l)
-			}
-		}
-		if r.Max > 0 && len(rows) > r.Max-selected {
-			rows = rows[:r.Max-selected]
-		}
 		var taken int
-		taken, out, err = c.take(ctx, id, r.Act, rows, out, after, end)
+		taken, out, err = c.take(ctx, id, r, found, selected, out, after, end)
 		selected, after = selected+taken, end
 		return r.Max == 0 || selected < r.Max, err
 	})
@@ -134,8 +123,8 @@ func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, af
 	return err
 }
 
-// take writes letters down that no other campaign has, and counts the others.
-func (c *Campaigns) take(ctx context.Context, id string, act Act, rows []letters.Head, before leftOut, after, end int64) (taken int, out leftOut, err error) {
+// take writes letters down that no other campaign has, until Request.Max are selected, and counts the others before that.
+func (c *Campaigns) take(ctx context.Context, id string, r *Request, found []letters.Head, selected int, before leftOut, after, end int64) (taken int, out leftOut, err error) {
 	err = c.write(ctx, func(tx *sql.Tx) error {
 		taken, out = 0, slices.Clone(before)
 		// It comes first, so that it locks: two that select the same campaign come one after the other.
@@ -144,13 +133,15 @@ WHERE id = ? AND state = 'selecting' AND select_after = ?`, end, selectLease.Mic
 		if err == nil && n == 0 {
 			err = errOther
 		}
-		for chunk := range slices.Chunk(rows, 50) {
-			if err == nil {
-				n, err = c.insert(ctx, tx, id, act, chunk)
-				taken += n
+		for rest := found; err == nil && len(rest) > 0 && (r.Max == 0 || selected+taken < r.Max); {
+			var rows []letters.Head
+			if rows, rest, err = c.takeable(ctx, tx, r, rest, r.Max-selected-taken, &out); err != nil || len(rows) == 0 {
+				continue
 			}
-			if err == nil && n < len(chunk) {
-				err = c.countTaken(ctx, tx, id, chunk, &out)
+			n, err = c.insert(ctx, tx, id, r.Act, rows)
+			taken += n
+			if err == nil && n < len(rows) {
+				err = c.countTaken(ctx, tx, id, rows, &out)
 			}
 		}
 		if err != nil {

@@ -1,0 +1,37 @@
+package campaigns
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// takeable returns the next letters that a campaign may take, and the rest behind them. It counts those that it passes over. If
+// Request.Max is near, it passes over letters that another campaign has, so that they do not count towards it, and ends at most.
+func (c *Campaigns) takeable(ctx context.Context, tx *sql.Tx, r *Request, found []letters.Head, most int, out *leftOut) (rows, rest []letters.Head, err error) {
+	chunk := found[:min(50, len(found))]
+	held := make(map[int64]string)
+	near := r.Max > 0 && most < len(chunk)
+	if near {
+		if err := c.claims(ctx, tx, chunk, func(seq int64, campaign string) { held[seq] = campaign }); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i, l := range chunk {
+		topic, why := c.target(r, l.Topic)
+		campaign, is := held[l.Seq]
+		switch {
+		case why != "":
+			out.add(why, topic, "", 1)
+		case is:
+			out.add(InCampaign, "", campaign, 1)
+		default:
+			rows = append(rows, l)
+		}
+		if near && len(rows) == most {
+			return rows, found[i+1:], nil
+		}
+	}
+	return rows, found[len(chunk):], nil
+}
