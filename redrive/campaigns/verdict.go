@@ -90,7 +90,7 @@ const (
 func (j judgement) verdict(state State) (ruling, string) {
 	of, what := j.heard, "heard of"
 	if !j.anySucceeded { // no success is recorded here: the share is of all
-		of, what = j.redriven, "redriven"
+		of, what = max(j.redriven, j.heard), "redriven" // what was heard of was redriven, also if the worker has yet to count it
 	}
 	if state == Canary {
 		share := float64(j.failed) / float64(max(1, j.canary))
