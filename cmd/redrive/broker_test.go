@@ -95,6 +95,58 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// Features V1 and V10: on Kafka, the partition of a killed drain is not given on before its session ended. A drain that does not wait for that
+// says that it took none, and one that waits takes them all.
+func TestDrain_killed(t *testing.T) {
+	address := brokers["kafka"](t)
+	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t))
+	s.env = append(s.env, "SPILLWAY_BROKER="+address)
+	broker, err := connect.Open(t.Context(), address, s.open, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	live := "killed-" + strings.ToLower(rand.Text()[:10])
+	dead := live + ".dlq"
+	if err := broker.Publisher.(poison.Initializer).InitializeTopics(live, dead); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"one", "two", "three"} {
+		if err := broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"drain", dead, "--allow", live, "--yes"}
+	killed := exec.Command(binary, append(args, "--rate", "0.01")...)
+	killed.Env = s.env
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.subscribe(broker, "watcher", live, 1)
+	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait()
+	if got := s.pipe(append(args, "--idle", "1ms")...); got.code != 5 || !strings.Contains(got.err, "run it again") {
+		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
+	}
+	if got := s.pipe(args...); got.code != 0 || strings.Contains(got.out, "redriven 0") {
+		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
+	}
+	sub, err := broker.Subscriber("reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	n, err := sub.Backlog(t.Context(), live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids := slices.Compact(slices.Sorted(slices.Values(s.subscribe(broker, "reader", live, n)))); len(ids) != 3 || n > 4 {
+		t.Errorf("redriven %v in %d messages", ids, n) // the one in flight may come twice
+	}
+}
+
 // subscribe reads n messages of a topic.
 func (s *shop) subscribe(broker *connect.Broker, group, topic string, n int) (ids []string) {
 	s.t.Helper()

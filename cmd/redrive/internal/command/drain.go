@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +35,8 @@ func (a *app) drain() *cobra.Command {
 whatever its metadata say. What is not chosen, not allowed or not accepted goes to <topic>.parked, and what failed again after
 --max-redrives to <topic>.quarantine. The letter is acked after that, so a drain that is interrupted goes on where it was.
 
-drain ends at what waited when it began. --dry-run counts what it would do, by cause and target, and takes, publishes and parks nothing. Clients of the broker must reach it from here.`,
+drain ends at what waited when it began. If fewer messages came, it says how many, and exits with 5. Each topic has a consumer group of its
+own, so drains of several topics do not disturb each other. Two drains of one topic at once do. --dry-run counts what it would do, by cause and target, and takes, publishes and parks nothing. Clients of the broker must reach it from here.`,
 		Example: `  redrive drain orders.dlq --broker kafka://kafka-1:9092 --allow orders --dry-run
   redrive drain orders.dlq --broker kafka://kafka-1:9092 --allow orders --rate 50
   redrive drain orders.dlq --allow orders.replay --to orders.replay --max 10
@@ -50,9 +53,9 @@ drain ends at what waited when it began. --dry-run counts what it would do, by c
 	f.Float64Var(&d.rate, "rate", 0, "the largest number of letters per second; 0 is no limit")
 	f.IntVar(&d.most, "max", 0, "the largest number of letters; 0 takes all")
 	f.IntVar(&d.maxRedrives, "max-redrives", redrive.DefaultMaxRedrives, "redrives after which a letter is quarantined")
-	f.StringVar(&d.group, "group", "spillway-redrive", "consumer group")
+	f.StringVar(&d.group, "group", "", "consumer group (default spillway-redrive-TOPIC; a hash ends it if TOPIC is long)")
 	f.StringVar(&d.naming, "naming", "dots", "how the service names topics: dots or kafka (<topic>.parked), dashes or nats (<topic>-parked)")
-	f.DurationVar(&d.idle, "idle", 5*time.Second, "the topic counts as empty after this time without a message")
+	f.DurationVar(&d.idle, "idle", 30*time.Second, "end after this time without a message; longer than a killed member's session")
 	f.BoolVar(&d.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
 	chosen.flags(cmd, false)
@@ -86,6 +89,9 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	if err != nil {
 		return err
 	}
+	if d.group == "" {
+		d.group = groupOf(topic)
+	}
 	sub, err := broker.Subscriber(d.group)
 	if err != nil {
 		return err
@@ -118,19 +124,43 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	}
 	config.Backlog = func(context.Context, string) (int, error) { return waiting, nil }
 	report, err := redrive.DrainTopic(ctx, sub, broker, config)
-	return a.drained(report, err)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("%w: most likely another member joined or left the consumer group %q: run it again, or give --group another one", err, d.group)
+	}
+	return a.drained(report, atMost(waiting, d.most), err)
 }
 
-func (a *app) drained(r redrive.Report, err error) error {
+// maxGroup is how long a consumer group's name may be on every broker: Kafka has 32767 bytes for it, watermill-sql 255.
+const maxGroup = 200
+
+// groupOf returns a consumer group for the drains of one topic: a member that joins a group disturbs all of its topics.
+func groupOf(topic string) string {
+	group := "spillway-redrive-" + topic
+	if len(group) <= maxGroup {
+		return group
+	}
+	sum := sha256.Sum256([]byte(topic))
+	end := fmt.Sprintf("-%x", sum[:8])
+	return strings.ToValidUTF8(group[:maxGroup-len(end)], "") + end
+}
+
+// drained says what was done of the messages that waited.
+func (a *app) drained(r redrive.Report, waiting int, err error) error {
 	if a.json {
 		err = errors.Join(err, a.screen.JSON(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked, r.Failed}))
 	} else {
 		a.screen.Line("redriven %d, parked %d, quarantined %d, refused %d, failed %d; id %s", r.Redriven, r.Parked, r.Quarantined, r.Refused, r.Failed, r.ID)
 	}
-	if err == nil && r.Refused+r.Failed > 0 {
+	switch {
+	case err != nil:
+		return err
+	case r.Taken < waiting:
+		return partly("%d of %s taken: another consumer of the group has the others, or the session of a killed one has not ended: run it again",
+			r.Taken, several(waiting, "message"))
+	case r.Refused+r.Failed > 0:
 		return partly("%s not redriven: see the dead-letter topic with .parked behind its name", several(r.Refused+r.Failed, "letter"))
 	}
-	return err
+	return nil
 }
 
 func (d drainFlags) target() string {
