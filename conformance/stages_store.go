@@ -28,7 +28,7 @@ func (b *bench) delayStore() {
 
 // dueOrder has messages wait for what their errors ask: the last for the shortest time.
 func (b *bench) dueOrder(store *delay.Store) {
-	const n, step = 5, 150 * time.Millisecond
+	const n, step = 5, 300 * time.Millisecond
 	ids := numbered("id", n)
 	after := func(id string) time.Duration { return step * time.Duration(n+1-slices.Index(ids, id)) }
 	var j journal
@@ -48,7 +48,7 @@ func (b *bench) dueOrder(store *delay.Store) {
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
 	const clocks = 50 * time.Millisecond // between ours, which says when a message is due, and the database's
-	const commits = 2 * step             // a message that is stored later than this before another one is taken may come behind that
+	const commits = 4 * step             // a message that is stored later than this before another one is taken may come behind that
 	var back []string
 	var last visit
 	for _, v := range j.of("") {

@@ -29,6 +29,13 @@ type target struct {
 	then  func(*message.Message) error
 }
 
+// messages returns what was taken.
+func (o *target) messages() []*message.Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.taken)
+}
+
 func (o *target) Publish(_ string, messages ...*message.Message) error {
 	for _, msg := range messages {
 		o.mu.Lock()
@@ -123,7 +130,7 @@ func TestCampaign(t *testing.T) {
 	s, to := newShop(t, incident()...), &target{}
 	s.works(to)
 	no := s.terminal(100, "n\n", "redrive", "--handler", "billing", "--rate", "50", "--reason", "INC-7")
-	if no.code != 4 || !strings.Contains(no.out, "redrive 3 letters to orders at 50/s? [y/N]") || len(to.all()) != 0 {
+	if no.code != 4 || !strings.Contains(no.out, "redrive 3 letters to orders at 50/s? [y/N]") || len(to.messages()) != 0 {
 		t.Fatalf("exit %d: %s; %v", no.code, no.out, to.all())
 	}
 	yes := s.terminal(100, "y\n", "redrive", "--handler", "billing", "--rate", "50", "--reason", "INC-7")
@@ -150,10 +157,10 @@ func TestEditOnTheWay(t *testing.T) {
 	s, to := newShop(t, incident()...), &target{}
 	s.works(to)
 	got := s.pipe("redrive", "late", "--edit", `{"card":null}`, "--set", "tenant=green", "--reason", "INC-7", "--yes")
-	if got.code != 0 || len(to.taken) != 1 {
+	if got.code != 0 || len(to.messages()) != 1 {
 		t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
 	}
-	if msg := to.taken[0]; string(msg.Payload) != `{"amount":90071992547409931.10,"name":"Zoë 世界"}` || msg.Metadata["tenant"] != "green" {
+	if msg := to.messages()[0]; string(msg.Payload) != `{"amount":90071992547409931.10,"name":"Zoë 世界"}` || msg.Metadata["tenant"] != "green" {
 		t.Errorf("published %s %v", msg.Payload, msg.Metadata)
 	}
 	if got := s.pipe("show", "4"); !strings.Contains(got.out, "4111") || !strings.Contains(got.out, "edited") {
@@ -171,7 +178,7 @@ func TestCanaryStopsTheCampaign(t *testing.T) {
 	}}
 	s.works(to)
 	got := s.pipe("redrive", "--handler", "billing", "--canary", "1", "--canary-wait", "1m", "--reason", "INC-7", "--yes")
-	if got.code != 5 || !strings.Contains(got.err, "is paused") || len(to.all()) != 1 {
+	if got.code != 5 || !strings.Contains(got.err, "is paused") || len(to.messages()) != 1 {
 		t.Errorf("exit %d: %s %s; %v", got.code, got.out, got.err, to.all())
 	}
 }
