@@ -79,7 +79,7 @@ func TestMigratingRequestReply(t *testing.T) {
 	}
 }
 
-// A command that was dead-lettered and redriven still has its operation id: its reply goes to whoever waits for that operation still.
+// A command that was dead-lettered and redriven still has its operation id: its reply goes to the caller that still waits for that operation.
 func TestMigratingReplyAfterRedrive(t *testing.T) {
 	b := newBench(t, false)
 	var fixed atomic.Bool

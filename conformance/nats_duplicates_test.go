@@ -129,7 +129,7 @@ type knownBetter struct{ message.Publisher }
 
 func (knownBetter) Deduplicates() bool { return false }
 
-// Fact: a NATS server takes a message with an id that it had, confirms it, and delivers it to nobody.
+// Fact: a NATS server takes a message with an id that it had, confirms it, and delivers it to no subscriber.
 func TestFactNATSDropsWhatComesAgain(t *testing.T) {
 	t.Parallel()
 	b := natsBroker{services.NATS(t), &wmnats.NATSMarshaler{}}

@@ -13,9 +13,8 @@
 // # One scheme for all parts
 //
 // Set the scheme once, in spillway.Config.Naming. Parts that are used alone have a field Naming too: poison.QueueConfig, stages.Config,
-// redrive.HandlerConfig,
-// redrive.DrainTopicConfig, and those of wmkafka. Give the same Scheme to each of them. A part with another scheme does not recognise the
-// topics of the others: a handler of dead letters would then have dead letters of its own.
+// redrive.HandlerConfig, redrive.DrainTopicConfig, and those of wmkafka. Give the same Scheme to each of them. A part with another scheme
+// does not recognise the topics of the others: a handler of dead letters would then have dead letters of its own.
 //
 // # Styles
 //

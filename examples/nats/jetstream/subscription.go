@@ -62,7 +62,7 @@ func (s *subscription) hand(msg *message.Message) {
 	case s.out <- msg:
 	case <-s.ended.Done():
 		msg.Nack()
-	case <-settled.Done(): // nobody took it in time: the server has delivered it again
+	case <-settled.Done(): // it was not taken in time: the server has delivered it again
 	}
 }
 
