@@ -73,7 +73,7 @@ test: ## everything that decides: build, gofmt, vet, staticcheck, all tests with
 	@.ci/need-cc
 	@$(MAKE) --no-print-directory --output-sync=target -j2 start static # before the lanes: only one may install servers
 	@$(MAKE) --no-print-directory --output-sync=target -j3 served-brokers served-tables unit-and-keys
-	@echo; echo "tested against:"; $(SERVICES) status || { \
+	@echo; echo "tested against:"; $(SERVICES) status && promtool --version | grep -m 1 promtool || { \
 	  echo; echo "NOT TESTED against every server: see above"; test "$$CI" != true; }
 
 check: ## the quick part of test: no servers
@@ -108,7 +108,8 @@ unit:
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on $(OTHERS)
 
 start:
-	@$(SERVICES) up || { echo; echo "NOT EVERY SERVER IS THERE: what needs the others will be SKIPPED"; echo; test "$$CI" != true; }
+	@status=0; $(SERVICES) up || status=1; $(SERVICES) install prometheus || status=1; \
+	test $$status = 0 || { echo; echo "NOT EVERY SERVER IS THERE: what needs the others will be SKIPPED"; echo; test "$$CI" != true; }
 
 served: ## the tests that need servers, each lane after another
 	@.ci/need-cc

@@ -1,5 +1,6 @@
 // Package services returns the addresses of the real servers for tests and examples: Kafka, RabbitMQ, Redis, PostgreSQL,
-// MariaDB and NATS.
+// MariaDB and NATS. Prometheus is particular: what needs one starts its own with StartPrometheus, as its configuration says what
+// it watches.
 //
 // An address comes from the environment (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
 // SPILLWAY_NATS), or else is that of the server which "make services" starts. A test without its server is skipped, but with CI=true it fails:

@@ -29,6 +29,7 @@ var servers = []server{
 	{"postgres", "SPILLWAY_POSTGRES", "SPILLWAY_POSTGRES_PORT", "19432", "postgres://spillway:spillway@%s/spillway?sslmode=disable"},
 	{"mariadb", "SPILLWAY_MYSQL", "SPILLWAY_MYSQL_PORT", "19306", "spillway:spillway@tcp(%s)/spillway"},
 	{"nats", "SPILLWAY_NATS", "SPILLWAY_NATS_PORT", "19222", "nats://%s"},
+	{"prometheus", "SPILLWAY_PROMETHEUS", "SPILLWAY_PROMETHEUS_PORT", "19090", "http://%s"},
 }
 
 // Kafka returns the addresses of its brokers.
@@ -71,7 +72,7 @@ func NATS(t testing.TB) string {
 	return address(t, "nats")
 }
 
-// Lookup returns the address of a server: kafka (comma separated), rabbitmq, redis, postgres, mariadb or nats.
+// Lookup returns the address of a server: kafka (comma separated), rabbitmq, redis, postgres, mariadb, nats or prometheus.
 func Lookup(name string) (string, error) {
 	s, err := find(name)
 	if err != nil {
@@ -215,7 +216,7 @@ func exitCode(err error) int {
 	return -1
 }
 
-func run(command, name string) (string, error) {
+func run(command, name string, environment ...string) (string, error) {
 	script, err := script()
 	if err != nil {
 		return "", err
@@ -223,6 +224,7 @@ func run(command, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, script, command, name)
+	cmd.Env = append(os.Environ(), environment...)
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err

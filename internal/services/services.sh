@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Real servers for tests and examples: Kafka, RabbitMQ, Redis, PostgreSQL, MariaDB and NATS, on ports and in a data folder
-# of their own. "services.sh help" lists the commands; what is particular to a server is in the file of its name.
+# Real servers for tests and examples: Kafka, RabbitMQ, Redis, PostgreSQL, MariaDB, NATS and Prometheus, on ports and in a data
+# folder of their own. "services.sh help" lists the commands; what is particular to a server is in the file of its name.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 base=${SPILLWAY_SERVICES_DIR:-/var/tmp/spillway-services-$(id -u)}
-servers=(kafka rabbitmq redis postgres mariadb nats)
+servers=(kafka rabbitmq redis postgres mariadb nats prometheus)
+usual=(kafka rabbitmq redis postgres mariadb nats) # without names; a test that needs Prometheus starts one of its own
 deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
 not_ours=3                                 # exit status: this server is not ours to start or stop
 
@@ -15,14 +16,16 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 usage() {
   cat <<'TEXT'
 services.sh up [server...]       install what is missing and start what does not answer
+services.sh install server...    only install what is missing
 services.sh down [server...]     stop what up started
 services.sh status [server...]   say who answers; fails unless all do
 services.sh env                  print the addresses as export lines
 services.sh stop|start|restart|kill server   for fault tests; kill is a crash (SIGKILL)
 
-Servers: kafka rabbitmq redis postgres mariadb nats; none named is all of them.
+Servers: kafka rabbitmq redis postgres mariadb nats prometheus; none named is all of them but prometheus, which down stops too.
+Prometheus runs with the configuration file that SPILLWAY_PROMETHEUS_CONFIG names.
 A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
-SPILLWAY_NATS) is left alone. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
+SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
 TEXT
 }
 
@@ -237,8 +240,10 @@ as_root() {
   fi
 }
 
-# install PACKAGE...: from Debian, without letting the packages start servers of their own on the usual ports.
+# install PACKAGE...: from Debian, without letting the packages start servers of their own on the usual ports, now or with the
+# machine.
 install() {
+  local package
   local policy=/usr/sbin/policy-rc.d written="" status=0
   command -v apt-get >/dev/null ||
     die "missing: $*. Install them, or see compose.yaml, or set the address of a server that you have"
@@ -257,6 +262,9 @@ install() {
     tail -n 20 "$base/apt.log" >&2
   fi
   if [[ -n $written ]]; then as_root rm -f "$written" || true; fi
+  for package in "$@"; do
+    if [[ -e /etc/init.d/$package ]]; then as_root update-rc.d "$package" disable </dev/null >>"$base/apt.log" 2>&1 || true; fi
+  done
   return $status
 }
 
@@ -310,6 +318,17 @@ up() {
   if ((${#failed[@]} > 0)); then die "NOT AVAILABLE: ${failed[*]}"; fi
 }
 
+# install_only SERVER...: for programs that come with a server.
+install_only() {
+  local server absent=() missing
+  lock
+  for server in "$@"; do
+    read -ra missing <<<"$("${server}_packages")"
+    absent+=("${missing[@]}")
+  done
+  if ((${#absent[@]} > 0)); then install "${absent[@]}" || die "NOT INSTALLED: ${absent[*]}"; fi
+}
+
 down() {
   local server
   if [[ ! -d $base ]]; then return; fi
@@ -337,7 +356,7 @@ status() {
       state="does not answer at $(of "$server" address)"
       result=1
     fi
-    printf '%-9s %s\n' "$server" "$state"
+    printf '%-10s %s\n' "$server" "$state"
   done
   return $result
 }
@@ -378,9 +397,17 @@ for name in "$@"; do
   [[ " ${servers[*]} " == *" $name "* ]] || die "no server \"$name\": there are ${servers[*]}"
 done
 case $command in
-  up | down | status)
-    if (($# == 0)); then set -- "${servers[@]}"; fi
+  up | status)
+    if (($# == 0)); then set -- "${usual[@]}"; fi
     "$command" "$@"
+    ;;
+  down)
+    if (($# == 0)); then set -- "${servers[@]}"; fi
+    down "$@"
+    ;;
+  install)
+    (($# > 0)) || die "install needs the name of a server"
+    install_only "$@"
     ;;
   stop | start | restart | kill)
     (($# == 1)) || die "$command needs one server"
