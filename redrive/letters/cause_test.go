@@ -1,0 +1,46 @@
+package letters_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V9: the cause of a letter that a hook sees is the cause under which the Store keeps the letter, whatever its texts are.
+func TestCauseOf(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	texts := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+		rapid.SampledFrom([]string{"", "boom", "a\nb", "\x00", strings.Repeat("long ", 2000), strings.Repeat("é", 3000), strings.Repeat("x", 5000), "order 7 of 'Ann'"}))
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.StringMatching(`[a-z]{12}`).Draw(t, "id")
+		l := poison.Letter{
+			Original: message.NewMessage(id, []byte("{}")), Topic: "orders.dlq",
+			Origin: poison.Origin{Topic: texts.Draw(t, "topic"), Handler: texts.Draw(t, "handler"), MessageID: id},
+			Failure: poison.Failure{Class: classify.ClassPermanent, Reason: texts.Draw(t, "reason"), Type: texts.Draw(t, "type"),
+				StackHash: "abc", Stack: strings.Repeat("frame\n", 3000), Description: texts.Draw(t, "description")},
+		}
+		if err := store.Publish(l.Topic, l.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		heads, err := store.Heads(t.Context(), letters.Filter{IDs: []string{id}, Causes: []string{letters.CauseOf(l)}})
+		if err != nil || len(heads) == 0 {
+			t.Fatalf("the letter is not among those of its cause %s: %v", letters.CauseOf(l), err)
+		}
+	})
+}
+
+func BenchmarkCauseOf(b *testing.B) {
+	l := poison.Read(fixture.Letter("1", "{}"))
+	l.Topic = "orders.dlq"
+	b.ReportAllocs()
+	for b.Loop() {
+		letters.CauseOf(l)
+	}
+}
