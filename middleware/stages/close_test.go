@@ -3,6 +3,7 @@ package stages_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +35,13 @@ func (c *counts) add(name string) {
 		c.of = map[string]int{}
 	}
 	c.of[name]++
+}
+
+// all returns a copy: the router can still be closing what is its own.
+func (c *counts) all() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.of)
 }
 
 func (c *closes) Close() error {
@@ -90,9 +98,10 @@ func TestStageSubscribersAreClosed(t *testing.T) {
 			if err := <-ran; err != nil {
 				t.Error(err)
 			}
-			delete(closed.of, "live") // the router closes it, or not
+			of := closed.all()
+			delete(of, "live") // the router closes it, or not
 			var names []string
-			for name, n := range closed.of {
+			for name, n := range of {
 				names = append(names, name)
 				if n != 1 && !c.own {
 					t.Errorf("%s was closed %d times", name, n)
@@ -139,8 +148,9 @@ func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
 	} {
 		failsAt = row.failsAt
 		_, err := s.stages.Extend(s.router, nil, row.name, row.topic)
-		if (err != nil) != (row.failsAt > 0 || row.topic == "invoices") || closed.of["shared"] != 0 || row.closed != "" && closed.of[row.closed] != 1 {
-			t.Errorf("%v: %v, closed %v", row, err, closed.of)
+		of := closed.all()
+		if (err != nil) != (row.failsAt > 0 || row.topic == "invoices") || of["shared"] != 0 || row.closed != "" && of[row.closed] != 1 {
+			t.Errorf("%v: %v, closed %v", row, err, of)
 		}
 	}
 	if calls != 6 || len(s.router.Handlers()) != 4 {

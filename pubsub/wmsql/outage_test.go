@@ -18,15 +18,11 @@ import (
 )
 
 // oldTransactions returns how many transactions of the pool of own are more than a second old, in the server's view.
-func (b *bench) oldTransactions() (n int) {
+func (b *bench) oldTransactions() int {
 	b.Helper()
-	query := b.sql(`SELECT count(*) FROM pg_stat_activity WHERE application_name = '`+b.topic+`' AND clock_timestamp() - xact_start > interval '1 second'`,
+	return b.transactions(b.sql(`SELECT count(*) FROM pg_stat_activity WHERE application_name = '`+b.topic+`' AND clock_timestamp() - xact_start > interval '1 second'`,
 		`SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
-		WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_started < NOW() - INTERVAL 2 SECOND`) // whole seconds
-	if err := b.db.QueryRow(query).Scan(&n); err != nil {
-		b.Fatal(err)
-	}
-	return n
+		WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_started < NOW() - INTERVAL 2 SECOND`)) // whole seconds
 }
 
 // Feature R12, promise P3: while the handler's downstream is away, or its calls time out, the server sees no transaction that lasts. Messages are given back as often as it

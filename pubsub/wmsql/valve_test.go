@@ -1,6 +1,7 @@
 package wmsql_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -23,15 +24,24 @@ func (b *bench) own(s server) (own *bench, transactions func() int) {
 	}
 	own.db = openAt(b, s.name, address)
 	own.pub = own.publisher()
-	return own, func() (n int) {
-		if !b.isPostgres() {
-			time.Sleep(150 * time.Millisecond) // InnoDB shows an old list if it is asked again within 100 ms
-		}
-		if err := b.db.QueryRow(count).Scan(&n); err != nil {
-			b.Fatal(err)
-		}
-		return n
+	return own, func() int { return b.transactions(count) }
+}
+
+// innoDBLists is one question at a time: InnoDB shows an old list to who asks within 100 ms after another.
+var innoDBLists sync.Mutex
+
+// transactions returns the count of transactions that query asks the server for.
+func (b *bench) transactions(query string) (n int) {
+	b.Helper()
+	if !b.isPostgres() {
+		innoDBLists.Lock()
+		defer innoDBLists.Unlock()
+		time.Sleep(150 * time.Millisecond)
 	}
+	if err := b.db.QueryRow(query).Scan(&n); err != nil {
+		b.Fatal(err)
+	}
+	return n
 }
 
 // receive takes the next message, which must be id.
