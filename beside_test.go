@@ -10,8 +10,10 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
@@ -65,6 +67,31 @@ func TestPurgeRuns(t *testing.T) {
 	}
 	if got := b.effects(); len(got) != 1 {
 		t.Errorf("effects %q", got)
+	}
+}
+
+// Feature D14: a channel with rules deletes old letters of its store while the router runs, and says that it looked.
+func TestRetentionRuns(t *testing.T) {
+	b := newBench(t, true)
+	looks := make(chan letters.Trimmed, 100)
+	dlc, err := spillway.New(t.Context(), spillway.Config{DB: b.db, Service: "shop", Retention: letters.RetentionConfig{
+		Rules:     []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: time.Microsecond}},
+		Every:     time.Second,
+		OnTrimmed: func(_ context.Context, look letters.Trimmed) { looks <- look },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	stop := b.run(dlc.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	defer stop()
+	if look := testkit.Receive(t, "the retention looks", looks); look.Letters != 1 || look.Err != nil {
+		t.Errorf("%+v", look)
+	}
+	if look := testkit.Receive(t, "the retention looks again", looks); look.Letters != 0 || look.Err != nil {
+		t.Errorf("%+v", look)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Config configures a Channel. Only DB or Publisher is required. The fields below Logger configure one part each. A part uses
@@ -75,6 +76,9 @@ type Config struct {
 	// Purge configures how long the receiver keeps keys. It takes effect with a Retention, and needs Attach or Plugin.
 	// Default: keys are kept for good.
 	Purge idempotency.PurgeConfig
+	// Retention configures how long the dead-letter store in DB keeps letters, by status, class, reason, cause and age. It takes
+	// effect with Rules, and needs Attach or Plugin. Default: letters are kept for good.
+	Retention letters.RetentionConfig
 	// Outputs configures how often the publishing of produced messages is tried.
 	Outputs middleware.OutputsConfig
 }
@@ -113,6 +117,12 @@ func (c *Config) check() error {
 	if c.Purge.Retention != 0 && !keys {
 		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set Config.DB or Config.Idempotency", c.Purge.Retention)
 	}
+	if r := &c.Retention; len(r.Rules) == 0 && (r.Every != 0 || r.Pause != 0 || r.OnTrimmed != nil) {
+		return errors.New("Config.Retention is configured without Rules: no letter would be deleted; set Config.Retention.Rules")
+	}
+	if len(c.Retention.Rules) > 0 && (c.DB == nil || !safecall.IsNil(c.Publisher)) {
+		return errors.New("Config.Retention.Rules are set and the channel has no dead-letter store: set Config.DB and no Config.Publisher, or use letters.NewRetention")
+	}
 	return nil
 }
 
@@ -130,7 +140,7 @@ func (c *Config) share() error {
 		c.Retry.MaskText = c.Queue.MaskText
 	}
 	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger,
-		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Stages.Logger, &outage.Logger} {
+		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Retention.Logger, &c.Stages.Logger, &outage.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}

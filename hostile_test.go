@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func hostileMessages() map[string]*message.Message {
@@ -317,6 +318,9 @@ func TestNewRefuses(t *testing.T) {
 		"StagesInDB needs":                {Publisher: good, StagesInDB: true},
 		"Config.CrashLimit is configured": {Publisher: good, CrashLimit: crashlimit.Config{Heartbeat: time.Second}},
 		"without a Retention":             {Publisher: good, Idempotency: keys, Purge: idempotency.PurgeConfig{Every: time.Minute}},
+		"without Rules":                   {Publisher: good, Retention: letters.RetentionConfig{Every: time.Minute}},
+		"no dead-letter store":            {Publisher: good, DB: db, Retention: letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
+		"Rules[0].Statuses is":            {DB: db, Retention: letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
 		"pgxstore.New":                    {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Optimistic: true}},
 		"Key is not": {Publisher: good, Idempotency: keys,
 			Receiver: idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},

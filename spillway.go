@@ -114,6 +114,13 @@ func (ch *Channel) compose(config *Config) (err error) {
 		}
 		ch.plugins = append(ch.plugins, purge.Plugin)
 	}
+	if len(config.Retention.Rules) > 0 {
+		retention, err := letters.NewRetention(ch.letters, config.Retention)
+		if err != nil {
+			return err
+		}
+		ch.plugins = append(ch.plugins, retention.Plugin)
+	}
 	for _, part := range parts {
 		if guard := outage.Of(part); guard != nil {
 			ch.stores = append(ch.stores, guard)

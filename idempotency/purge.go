@@ -39,6 +39,18 @@ type PurgeConfig struct {
 	Logger watermill.LoggerAdapter
 	// OnPurged is called after each batch that deleted keys, with their number.
 	OnPurged func(ctx context.Context, n int)
+	// OnRun is called after each purge of all batches, also if the purge deleted no key or failed. Default: none.
+	OnRun func(ctx context.Context, run PurgeRun)
+}
+
+// PurgeRun is one purge of all keys that are too old.
+type PurgeRun struct {
+	// Keys is the number of keys that the purge deleted.
+	Keys int
+	// Took is how long the purge took, its pauses included.
+	Took time.Duration
+	// Err is the error that ended the purge early, or nil.
+	Err error
 }
 
 func (c *PurgeConfig) setDefaults(store Store) {
@@ -107,12 +119,16 @@ func (p *Purge) Plugin(router *message.Router) error { return p.life.Plugin(rout
 // Run deletes all keys that are too old by now, and returns how many it deleted. Call it if you have a schedule of your own.
 // If it fails, what it deleted before stays deleted.
 func (p *Purge) Run(ctx context.Context) (int, error) {
-	before := time.Now().Add(-p.config.Retention)
+	began := time.Now()
+	before := began.Add(-p.config.Retention)
 	total, err := p.batches(ctx, before)
 	if err != nil {
-		return total, fmt.Errorf("idempotency: purge keys applied before %s: %w", before.UTC().Format(time.RFC3339), err)
+		err = fmt.Errorf("idempotency: purge keys applied before %s: %w", before.UTC().Format(time.RFC3339), err)
 	}
-	return total, nil
+	if p.config.OnRun != nil && ctx.Err() == nil {
+		safecall.Hook(p.config.Logger, "PurgeConfig.OnRun", func() { p.config.OnRun(ctx, PurgeRun{total, time.Since(began), err}) })
+	}
+	return total, err
 }
 
 func (p *Purge) batches(ctx context.Context, before time.Time) (total int, err error) {

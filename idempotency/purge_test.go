@@ -17,6 +17,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // onEachToPurge runs a test on each database, with its store and a handler that writes one effect.
@@ -277,9 +278,15 @@ func TestPurgePlugin(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "test.db"))
 	store := storeOn(db)
 	enterKeys(t, db, "old", 3, time.Now().Add(-time.Hour), "NULL")
-	purged := make(chan int, 10)
+	purged, runs := make(chan int, 10), make(chan idempotency.PurgeRun)
 	purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{Retention: time.Minute, Every: 10 * time.Millisecond,
-		OnPurged: func(_ context.Context, n int) { purged <- n }})
+		OnPurged: func(_ context.Context, n int) { purged <- n },
+		OnRun: func(_ context.Context, run idempotency.PurgeRun) {
+			select {
+			case runs <- run:
+			default:
+			}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,6 +302,12 @@ func TestPurgePlugin(t *testing.T) {
 	<-router.Running()
 	if n := <-purged; n != 3 {
 		t.Error(n)
+	}
+	run := testkit.Receive(t, "a purge", runs)
+	for ; run.Keys == 3; run = testkit.Receive(t, "a purge that finds nothing", runs) {
+	}
+	if run.Keys != 0 || run.Err != nil || run.Took <= 0 {
+		t.Errorf("%+v", run)
 	}
 	if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil { // which stops nothing
 		t.Fatal(err)

@@ -74,6 +74,10 @@ type Filter struct {
 	MaxSeq int64 `json:"max_seq,omitempty"`
 	// Limit is the largest number of rows that List and Groups return. Default: DefaultLimit. At most MaxLimit.
 	Limit int `json:"limit,omitempty"`
+
+	// unless chooses letters that are not chosen: those that earlier rules of a Retention decide about. Only what the letters of
+	// a cause have in common counts, and Statuses.
+	unless []Filter
 }
 
 // Validate returns an error that names the field with a value that no Store accepts.

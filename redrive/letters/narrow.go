@@ -12,7 +12,7 @@ import (
 // numbers of the causes answer how many letters f chooses, and the table of letters is not read.
 func (f *Filter) causesOnly() bool {
 	return f.Description == "" && f.Payload == "" && len(f.Metadata) == 0 && !f.Leased && len(f.IDs) == 0 && len(f.RedriveIDs) == 0 &&
-		f.Since.IsZero() && f.Until.IsZero() && f.After == 0 && f.MaxSeq == 0
+		f.Since.IsZero() && f.Until.IsZero() && f.After == 0 && f.MaxSeq == 0 && len(f.unless) == 0
 }
 
 // byCause reports whether f chooses by what letters of a cause have in common.

@@ -4,41 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// RetentionRule says which letters are deleted, and when.
+// RetentionRule says which letters are deleted, and when. A letter matches a rule if it has any one of the values of each list
+// that is set, whatever its age.
 type RetentionRule struct {
-	// Statuses are the states of the letters. Required. A letter that waits is the last copy of its message: name StatusWaiting
-	// only if such a message may be lost.
+	// Statuses are the states of the letters. Required, unless Keep is set. A letter that waits is the last copy of its message:
+	// name StatusWaiting only if such a message may be lost.
 	Statuses []Status
-	// OlderThan is the time since the latest failure, after which a letter is deleted. Required.
-	OlderThan time.Duration
+	// Classes are classes of the latest failure. Default: all classes.
+	Classes []classify.Class
+	// Reasons are reasons of the latest failure. Default: all reasons.
+	Reasons []string
 	// Causes are hashes of causes, as Group.Cause has them. Default: all causes.
 	Causes []string
+	// OlderThan is the time since the latest failure, after which a letter is deleted. Required, unless Keep is set.
+	OlderThan time.Duration
+	// Keep keeps the letters for good, whatever later rules say. Default: false.
+	Keep bool
 }
 
 // RetentionConfig configures a Retention.
 type RetentionConfig struct {
-	// Rules say which letters are deleted: those that any of the rules chooses. Required.
+	// Rules say which letters are deleted. The first rule that a letter matches decides. A letter that matches no rule stays.
+	// Required.
 	Rules []RetentionRule
 	// Every is the time from the end of one look at the letters to the next. Default: 1 hour. At least 1 second.
 	Every time.Duration
+	// Pause is the time between two transactions, each of which deletes at most 200 letters. Default: as long as the transaction
+	// before took, so that live traffic has half of the time.
+	Pause time.Duration
+	// Act is on record for each letter that is deleted. Default: StoreConfig.Node, and the age of the rule as the reason.
+	Act Act
 	// Logger receives a line with the number of letters for each rule that deleted some. Default: no lines. The events say which
 	// letters these were.
 	Logger watermill.LoggerAdapter
+	// OnTrimmed is called after each look at the letters, also if the look deleted none or failed. Default: none.
+	OnTrimmed func(ctx context.Context, t Trimmed)
 }
 
-// maxRules bounds RetentionConfig.Rules.
-const maxRules = 100
+// Trimmed is one look of a Retention at the letters.
+type Trimmed struct {
+	// Letters is the number of letters that the look deleted, and Rules that number by rule, in the order of
+	// RetentionConfig.Rules.
+	Letters int
+	Rules   []int
+	// Took is how long the look took.
+	Took time.Duration
+	// Err is the error that ended the look early, or nil.
+	Err error
+}
+
+const (
+	// maxRules bounds RetentionConfig.Rules.
+	maxRules = 100
+	// maxRuleValues bounds the values that all rules list: a statement binds those of a rule and of all rules before it.
+	maxRuleValues = 5000
+)
 
 func (c *RetentionConfig) setDefaults() {
 	if c.Every == 0 {
@@ -47,6 +80,7 @@ func (c *RetentionConfig) setDefaults() {
 	if safecall.IsNil(c.Logger) {
 		c.Logger = watermill.NopLogger{}
 	}
+	c.Rules = slices.Clone(c.Rules)
 }
 
 func (c *RetentionConfig) validate() error {
@@ -57,24 +91,77 @@ func (c *RetentionConfig) validate() error {
 		return fmt.Errorf("letters: RetentionConfig.Rules has %d rules: at most %d are possible: one rule can name several causes", len(c.Rules), maxRules)
 	case c.Every < time.Second:
 		return fmt.Errorf("letters: RetentionConfig.Every is %s: it must be 1s or more", c.Every)
+	case c.Pause < 0:
+		return fmt.Errorf("letters: RetentionConfig.Pause is %s: it must not be negative", c.Pause)
 	}
+	if err := c.Act.validate(); err != nil {
+		return fmt.Errorf("letters: RetentionConfig.Act: %w", err)
+	}
+	values := 0
 	for i, rule := range c.Rules {
-		if len(rule.Statuses) == 0 {
-			return fmt.Errorf("letters: RetentionConfig.Rules[%d].Statuses is empty: name the states of the letters to delete, such as StatusSucceeded", i)
+		if err := rule.validate(); err != nil {
+			return fmt.Errorf("letters: RetentionConfig.Rules[%d]%w", i, err)
 		}
-		if rule.OlderThan <= 0 {
-			return fmt.Errorf("letters: RetentionConfig.Rules[%d].OlderThan is %s: it must be positive", i, rule.OlderThan)
-		}
-		f := rule.filter(time.Time{})
-		if err := f.Validate(); err != nil {
-			return fmt.Errorf("letters: RetentionConfig.Rules[%d]: %w", i, err)
-		}
+		values += len(rule.Statuses) + len(rule.Classes) + len(rule.Reasons) + len(rule.Causes)
+	}
+	if values > maxRuleValues {
+		return fmt.Errorf("letters: RetentionConfig.Rules list %d values in all: at most %d are possible: use several Retentions", values, maxRuleValues)
 	}
 	return nil
 }
 
-func (r *RetentionRule) filter(now time.Time) Filter {
-	return Filter{Statuses: r.Statuses, Causes: r.Causes, Until: now.Add(-r.OlderThan)}
+func (r *RetentionRule) validate() error {
+	f := r.filter()
+	switch err := f.Validate(); {
+	case err != nil:
+		return fmt.Errorf(": %w", err)
+	case r.Keep && r.OlderThan != 0:
+		return fmt.Errorf(".OlderThan is %s and Keep is set: set one", r.OlderThan)
+	case r.Keep:
+		return nil
+	case len(r.Statuses) == 0:
+		return errors.New(".Statuses is empty: name the states of the letters to delete, such as StatusSucceeded")
+	case r.OlderThan <= 0:
+		return fmt.Errorf(".OlderThan is %s: it must be positive", r.OlderThan)
+	}
+	return nil
+}
+
+// filter chooses the letters that match the rule.
+func (r *RetentionRule) filter() Filter {
+	f := Filter{Statuses: r.Statuses, Classes: r.Classes, Reasons: r.Reasons, Causes: r.Causes}
+	if len(f.Statuses) == 0 {
+		f.Statuses = Statuses()
+	}
+	return f
+}
+
+// due chooses the letters that a rule deletes now: they are old enough, and no rule before it decides about them.
+func (c *RetentionConfig) due(i int, now time.Time) Filter {
+	f := c.Rules[i].filter()
+	f.Until = now.Add(-c.Rules[i].OlderThan)
+	for _, before := range c.Rules[:i] {
+		f.unless = append(f.unless, before.filter())
+	}
+	return f
+}
+
+// Due returns how many letters each rule would delete now, in the order of RetentionConfig.Rules: a dry run. Letters that have a
+// lease are among them.
+func (r *Retention) Due(ctx context.Context) (rules []int, err error) {
+	if r == nil {
+		return nil, errNilRetention
+	}
+	rules, now := make([]int, len(r.config.Rules)), time.Now()
+	for i, rule := range r.config.Rules {
+		if rule.Keep {
+			continue
+		}
+		if rules[i], err = r.store.Count(ctx, r.config.due(i, now)); err != nil {
+			return nil, err
+		}
+	}
+	return rules, nil
 }
 
 // Retention deletes old letters by itself, as Purge does: in small transactions, with an event for each letter. Nothing is
@@ -150,22 +237,55 @@ func (r *Retention) Run(ctx context.Context) error {
 
 // Trim deletes the letters that are past their retention now, and returns how many it deleted, also with an error.
 func (r *Retention) Trim(ctx context.Context) (n int, err error) {
-	if r == nil {
+	switch {
+	case r == nil:
 		return 0, errNilRetention
+	case ctx == nil:
+		return 0, errNilContext
 	}
-	for _, rule := range r.config.Rules {
-		deleted, err := r.store.Purge(ctx, rule.filter(time.Now()), Act{
-			By: r.store.node, Reason: "retention: " + rule.OlderThan.String() + " since the latest failure",
+	t := Trimmed{Rules: make([]int, len(r.config.Rules))}
+	began := time.Now()
+	for i := range r.config.Rules {
+		t.Rules[i], t.Err = r.apply(ctx, i)
+		t.Letters += t.Rules[i]
+		if t.Err != nil {
+			break
+		}
+	}
+	t.Took = time.Since(began)
+	if r.config.OnTrimmed != nil && ctx.Err() == nil {
+		safecall.Hook(r.config.Logger, "RetentionConfig.OnTrimmed", func() { r.config.OnTrimmed(ctx, t) })
+	}
+	return t.Letters, t.Err
+}
+
+// apply deletes what one rule says.
+func (r *Retention) apply(ctx context.Context, i int) (n int, err error) {
+	rule := &r.config.Rules[i]
+	if rule.Keep {
+		return 0, nil
+	}
+	act := r.config.Act
+	if act.By == "" {
+		act.By = r.store.node
+	}
+	if act.Reason == "" {
+		act.Reason = "retention: " + rule.OlderThan.String() + " since the latest failure"
+	}
+	n, err = r.store.purge(ctx, r.config.due(i, time.Now()), act, r.rest)
+	if n > 0 {
+		r.config.Logger.Info("Deleted letters past their retention", watermill.LogFields{
+			"letters": n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons, "causes": len(rule.Causes),
+			"older_than": rule.OlderThan.String(), "service": r.store.service,
 		})
-		n += deleted
-		if deleted > 0 {
-			r.config.Logger.Info("Deleted letters past their retention", watermill.LogFields{
-				"letters": deleted, "statuses": rule.Statuses, "older_than": rule.OlderThan.String(), "causes": len(rule.Causes), "service": r.store.service,
-			})
-		}
-		if err != nil {
-			return n, err
-		}
 	}
-	return n, nil
+	return n, wrapped(fmt.Sprintf("retention, rule %d, after %d", i, n), err)
+}
+
+// rest leaves the database to others after a transaction.
+func (r *Retention) rest(ctx context.Context, took time.Duration) {
+	if r.config.Pause > 0 {
+		took = r.config.Pause
+	}
+	wait.For(ctx, took)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -57,13 +58,13 @@ func testRetention(t *testing.T, on fixture.Database) {
 		t.Fatal(noise, err)
 	}
 	var instances sync.WaitGroup
-	var deleted [2]int
+	var deleted, seen [2]int
 	var logs testkit.Log
 	for i, store := range stores {
 		retention, err := letters.NewRetention(store, letters.RetentionConfig{Logger: &logs, Rules: []letters.RetentionRule{
-			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 30 * 24 * time.Hour},
 			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 24 * time.Hour, Causes: []string{noise[0].Cause}},
-		}})
+			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 30 * 24 * time.Hour},
+		}, OnTrimmed: func(_ context.Context, t letters.Trimmed) { seen[i] = t.Letters }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 	for _, line := range logs.Lines(watermill.InfoLogLevel, "Deleted letters") {
 		logged += line.Fields["letters"].(int)
 	}
-	if deleted[0]+deleted[1] != 2*n || logged != 2*n || len(logs.Errors()) > 0 {
+	if deleted != seen || deleted[0]+deleted[1] != 2*n || logged != 2*n || len(logs.Errors()) > 0 {
 		t.Errorf("%v letters are deleted and %d logged, want %d in all: %v", deleted, logged, 2*n, logs.Errors())
 	}
 	wantCount(t, stores[0], letters.Filter{Statuses: letters.Statuses()}, n+2+30)
@@ -129,12 +130,17 @@ func TestRetention_plugin(t *testing.T) {
 		n, err := store.Count(t.Context(), letters.Filter{Statuses: letters.Statuses()})
 		return err == nil && n == 0
 	})
+	many := letters.RetentionRule{Keep: true, Causes: make([]string, 500)}
 	for want, config := range map[string]letters.RetentionConfig{
 		"Rules is empty":          {},
 		"Rules[0].Statuses":       {Rules: []letters.RetentionRule{{OlderThan: time.Hour}}},
 		"Rules[0].OlderThan":      {Rules: []letters.RetentionRule{{Statuses: letters.Statuses()}}},
 		"unknown status":          {Rules: []letters.RetentionRule{{Statuses: []letters.Status{"old"}, OlderThan: time.Hour}}},
 		"Every":                   {Rules: rules, Every: time.Millisecond},
+		"Pause":                   {Rules: rules, Pause: -1},
+		"Act.Reason":              {Rules: rules, Act: letters.Act{Reason: strings.Repeat("x", 2000)}},
+		"and Keep is set":         {Rules: []letters.RetentionRule{{Keep: true, OlderThan: time.Hour}}},
+		"list 5003 values":        {Rules: []letters.RetentionRule{many, many, many, many, many, many, many, many, many, many, rules[0], rules[0], rules[0]}},
 		"101 rules":               {Rules: slices.Repeat(rules, 101)},
 		"Filter.Causes lists 501": {Rules: []letters.RetentionRule{{Statuses: letters.Statuses(), OlderThan: 1, Causes: make([]string, 501)}}},
 	} {
@@ -148,6 +154,93 @@ func TestRetention_plugin(t *testing.T) {
 	var none *letters.Retention
 	if none.Run(t.Context()) == nil || none.Plugin(nil) == nil || retention.Plugin(nil) == nil || retention.Run(nilContext) == nil {
 		t.Error("a call that can do nothing returns no error")
+	}
+}
+
+// Feature D14: the first rule that a letter matches decides, by status, class, reason and cause, whatever its age. Due says before
+// what Trim deletes, and the hook what it deleted.
+func TestRetention_firstRule(t *testing.T) { onEach(t, testRetention_firstRule) }
+
+func testRetention_firstRule(t *testing.T, on fixture.Database) {
+	store, ctx := storeOn(t, on.Create(t)()), t.Context()
+	of := func(class classify.Class, reason string, days int) func(*poison.Letter) {
+		return func(l *poison.Letter) {
+			l.Failure.Class, l.Failure.Reason, l.Failure.LastFailedAt = class, reason, time.Now().AddDate(0, 0, -days)
+		}
+	}
+	publish(t, store, "orders.dlq",
+		letter("fraud", "a", of(classify.ClassPermanent, "fraud", 400)),
+		letter("permanent-young", "a", of(classify.ClassPermanent, "declined", 20)),
+		letter("permanent-old", "a", of(classify.ClassPermanent, "declined", 100)),
+		letter("transient-young", "a", of(classify.ClassTransient, "timeout", 2)),
+		letter("transient-old", "a", of(classify.ClassTransient, "timeout", 8)),
+		letter("invalid", "a", of(classify.ClassInvalid, "schema", 400)),
+		letter("waits", "a", of(classify.ClassTransient, "timeout", 400)))
+	act := letters.Act{By: "ann", Reason: "a test"}
+	if n, err := store.MarkAll(ctx, letters.Filter{Reasons: []string{"fraud", "declined", "timeout", "schema"}}, letters.StatusDiscarded, act); err != nil || n != 7 {
+		t.Fatal(n, err)
+	}
+	if n, err := store.MarkAll(ctx, letters.Filter{IDs: []string{"waits"}, Statuses: letters.Statuses()}, letters.StatusWaiting, act); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	discarded := []letters.Status{letters.StatusDiscarded}
+	const day = 24 * time.Hour
+	var seen []letters.Trimmed
+	retention, err := letters.NewRetention(store, letters.RetentionConfig{
+		Rules: []letters.RetentionRule{
+			{Keep: true, Reasons: []string{"fraud"}},
+			{Statuses: discarded, Classes: []classify.Class{classify.ClassPermanent}, OlderThan: 90 * day},
+			{Statuses: discarded, Classes: []classify.Class{classify.ClassTransient, classify.ClassPermanent}, OlderThan: 7 * day},
+			{Keep: true, Statuses: []letters.Status{letters.StatusDiscarded}, Classes: []classify.Class{classify.ClassInvalid}},
+			{Statuses: letters.Statuses(), Classes: []classify.Class{classify.ClassInvalid}, OlderThan: day},
+		},
+		Pause: time.Millisecond, Act: letters.Act{By: "the night", Reason: "our policy"},
+		OnTrimmed: func(_ context.Context, t letters.Trimmed) { seen = append(seen, t) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []int{0, 1, 1, 0, 0}
+	if due, err := retention.Due(ctx); err != nil || !slices.Equal(due, want) {
+		t.Errorf("due are %v, %v, want %v", due, err, want)
+	}
+	for range 2 { // the second look finds nothing, and is seen
+		if _, err := retention.Trim(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != 2 || !slices.Equal(seen[0].Rules, want) || seen[0].Letters != 2 || seen[1].Letters != 0 || seen[0].Err != nil || seen[0].Took <= 0 {
+		t.Errorf("the hook was called with %+v", seen)
+	}
+	var left []string
+	for _, l := range list(t, store, letters.Filter{Statuses: letters.Statuses()}) {
+		left = append(left, l.Original.UUID)
+	}
+	slices.Sort(left)
+	if want := []string{"fraud", "invalid", "permanent-young", "transient-young", "waits"}; !slices.Equal(left, want) {
+		t.Errorf("left are %v, want %v", left, want)
+	}
+	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventPurged}})
+	if err != nil || len(events) != 2 || events[0].By != "the night" || events[0].Reason != "our policy" {
+		t.Errorf("on record are %+v, %v", events, err)
+	}
+}
+
+// Feature D14: a look that fails is seen.
+func TestRetention_fails(t *testing.T) {
+	db := sqliteFile.Create(t)()
+	store := storeOn(t, db)
+	var seen []letters.Trimmed
+	retention, err := letters.NewRetention(store, letters.RetentionConfig{
+		Rules:     []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusDiscarded}, OlderThan: time.Hour}},
+		OnTrimmed: func(_ context.Context, t letters.Trimmed) { seen = append(seen, t) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, db, `ALTER TABLE spillway_dead_letters RENAME TO elsewhere`)
+	if _, err := retention.Trim(t.Context()); err == nil || len(seen) != 1 || seen[0].Err == nil {
+		t.Errorf("%v, seen %+v", err, seen)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
@@ -24,7 +25,8 @@ type swept struct {
 
 // sweep calls change with the letters that f chooses and that are there when it starts, in small transactions. It leaves out
 // letters that have a lease, and those that another transaction is writing. It returns how many it changed, also with an error.
-func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally, []swept) error) (n int, err error) {
+// It calls rest, unless that is nil, after each transaction with the time that it took.
+func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally, []swept) error, rest func(context.Context, time.Duration)) (n int, err error) {
 	if f.Limit != 0 {
 		return 0, errors.New("Filter.Limit pages through lists: leave it out")
 	}
@@ -39,7 +41,7 @@ func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally,
 			return n, err
 		}
 		f.After = chosen.seqs[len(chosen.seqs)-1]
-		some := 0
+		some, began := 0, time.Now()
 		err = s.writeLetters(ctx, len(chosen.seqs), func(tx *sql.Tx, t tally) error {
 			letters, err := s.lockFree(ctx, tx, f, chosen.seqs)
 			if some = len(letters); err != nil || some == 0 {
@@ -50,7 +52,9 @@ func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally,
 		if err != nil {
 			return n, err
 		}
-		n += some
+		if n += some; rest != nil {
+			rest(ctx, time.Since(began))
+		}
 	}
 }
 
@@ -82,7 +86,7 @@ func (s *Store) MarkAll(ctx context.Context, f Filter, status Status, act Act) (
 	if err := errors.Join(f.Validate(), status.validate(), act.validate()); err != nil {
 		return 0, wrapped("mark all", err)
 	}
-	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error { return s.move(ctx, tx, t, letters, status, act) })
+	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error { return s.move(ctx, tx, t, letters, status, act) }, nil)
 	return n, wrapped(fmt.Sprintf("mark all, after %d", n), err)
 }
 
@@ -135,7 +139,12 @@ func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error)
 	if len(f.Statuses) == 0 {
 		return 0, errors.New("letters: purge: Filter.Statuses is empty: name the states of the letters to delete, such as StatusSucceeded")
 	}
-	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error {
+	n, err = s.purge(ctx, f, act, nil)
+	return n, wrapped(fmt.Sprintf("purge, after %d", n), err)
+}
+
+func (s *Store) purge(ctx context.Context, f Filter, act Act, rest func(context.Context, time.Duration)) (n int, err error) {
+	return s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error {
 		about, seqs, bodies := make([]subject, len(letters)), make([]int64, len(letters)), make([]int64, len(letters))
 		for i, l := range letters {
 			about[i], seqs[i], bodies[i] = l.subject, l.seq, l.body
@@ -156,8 +165,7 @@ func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error)
 			return err
 		}
 		return s.record(ctx, tx, EventPurged, act, about...)
-	})
-	return n, wrapped(fmt.Sprintf("purge, after %d", n), err)
+	}, rest)
 }
 
 // BreakLeases takes letters away from the holders of their leases, and records it. Filter.Leased finds such letters, and Heads

@@ -81,6 +81,12 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 		w.and("token <> '' AND leased_until > now_us()")
 	}
 	s.common(w, &f, "")
+	for _, other := range f.unless {
+		not := new(where)
+		anyIn(not, status, other.statuses(), func(status Status) any { return s.db.Text(string(status)) })
+		s.common(not, &other, "")
+		w.and("NOT ("+strings.Join(not.conditions, " AND ")+")", not.args...)
+	}
 	anyIn(w, "id", f.IDs, asBytes)
 	if len(f.RedriveIDs) > 0 {
 		either := new(where)
