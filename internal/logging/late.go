@@ -1,4 +1,3 @@
-// Package logging gives the parts a logger before the router is known that has it.
 package logging
 
 import (
@@ -75,6 +74,9 @@ func (l *Late) with(fields watermill.LogFields) watermill.LogFields {
 
 // IsSilent reports whether logger drops every line, so that its fields need not be built.
 func IsSilent(logger watermill.LoggerAdapter) bool {
+	if log, ok := logger.(*Log); ok {
+		logger = log.core.writer.to
+	}
 	if late, ok := logger.(*Late); ok {
 		logger = late.to()
 	}

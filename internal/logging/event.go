@@ -1,0 +1,114 @@
+package logging
+
+import (
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// An Event is a kind of log line: its level, its text and its fields. All events of the library are declared in this package, and
+// docs/logs.md has a row for each.
+type Event struct {
+	name   any // a string, boxed once
+	level  watermill.LogLevel
+	text   string
+	fields []string
+	place  []string // the fields whose values are a place
+	each   bool     // no line is left out
+}
+
+var events []*Event
+
+// Events returns all events, in the order of their declaration.
+func Events() []*Event { return slices.Clone(events) }
+
+// Name returns the value of the field event.
+func (e *Event) Name() string { return e.name.(string) }
+
+// Level returns the level of the event's lines.
+func (e *Event) Level() watermill.LogLevel { return e.level }
+
+// Text returns the message of the event's lines.
+func (e *Event) Text() string { return e.text }
+
+// Fields returns the names of the fields that lines of the event may have, without event, error and repeated.
+func (e *Event) Fields() []string { return slices.Clone(e.fields) }
+
+// Each reports whether each line of the event is written, however many there are.
+func (e *Event) Each() bool { return e.each }
+
+func event(level watermill.LogLevel, name, text string, fields ...string) *Event {
+	e := &Event{name: name, level: level, text: text, fields: fields}
+	for _, field := range fields {
+		if labels[field] {
+			e.place = append(e.place, field)
+		}
+	}
+	events = append(events, e)
+	return e
+}
+
+// always makes an event whose lines are all written, because what they say is nowhere else.
+func (e *Event) always() *Event {
+	e.each = true
+	return e
+}
+
+// Write writes a line, or counts it among the repeats of its place. err may be nil.
+func (e *Event) Write(logger watermill.LoggerAdapter, err error, fields Fields) {
+	if IsSilent(logger) {
+		return
+	}
+	log := of(logger)
+	var room [256]byte
+	key := append(room[:0], e.Name()...)
+	for _, name := range e.place {
+		key = append(key, 0)
+		switch v := fields[name].(type) {
+		case string:
+			key = append(key, clean(v)...)
+		case int:
+			key = appendInt(key, v)
+		}
+	}
+	if p, written := log.core.take(e, key); written || p != nil {
+		line := Line{log, e, p, written}
+		line.Write(err, fields)
+	}
+}
+
+// At is Write for lines that come often: it returns false if the line is but counted, so that its fields need not be built. The place
+// has the values of the event's fields that are labels, in their order.
+func (e *Event) At(logger watermill.LoggerAdapter, place ...string) (Line, bool) {
+	if IsSilent(logger) {
+		return Line{}, false
+	}
+	log := of(logger)
+	var room [256]byte
+	key := append(room[:0], e.Name()...)
+	for _, v := range place {
+		key = append(append(key, 0), clean(v)...)
+	}
+	p, written := log.core.take(e, key)
+	return Line{log, e, p, written}, written || p != nil
+}
+
+// A Line is to be written, or shown as the example of those that are counted.
+type Line struct {
+	log     *Log
+	event   *Event
+	place   *place
+	written bool
+}
+
+// Write completes the line. err may be nil.
+func (l Line) Write(err error, fields Fields) {
+	of := l.log.core.entry(l.event, err, l.log.with(fields))
+	if !l.written {
+		l.log.core.keep(l.place, of)
+		return
+	}
+	if !l.log.core.write(of) {
+		l.log.core.countBack(l.place, of, 1)
+	}
+}

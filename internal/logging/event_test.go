@@ -1,0 +1,283 @@
+package logging_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+// standsFor returns of how many lines the written ones tell.
+func standsFor(lines []testkit.Line) (n int) {
+	for _, line := range lines {
+		if repeated, ok := line.Fields[logging.Repeated].(int); ok {
+			n += repeated
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+func fail(logger watermill.LoggerAdapter, handler string, n int) {
+	logging.OutputRefused.Write(logger, fmt.Errorf("failure %d", n), logging.Fields{logging.Topic: "orders", logging.Handler: handler})
+}
+
+// Feature O5: a storm of 10,000 failures in one place writes few lines, whose counts add up to 10,000. The first ten come at once, and
+// the count when the storm ends.
+func TestStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &testkit.Log{}
+		logger := logging.Wrap(kept, nil)
+		for n := range 10_000 { // ten minutes and 40 s
+			fail(logger, "billing", n)
+			if n == 0 && len(kept.Errors()) != 1 {
+				t.Error("the first line does not come at once")
+			}
+			time.Sleep(64 * time.Millisecond)
+		}
+		fail(logger, "shipping", 0)
+		if got := kept.Errors(); got[len(got)-1].Fields[logging.Handler] != "shipping" {
+			t.Error("another place waits for the storm")
+		}
+		time.Sleep(2 * time.Minute)
+		lines := kept.Errors()
+		if n := standsFor(lines); n != 10_001 {
+			t.Errorf("the lines stand for %d", n)
+		}
+		if len(lines) != 10+11+1 {
+			t.Errorf("%d lines", len(lines))
+		}
+		example := lines[10]
+		if example.Fields[logging.Handler] != "billing" || example.Fields[logging.Topic] != "orders" || example.Err.Error() != "failure 10" ||
+			example.Fields[logging.EventName] != "output_refused" {
+			t.Errorf("the count has the example %v", example)
+		}
+		fail(logger, "billing", 0)
+		if got := kept.Errors(); len(got) != len(lines)+1 || got[len(lines)].Fields[logging.Repeated] != nil {
+			t.Error("after the storm the first line does not come at once")
+		}
+	})
+}
+
+// Feature O5: Flush writes the counts, for the end of a router.
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &testkit.Log{}
+		logger := logging.Wrap(kept, nil)
+		for n := range 100 {
+			fail(logger.With(logging.Fields{"of": "with"}), "billing", n)
+		}
+		logging.Flush(logger)
+		logging.Flush(logger)
+		if lines := kept.Errors(); len(lines) != 11 || standsFor(lines) != 100 || lines[10].Fields["of"] != "with" {
+			t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+		}
+	})
+}
+
+// Feature O5: an attacker's names make no end of places. What is beyond the bound is counted for the event.
+func TestPlacesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &testkit.Log{}
+		logger := logging.Wrap(kept, nil)
+		const most, all = 500, 20_000
+		for n := range all {
+			fail(logger, fmt.Sprint("handler", n), n)
+		}
+		if n := len(kept.Errors()); n != most+10 {
+			t.Errorf("%d lines at once", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if lines := kept.Errors(); len(lines) != most+11 || standsFor(lines) != all {
+			t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+		}
+	})
+}
+
+// Feature O5: an event whose story is nowhere else is always written.
+func TestAlwaysWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &testkit.Log{}
+		for range 1000 {
+			logging.LetterPlain.Write(logging.Wrap(kept, nil), nil, nil)
+		}
+		logger := logging.Wrap(kept, nil)
+		for range 1000 {
+			logging.LetterPlain.Write(logger, nil, nil)
+		}
+		if n := len(kept.Errors()); n != 2000 {
+			t.Errorf("%d lines", n)
+		}
+	})
+}
+
+// Feature O5: what comes with a message cannot make two lines of one, nor a long one, and errors are masked before they are cut.
+func TestHostileValues(t *testing.T) {
+	kept := &testkit.Log{}
+	logger := logging.Wrap(kept, func(text string) string { return strings.ReplaceAll(text, "4242", "****") })
+	id := "m-1\nlevel=ERROR msg=\"forged\"\r\x1b[2J\u2028\u202e\xff" + strings.Repeat("x", 1000)
+	err := errors.New("line\nline\x1b[31m card 4242" + strings.Repeat("x", 10<<10))
+	logging.DeadLettered.Write(logger, err, logging.Fields{logging.MessageID: id, logging.Wait: time.Second})
+	logging.HandlerRetried.Write(logger, err, logging.Fields{logging.MessageID: id, logging.Wait: time.Second})
+	if lines := kept.Errors(); len(lines) != 1 || !strings.HasPrefix(lines[0].Err.Error(), `line\nline\x1b[31m card ****`) || len(lines[0].Err.Error()) > 1<<10 {
+		t.Errorf("error lines %v", lines)
+	}
+	lines := kept.Lines(watermill.InfoLogLevel, "")
+	if len(lines) != 1 || lines[0].Err != nil || lines[0].Fields[logging.Error] != kept.Errors()[0].Err.Error() {
+		t.Fatalf("info lines %v", lines)
+	}
+	got, _ := lines[0].Fields[logging.MessageID].(string)
+	if len(got) > 200 || strings.ContainsAny(got, "\n\r\x1b\u2028\u202e") || !utf8.ValidString(got) || !strings.HasPrefix(got, `m-1\nlevel=`) {
+		t.Errorf("id %q", got)
+	}
+	if lines[0].Fields[logging.Wait] != "1s" {
+		t.Errorf("wait is %v", lines[0].Fields[logging.Wait])
+	}
+}
+
+// Feature O5: a mask that panics withholds the text.
+func TestMaskPanics(t *testing.T) {
+	kept := &testkit.Log{}
+	logging.DeadLettered.Write(logging.Wrap(kept, func(string) string { panic("mask") }), errors.New("secret"), nil)
+	if lines := kept.Errors(); len(lines) != 1 || lines[0].Err.Error() != "[withheld: the mask panicked]" {
+		t.Errorf("%v", lines)
+	}
+}
+
+// bad is a logger that does with each line what do does.
+type bad struct {
+	watermill.NopLogger
+	do func()
+}
+
+func (b bad) Error(string, error, watermill.LogFields) { b.do() }
+func (b bad) Info(string, watermill.LogFields)         { b.do() }
+
+// Feature O5: a logger that is nil, panics, or ends its goroutine fails no message.
+func TestBadLoggers(t *testing.T) {
+	var nothing *testkit.Log
+	for name, logger := range map[string]watermill.LoggerAdapter{
+		"nil": nil, "nil pointer": nothing, "panics": bad{do: func() { panic("logger") }}, "panics with nil": bad{do: func() { panic(nil) }},
+		"ends its goroutine": bad{do: runtime.Goexit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logger := logging.Wrap(logger, nil)
+			for n := range 20 {
+				fail(logger, "billing", n)
+				logger.Info("a line of the caller's own", nil)
+			}
+			logging.Flush(logger)
+		})
+	}
+}
+
+// Feature O5: a logger that hangs delays one message by seconds, and the others not at all. Its lines wait; those that have no room are
+// counted, and their count is written when the logger goes on.
+func TestLoggerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept, block := &testkit.Log{}, make(chan struct{})
+		logger := logging.Wrap(slow{kept, block}, nil)
+		began := time.Now()
+		const all = 5000
+		for n := range all {
+			fail(logger, fmt.Sprint("handler", n%100), n)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("messages waited %s", took)
+		}
+		time.Sleep(10 * time.Minute)
+		if len(kept.Errors()) != 0 {
+			t.Error("the logger does not hang")
+		}
+		close(block)
+		time.Sleep(10 * time.Minute)
+		if lines := kept.Errors(); standsFor(lines) != all || len(lines) > 1200 {
+			t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+		}
+	})
+}
+
+// slow passes lines on once it may.
+type slow struct {
+	*testkit.Log
+	block chan struct{}
+}
+
+func (s slow) Error(text string, err error, fields watermill.LogFields) {
+	<-s.block
+	s.Log.Error(text, err, fields)
+}
+
+// Feature O5: parts that share a logger share its counts, and lines of many goroutines are all counted.
+func TestAtOnce(t *testing.T) {
+	kept := &testkit.Log{}
+	logger := logging.Wrap(kept, nil)
+	if logging.Wrap(logger, nil) != logger {
+		t.Fatal("a logger is wrapped twice")
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for n := range 1000 {
+				if line, ok := logging.HandlerRetried.At(logger, "orders", "billing", "transient"); ok {
+					line.Write(errors.New("boom"), logging.Fields{logging.Topic: "orders", logging.Attempt: n})
+				}
+			}
+		})
+	}
+	all.Wait()
+	logging.Flush(logger)
+	lines := kept.Lines(watermill.InfoLogLevel, "")
+	if standsFor(lines) != 8000 || len(lines) > 12 {
+		t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+	}
+}
+
+// A retried message's line, as Retry writes it, and as it was written without counts.
+func BenchmarkLine(b *testing.B) {
+	err := errors.New("connection refused")
+	fields := func() logging.Fields {
+		return logging.Fields{logging.Attempt: 1, logging.Class: "transient", logging.Wait: time.Second, logging.Handler: "billing",
+			logging.Topic: "orders", logging.MessageID: "m-1"}
+	}
+	std := watermill.NewStdLoggerWithOut(discard{}, false, false)
+	b.Run("plain", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			of := fields()
+			of["cause"] = err.Error()
+			std.Info("The handler failed and is called again", of)
+		}
+	})
+	b.Run("counted", func(b *testing.B) {
+		b.ReportAllocs()
+		logger := logging.Wrap(std, nil)
+		for b.Loop() {
+			if line, ok := logging.HandlerRetried.At(logger, "orders", "billing", "transient"); ok {
+				line.Write(err, fields())
+			}
+		}
+	})
+	b.Run("written", func(b *testing.B) {
+		b.ReportAllocs()
+		logger := logging.Wrap(std, nil)
+		for b.Loop() {
+			logging.LetterPlain.Write(logger, err, fields())
+		}
+	})
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

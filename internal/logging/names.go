@@ -1,0 +1,47 @@
+package logging
+
+import "github.com/ThreeDotsLabs/watermill"
+
+// Fields are the fields of a line. The values of metadata and payloads are never among them.
+type Fields = watermill.LogFields
+
+// The names of fields. One fact has one name, and a label of a metric has the same name and value.
+const (
+	EventName       = "event"    // the name of the Event, in each line
+	Error           = "error"    // the text of an error, in lines that are no Error line
+	Repeated        = "repeated" // of how many lines that were not written the line is one
+	Topic           = "topic"
+	Handler         = "handler"
+	Class           = "class"
+	Reason          = "reason"
+	Stage           = "stage"
+	Consumer        = "consumer"
+	Store           = "store" // what is away: a store or publisher of a part
+	State           = "state"
+	Traffic         = "traffic"
+	MessageID       = "message_id"
+	Attempt         = "attempt" // of the handler, or of a publisher
+	Key             = "key"
+	Hook            = "hook"
+	Config          = "config" // the field of a configuration
+	DeadLetterTopic = "dead_letter_topic"
+	StageTopic      = "stage_topic"
+	RedriveTopic    = "redrive_topic" // to which a letter is redriven
+	Failure         = "failure"       // the text of the handler's error, where error is another
+	Campaign        = "campaign"
+	ConsumerGroup   = "consumer_group"
+	Queue           = "queue"
+	Partition       = "partition"
+	Offset          = "offset"
+	Letters         = "letters"
+	Messages        = "messages"
+	Wait            = "wait"
+	Held            = "held"
+	After           = "after" // how long it took
+	Since           = "since"
+)
+
+// labels are the names whose values make a place: repeats are counted for each event and place. Each has few values; a place has no id.
+var labels = map[string]bool{Topic: true, Handler: true, Class: true, Reason: true, Stage: true, Consumer: true, Store: true, State: true,
+	Traffic: true, Hook: true, Config: true, DeadLetterTopic: true, StageTopic: true, RedriveTopic: true, Campaign: true, ConsumerGroup: true,
+	Queue: true, Partition: true}
