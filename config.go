@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -38,6 +39,9 @@ type Config struct {
 	// Idempotency makes each message take effect once. Set it for a store with settings of its own, such as pgxstore.New or
 	// wmsql.Join. Default: the store in DB, or none without DB.
 	Idempotency idempotency.Store
+	// Tracer follows each attempt, and each publishing to a stage or of a dead letter. Package observe/telemetry has the one for
+	// OpenTelemetry. Default: none.
+	Tracer observe.Tracer
 	// Logger receives an Error line per dead letter and an Info line per retry, each with the cause. Payloads are never
 	// logged. Default: the logger of the first router that Attach or Plugin receives. If only Middleware is used, the channel
 	// logs nothing without a Logger.
@@ -143,6 +147,11 @@ func (c *Config) share() error {
 		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Retention.Logger, &c.Stages.Logger, &outage.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
+		}
+	}
+	for _, tracer := range []*observe.Tracer{&c.Queue.Tracer, &c.Stages.Tracer} {
+		if *tracer == nil {
+			*tracer = c.Tracer
 		}
 	}
 	for _, scheme := range []*naming.Scheme{&c.Queue.Naming, &c.Stages.Naming} {

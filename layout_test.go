@@ -42,7 +42,9 @@ var floors = map[string]int{
 	"internal/services":                  0,
 	"internal/sqlproxy":                  0,
 	"internal/wait":                      0,
+	"internal/traced":                    0,
 	"naming":                             0,
+	"observe":                            0,
 	// rooms of one job each, and the adapters
 	"delay":                  1,
 	"idempotency":            1,

@@ -100,6 +100,15 @@ func (ch *Channel) compose(config *Config) (err error) {
 		}
 		parts, ch.plugins = append(parts, ch.outage), append(ch.plugins, ch.outage.Plugin)
 	}
+	if config.Tracer != nil {
+		trace, err := middleware.NewTrace(middleware.TraceConfig{
+			Tracer: config.Tracer, Classifier: config.Retry.Classifier, MaskText: config.Retry.MaskText, Logger: config.Retry.Logger,
+		})
+		if err != nil {
+			return err
+		}
+		parts = append(parts, trace)
+	}
 	if config.Idempotency != nil {
 		receiver, err := idempotency.NewReceiver(config.Idempotency, config.Receiver)
 		if err != nil {

@@ -210,7 +210,7 @@ func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, top
 	failure.Verdict = classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonOutput}
 	failure.Attempts = max(c.Attempts, 1) // of the handler, not of the publisher
 	original := c.Original()
-	original.SetContext(c.WaitContext())
+	original.SetContext(chain.WithTrace(c.WaitContext(), c.Trace))
 	if placing := p.outputs.queue.Place(original, failure); placing != nil {
 		return errors.Join(err, placing)
 	}

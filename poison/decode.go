@@ -96,6 +96,7 @@ func decode(msg *message.Message) Letter {
 			By:    r.line(KeyRedrivenBy),
 			ID:    r.line(KeyRedriveID),
 		},
+		Trace: r.identity(KeyEarlierTrace),
 	}
 	if key := r.identity(KeyOriginalKey); key != "" {
 		l.Origin.Key = []byte(key)

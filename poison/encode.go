@@ -90,6 +90,7 @@ func (l Letter) writeFirst(w *writer) {
 
 // writeRest writes what places and explains the failure, the longest last.
 func (l Letter) writeRest(w *writer, max limits) {
+	w.identity(KeyEarlierTrace, l.Trace)
 	w.time(KeyFirstFailedAt, l.Failure.FirstFailedAt)
 	w.time(KeyLastFailedAt, l.Failure.LastFailedAt)
 	w.time(KeyRedrivenAt, l.Redrive.At)

@@ -45,6 +45,10 @@ const (
 	// Which publishing to a stage topic it is. A message with the same value is a copy that the broker delivered again.
 	KeyRetryEntry = "x-retry-entry"
 
+	// KeyEarlierTrace is the observe.Tracer's text for the operation that brought the message here: into its stage, among the dead
+	// letters, or back.
+	KeyEarlierTrace = "x-earlier-trace"
+
 	// Redrive: how often, when, by whom and in which campaign the message came back.
 	KeyRedriveCount = "x-redrive-count"
 	KeyRedrivenAt   = "x-redriven-at"
@@ -89,7 +93,8 @@ var ours = func() map[string]writers {
 		KeyOriginalMetadata, keyDropped,
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
-		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRetryEntry, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID)
+		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRetryEntry, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID,
+		KeyEarlierTrace)
 	for _, prefix := range []string{"kafka_dlt-", "kafka_"} {
 		for _, key := range []string{
 			"original-topic", "original-partition", "original-offset", "original-timestamp", "original-timestamp-type",

@@ -20,6 +20,8 @@ type Letter struct {
 	Origin  Origin
 	Failure Failure
 	Redrive Redrive
+	// Trace is the observe.Tracer's text for the operation that placed the letter, such as a W3C traceparent. It is empty without a Tracer.
+	Trace string
 
 	redriven bool // on its way back: no dead letter any more
 	stage    RetryStage

@@ -97,7 +97,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 		}
 		var refused []Sink
 		for i, sink := range sinks {
-			why, err := q.publishTo(ctx, sink, *l, form, q.encoder(ctx, l, form, subscriber))
+			why, err := q.publishTo(ctx, sink, *l, form, q.encoder(*l, form, subscriber))
 			if err == nil {
 				q.logForm(l, sink, form, refusals)
 				l.Topic = sink.Topic
@@ -138,11 +138,14 @@ func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
 	q.config.Logger.Error(what, errors.Join(refusals...), fields)
 }
 
-// encoder returns what encodes l in a form. Values of the context go along, for publishers that join a transaction; the end
-// of the source's context does not, because some pub/subs hand contexts on to the consumer.
-func (q *Queue) encoder(ctx context.Context, l *Letter, form rawForm, subscriber string) func(limits) *message.Message {
-	return func(limits limits) *message.Message {
+// encoder returns what encodes l in a form, for a context and its trace. Values of the context go along, for publishers that join a
+// transaction; the end of the source's context does not, because some pub/subs hand contexts on to the consumer.
+func (q *Queue) encoder(l Letter, form rawForm, subscriber string) func(context.Context, string, limits) *message.Message {
+	return func(ctx context.Context, trace string, limits limits) *message.Message {
 		var msg *message.Message
+		if trace != "" {
+			l.Trace = trace
+		}
 		switch form {
 		case whole:
 			msg = l.encode(limits)
@@ -154,19 +157,21 @@ func (q *Queue) encoder(ctx context.Context, l *Letter, form rawForm, subscriber
 		default:
 			msg = l.raw(form, limits.total)
 		}
-		msg.SetContext(context.WithoutCancel(ctx))
+		msg.SetContext(ctx)
 		return msg
 	}
 }
 
 // publishTo tries one sink. After refusals for size it offers less and less of the letter. It reports whether the sink refuses the
 // letter for what it is, and so each time.
-func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm, encoded func(limits) *message.Message) (why refusal, err error) {
+func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm, encoded func(context.Context, string, limits) *message.Message) (why refusal, err error) {
 	steps, sizeRefusals := q.limits.shrinking(form), 0
 	var waits backoff.BackOff
 	for attempt := 1; ; attempt++ {
-		msg := encoded(steps[sizeRefusals])
-		err := safecall.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
+		err := q.traced().PublishMasked(context.WithoutCancel(ctx), q.operation(ctx, sink, l, attempt), q.shown, func(in context.Context, trace string) error {
+			msg := encoded(in, trace, steps[sizeRefusals])
+			return safecall.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
+		})
 		if err == nil {
 			return forNow, nil
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // QueueConfig configures a Queue. The zero value is ready to use.
@@ -58,6 +59,8 @@ type QueueConfig struct {
 	Logger watermill.LoggerAdapter
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
+	// Tracer follows each publishing of a letter. Default: none, or in a spillway.Channel Config.Tracer.
+	Tracer observe.Tracer
 }
 
 // Hooks are called after the event, in the goroutine of the message, and must be quick. They may keep the letter. A panic of a

@@ -60,7 +60,7 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 		return err
 	}
 	original := c.Original()
-	original.SetContext(c.WaitContext())
+	original.SetContext(chain.WithTrace(c.WaitContext(), c.Trace))
 	return q.place(c, original, q.config.Classifier.Failure(err))
 }
 

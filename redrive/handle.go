@@ -97,5 +97,6 @@ func (h *Handler) turn(ctx context.Context) error {
 
 func (h *Handler) bring(ctx context.Context, l poison.Letter, target string) error {
 	defer func() { <-h.busy }()
-	return h.redrive(ctx, l, target)
+	_, err := h.redrive(ctx, l, target)
+	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -26,6 +27,8 @@ type Hooks struct {
 	OnParked func(ctx context.Context, l poison.Letter, why error)
 	// OnPublishError is called with each refusal by a publisher.
 	OnPublishError func(context.Context, poison.Letter, error)
+	// Tracer is called around each publishing of a letter, and around its settlement.
+	Tracer observe.Tracer
 }
 
 func (r *rules) onRedrive(ctx context.Context, l poison.Letter, topic string) {

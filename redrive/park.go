@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -14,7 +15,8 @@ import (
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
 	l.Topic = topic
 	h.makeReady(topic)
-	if err := h.publish(ctx, h.parking, l, h.naming.ParkedTopic(topic), nil, func(int) *message.Message { return msg.Copy() }); err != nil {
+	_, err := h.publish(ctx, observe.Park, h.parking, l, h.naming.ParkedTopic(topic), nil, func(int, string) *message.Message { return msg.Copy() })
+	if err != nil {
 		return givenBack, errors.Join(why, err)
 	}
 	h.onParked(ctx, l, why)
@@ -31,7 +33,7 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		build = told.Encode
 	}
 	h.makeReady(topic)
-	err := h.publish(ctx, h.parking, l, h.naming.QuarantineTopic(topic), nil, func(tooLarge int) *message.Message {
+	_, err := h.publish(ctx, observe.Park, h.parking, l, h.naming.QuarantineTopic(topic), nil, func(tooLarge int, _ string) *message.Message {
 		if tooLarge > 0 {
 			return msg.Copy()
 		}

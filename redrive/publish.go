@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -28,8 +29,11 @@ func (r *rules) wait(ctx context.Context) error {
 // may change it. What was refused for its size goes without the history, which the message did not have when it fitted. Then it goes
 // with the count of redrives alone, if it goes to where it came from: elsewhere, the other keys say whose it is.
 // The first attempt's turn has been waited for; each further attempt takes a turn of its own.
-func (r *rules) redrive(ctx context.Context, l poison.Letter, topic string) error {
-	return r.publish(ctx, r.publisher, l, topic, r.wait, func(tooLarge int) *message.Message {
+func (r *rules) redrive(ctx context.Context, l poison.Letter, topic string) (trace string, _ error) {
+	return r.publish(ctx, observe.Redrive, r.publisher, l, topic, r.wait, func(tooLarge int, trace string) *message.Message {
+		if trace != "" {
+			l.Trace = trace
+		}
 		if tooLarge > 1 && topic == l.Origin.Topic {
 			return l.RedrivenLeast()
 		}
@@ -46,21 +50,25 @@ const maxShrinks = 2
 // publish tries as often as is configured, while ctx lasts, and calls turn before each attempt but the first, unless it is
 // nil. It calls build with the number of refusals for size so far. The context of what is published is a new one: a pub/sub that hands contexts on would otherwise give the consumer one
 // that ends with our work, or that says "one of our own". It says only that the metadata can be believed.
-func (r *rules) publish(ctx context.Context, publisher message.Publisher, l poison.Letter, topic string,
-	turn func(context.Context) error, build func(tooLarge int) *message.Message,
-) error {
+// It returns the trace of the last attempt.
+func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher message.Publisher, l poison.Letter, topic string,
+	turn func(context.Context) error, build func(tooLarge int, trace string) *message.Message,
+) (trace string, _ error) {
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	var err error
 	for attempt, tooLarge := 1, 0; ; attempt++ {
 		if err != nil && turn != nil && turn(ctx) != nil {
-			return err
+			return trace, err
 		}
-		msg := build(tooLarge)
-		msg.SetContext(chain.Returning(context.Background()))
-		err = safecall.Call("publisher", func() error { return publisher.Publish(topic, msg) })
+		err = r.traced().Publish(chain.Returning(context.Background()), r.operation(ctx, kind, publisher, l, topic, attempt), func(in context.Context, its string) error {
+			trace = its
+			msg := build(tooLarge, trace)
+			msg.SetContext(in)
+			return safecall.Call("publisher", func() error { return publisher.Publish(topic, msg) })
+		})
 		if err == nil {
-			return nil
+			return trace, nil
 		}
 		err = fmt.Errorf("redrive: publish to %q: %w", logged(topic), err)
 		r.onPublishError(ctx, l, err)
@@ -72,7 +80,7 @@ func (r *rules) publish(ctx context.Context, publisher message.Publisher, l pois
 			}
 		}
 		if attempt >= r.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
-			return err
+			return trace, err
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (d *drain) one(ctx context.Context, b *batch, t letters.Taken) {
 func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 	l := t.Letter.Letter
 	if d.spent(l) {
-		if d.mark(t, letters.StatusQuarantined, classify.ReasonMaxRedrives, &d.report.Quarantined) {
+		if d.mark(t, letters.StatusQuarantined, classify.ReasonMaxRedrives, "", &d.report.Quarantined) {
 			d.onQuarantine(ctx, l)
 		}
 		return
@@ -49,7 +49,8 @@ func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 		d.unmarked(t, err)
 		return
 	}
-	if err := d.redrive(ctx, l, topic); err != nil {
+	trace, err := d.redrive(ctx, l, topic)
+	if err != nil {
 		if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 			d.release(t)
 			return
@@ -60,13 +61,15 @@ func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 	d.mu.Lock()
 	d.refusals = 0
 	d.mu.Unlock()
-	d.mark(t, letters.StatusRedriven, "", &d.report.Redriven)
+	d.mark(t, letters.StatusRedriven, "", trace, &d.report.Redriven)
 	d.onRedrive(ctx, l, topic)
 }
 
-// mark counts what happened to the letter and records it. It reports whether the record stands.
-func (d *drain) mark(t letters.Taken, status letters.Status, why string, count *int) bool {
-	err := d.underGrace(func(ctx context.Context) error {
+// mark counts what happened to the letter and records it. It reports whether the record stands. trace is that of the redrive.
+func (d *drain) mark(t letters.Taken, status letters.Status, why, trace string, count *int) bool {
+	err := d.settlement(t.Letter.Letter, d.store, string(status), trace, func(in context.Context) error {
+		ctx, cancel := context.WithTimeout(in, maxWrite)
+		defer cancel()
 		return d.store.Mark(ctx, t, status, letters.Act{By: d.By, Reason: why, RedriveID: d.id})
 	})
 	if err == nil || status == letters.StatusRedriven { // published it is, marked or not

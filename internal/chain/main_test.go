@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBoom = errors.New("boom")
 
-type traceKey struct{}
+type markKey struct{}
 
 // arrival is a message with room behind its payload, and what it was when it arrived.
 type arrival struct {
@@ -28,7 +28,7 @@ type arrival struct {
 }
 
 func arrive(id string, metadata message.Metadata, payload []byte) arrival {
-	a := arrival{id: id, metadata: maps.Clone(metadata), ctx: context.WithValue(context.Background(), traceKey{}, id)}
+	a := arrival{id: id, metadata: maps.Clone(metadata), ctx: context.WithValue(context.Background(), markKey{}, id)}
 	if payload != nil {
 		a.payload = append([]byte{}, payload...)
 		payload = append(make([]byte, 0, len(payload)+16), payload...)

@@ -63,7 +63,7 @@ func mutate(t *rapid.T, m *message.Message) {
 	case 0:
 		m.UUID = text
 	case 1:
-		m.SetContext(context.WithValue(m.Context(), traceKey{}, text))
+		m.SetContext(context.WithValue(m.Context(), markKey{}, text))
 	case 2:
 		if m.Metadata != nil {
 			m.Metadata[text] += "x"

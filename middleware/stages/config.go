@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Config configures Stages. Publisher and Subscriber are required.
@@ -65,6 +66,8 @@ type Config struct {
 	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that fails.
 	// Payloads are never logged. Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
+	// Tracer follows each publishing to a stage. Default: none, or in a spillway.Channel Config.Tracer.
+	Tracer observe.Tracer
 	// OnStage is called after a message went to a stage. With a Store and a SQL source, it is called before the transaction
 	// commits: if the commit fails, the message comes again.
 	OnStage func(context.Context, Waiting)

@@ -69,7 +69,9 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	if s.config.Store != nil {
 		msg := s.inside.ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
 		msg.Metadata.Set(poison.KeyRetryEntry, entry)
-		return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
+		return s.traced(c, to, failure, number, s.config.Store, msg, func() error {
+			return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
+		})
 	}
 	if !to.subscribed.await(c.WaitContext()) {
 		return errNotSubscribed
@@ -84,7 +86,9 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	if to.foreign(msg) {
 		return errMisnamed
 	}
-	return safecall.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
+	return s.traced(c, to, failure, number, s.config.Publisher, msg, func() error {
+		return safecall.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
+	})
 }
 
 var (

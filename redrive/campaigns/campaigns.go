@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -38,6 +39,8 @@ type Config struct {
 	// Classifier decides which refusals of a publisher are for size. Default: the marks of package classify and its built-in
 	// knowledge.
 	Classifier *classify.Classifier
+	// Tracer follows each publishing of a letter. Default: none.
+	Tracer observe.Tracer
 	// Logger receives what a Worker does. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
 }

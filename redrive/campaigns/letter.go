@@ -117,12 +117,18 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	for attempt, tooLarge := 1, 0; ; attempt++ {
-		msg := l.Redriven(f.campaign.Request.By, f.campaign.ID, time.Now())
-		if tooLarge > 1 && topic == l.Origin.Topic {
-			msg = l.RedrivenLeast()
-		}
-		msg.SetContext(chain.Returning(context.Background()))
-		err := safecall.Call("publisher", func() error { return f.publisher.Publish(topic, msg) })
+		err := f.traced().Publish(chain.Returning(context.Background()), f.operation(ctx, l, topic, attempt), func(in context.Context, trace string) error {
+			l := l
+			if trace != "" {
+				l.Trace = trace
+			}
+			msg := l.Redriven(f.campaign.Request.By, f.campaign.ID, time.Now())
+			if tooLarge > 1 && topic == l.Origin.Topic {
+				msg = l.RedrivenLeast()
+			}
+			msg.SetContext(in)
+			return safecall.Call("publisher", func() error { return f.publisher.Publish(topic, msg) })
+		})
 		if err == nil {
 			return nil
 		}

@@ -1,0 +1,106 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/traced"
+	"github.com/watermill-spillway/spillway/observe"
+)
+
+// TraceConfig configures a Trace. Tracer is required.
+type TraceConfig struct {
+	// Tracer is called around each attempt. Required.
+	Tracer observe.Tracer
+	// Classifier judges the errors. Default: marks and built-in knowledge.
+	Classifier *classify.Classifier
+	// MaskText changes the text of an error before the Tracer gets the text. If it panics, the text is withheld. Default: none, or in a
+	// spillway.Channel QueueConfig.MaskText.
+	MaskText func(text string) string
+	// Logger receives the panics of the Tracer. Default: none, or in a spillway.Channel the router's.
+	Logger watermill.LoggerAdapter
+}
+
+// Trace calls an observe.Tracer around each attempt of a handler. It belongs inside of Retry and of the outage guard, so that no operation
+// is open while a message waits, and outside of the idempotent receiver.
+type Trace struct {
+	config TraceConfig
+	by     traced.By
+}
+
+// NewTrace returns a Trace, or an error that says what is missing.
+func NewTrace(config TraceConfig) (*Trace, error) {
+	if safecall.IsNil(config.Tracer) {
+		return nil, errors.New("middleware: TraceConfig.Tracer is nil: give one, such as that of package telemetry, or leave Trace out")
+	}
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	return &Trace{config, traced.By{Tracer: config.Tracer, Logger: config.Logger}}, nil
+}
+
+// Middleware calls the Tracer around h. While h runs, the message has the context that the Tracer returned. After that it has the context
+// from before.
+func (t *Trace) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return chain.Enter(t.step)(h)
+}
+
+func init() { chain.Register((*Trace).step) }
+
+func (t *Trace) step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) (out []*message.Message, err error) {
+		before := c.Msg.Context()
+		op := observe.Operation{
+			Kind: observe.Attempt, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
+			Message: c.Msg, Number: c.Attempts, Earlier: c.Trace,
+		}
+		if c.Reentry != nil {
+			op.Stage = c.Reentry.Stage
+		}
+		in := t.by.Begin(before, op)
+		c.Msg.SetContext(in)
+		err = errInterrupted
+		defer func() { t.end(c, before, in, op, err) }()
+		out, err = next(c)
+		return out, err
+	}
+}
+
+// errInterrupted is the error of a handler that did not return.
+var errInterrupted = classify.Permanent(errors.New("the handler panicked, or called runtime.Goexit"), classify.Reason(classify.ReasonGoexit))
+
+// end ends the attempt. A message that was nacked may be on its way again already, and keeps its context.
+func (t *Trace) end(c *chain.Call, before, in context.Context, op observe.Operation, err error) {
+	if !c.Nacked() {
+		c.Msg.SetContext(before)
+	}
+	if err == nil {
+		t.by.End(in, op, observe.Ending{})
+		return
+	}
+	c.Trace = t.by.Trace(in)
+	verdict := t.config.Classifier.Classify(err)
+	if c.Aborted() {
+		verdict = classify.Verdict{Class: classify.ClassAborted}
+	}
+	t.by.End(in, op, observe.Ending{Err: err, Verdict: verdict, Text: t.text(err)})
+}
+
+// text returns the text of err for the Tracer: bounded and masked.
+func (t *Trace) text(err error) string {
+	text := boundedtext.Error(err, maxMasked)
+	if mask := t.config.MaskText; mask != nil {
+		masked := "[withheld: the mask panicked]"
+		_ = safecall.Call("middleware.MaskText", func() error { masked = mask(text); return nil })
+		text = masked
+	}
+	return logging.Cause(text).Error()
+}

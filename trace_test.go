@@ -1,0 +1,265 @@
+package spillway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// follower is an observe.Tracer that writes down what it is called with. Its operations are numbered from 1.
+type follower struct {
+	mu    sync.Mutex
+	begun int
+	lines []string
+	open  map[string]bool
+}
+
+type followed struct{}
+
+func (f *follower) Begin(ctx context.Context, op observe.Operation) context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun++
+	trace := fmt.Sprint("op", f.begun)
+	if f.open == nil {
+		f.open = map[string]bool{}
+	}
+	f.open[trace] = true
+	f.lines = append(f.lines, fmt.Sprintf("%s begins kind %d of %s/%s to %q number %d parent %q earlier %q", trace, op.Kind, op.Topic, op.Handler, op.To, op.Number, op.Parent, op.Earlier))
+	return context.WithValue(ctx, followed{}, trace)
+}
+
+func (f *follower) End(ctx context.Context, _ observe.Operation, end observe.Ending) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	trace := ctx.Value(followed{}).(string)
+	delete(f.open, trace)
+	line := trace + " ends"
+	if end.Err != nil {
+		line += fmt.Sprintf(" as %s: %s", end.Verdict.Class, end.Text)
+	}
+	f.lines = append(f.lines, line)
+}
+
+func (f *follower) Trace(ctx context.Context) string {
+	trace, _ := ctx.Value(followed{}).(string)
+	return trace
+}
+
+func (f *follower) story() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.lines)
+}
+
+// kept is a publisher that keeps what it takes.
+type kept struct {
+	mu    sync.Mutex
+	taken []*message.Message
+}
+
+func (k *kept) Publish(_ string, messages ...*message.Message) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.taken = append(k.taken, messages...)
+	return nil
+}
+
+func (*kept) Close() error { return nil }
+
+func traced(t *testing.T, config spillway.Config) (*spillway.Channel, *kept) {
+	t.Helper()
+	dead := &kept{}
+	config.Publisher = dead
+	config.Retry.Backoff = middleware.Backoff{Initial: time.Microsecond}
+	channel, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return channel, dead
+}
+
+func order(t *testing.T, metadata message.Metadata) *message.Message {
+	msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing", "orders"), "7", []byte("acme"))
+	msg.Metadata = metadata
+	return msg
+}
+
+// Feature O2: each attempt is an operation, and so is the publishing of the letter, which carries its trace. The handler works in the
+// attempt's context, which ends with the attempt.
+func TestTracer(t *testing.T) {
+	f := &follower{}
+	channel, dead := traced(t, spillway.Config{
+		Tracer: f, Retry: middleware.RetryConfig{Attempts: 2},
+		Queue: poison.QueueConfig{MaskText: func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") }},
+	})
+	var seen []any
+	msg := order(t, nil)
+	before := msg.Context()
+	_, err := channel.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		seen = append(seen, msg.Context().Value(followed{}))
+		msg.SetContext(context.WithValue(msg.Context(), followed{}, "the handler's own"))
+		return nil, errors.New("open sesame")
+	})(msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`op1 begins kind 0 of orders/billing to "" number 1 parent "" earlier ""`, `op1 ends as unknown: open [masked]`,
+		`op2 begins kind 0 of orders/billing to "" number 2 parent "" earlier "op1"`, `op2 ends as unknown: open [masked]`,
+		`op3 begins kind 2 of orders/billing to "orders.dlq" number 1 parent "op2" earlier ""`, `op3 ends`,
+	}
+	if got := f.story(); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if !slices.Equal(seen, []any{"op1", "op2"}) || msg.Context() != before {
+		t.Errorf("the handler saw %v, and the context is restored: %t", seen, msg.Context() == before)
+	}
+	letter, err := poison.Decode(dead.taken[0])
+	if err != nil || letter.Trace != "op3" || dead.taken[0].Context().Value(followed{}) != "op3" {
+		t.Errorf("the letter has the trace %q, error %v", letter.Trace, err)
+	}
+	if _, left := letter.Original.Metadata[poison.KeyEarlierTrace]; left {
+		t.Error("the trace is left on the original")
+	}
+	back := letter.Redriven("ops", "1", time.Now())
+	if got := back.Metadata[poison.KeyEarlierTrace]; got != "op3" {
+		t.Errorf("without a Tracer, the redriven message has the trace %q of its letter", got)
+	}
+}
+
+// Feature O2: a success ends its operation, and the context is the one from before.
+func TestTracerSuccess(t *testing.T) {
+	f := &follower{}
+	channel, _ := traced(t, spillway.Config{Tracer: f})
+	msg := order(t, nil)
+	before := msg.Context()
+	if _, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(msg); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.story(); len(got) != 2 || got[1] != "op1 ends" || msg.Context() != before {
+		t.Errorf("got %q; the context is restored: %t", got, msg.Context() == before)
+	}
+}
+
+// Feature O2: an attempt that ends its goroutine, and one whose message went away, end their operation too.
+func TestTracerEndsEachOperation(t *testing.T) {
+	f := &follower{}
+	channel, dead := traced(t, spillway.Config{Tracer: f})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = channel.Middleware(func(*message.Message) ([]*message.Message, error) { runtime.Goexit(); return nil, nil })(order(t, nil))
+	}()
+	<-done
+	ctx, cancel := context.WithCancel(t.Context())
+	msg := order(t, nil)
+	msg.SetContext(ctx)
+	_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() })(msg)
+	if err == nil || len(dead.taken) != 1 {
+		t.Errorf("error %v, %d letters", err, len(dead.taken))
+	}
+	story := strings.Join(f.story(), "\n")
+	if len(f.open) > 0 || !strings.Contains(story, "op1 ends as permanent") || !strings.Contains(story, "op3 ends as aborted") {
+		t.Errorf("open: %v\n%s", f.open, story)
+	}
+}
+
+// Feature O2: no operation is open while the outage guard holds a message.
+func TestTracerWaitsForTheGuard(t *testing.T) {
+	f := &follower{}
+	channel, _ := traced(t, spillway.Config{Tracer: f, Outage: &outageguard.Config{}})
+	channel.Outage().Open("billing", "by hand")
+	done := make(chan error, 1)
+	go func() {
+		_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(order(t, nil))
+		done <- err
+	}()
+	testkit.Eventually(t, "the guard holds the message", func() bool {
+		for _, s := range channel.Health().Handlers {
+			if s.Waiting == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	if got := f.story(); len(got) != 0 {
+		t.Errorf("while the message is held: %q", got)
+	}
+	channel.Outage().Close("billing")
+	if err := <-done; err != nil || len(f.story()) != 2 {
+		t.Errorf("error %v, %q", err, f.story())
+	}
+}
+
+// panicking is an observe.Tracer that panics.
+type panicking struct{}
+
+func (panicking) Begin(context.Context, observe.Operation) context.Context { panic("Begin") }
+func (panicking) End(context.Context, observe.Operation, observe.Ending)   { panic("End") }
+func (panicking) Trace(context.Context) string                             { panic("Trace") }
+
+// Feature O2: a Tracer that panics changes nothing.
+func TestTracerPanics(t *testing.T) {
+	channel, dead := traced(t, spillway.Config{Tracer: panicking{}, Retry: middleware.RetryConfig{Attempts: 3}})
+	calls := 0
+	for _, fails := range []bool{false, true} {
+		_, err := channel.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			calls++
+			if msg.Context() == nil {
+				t.Error("no context")
+			}
+			if fails {
+				return nil, classify.Transient(errors.New("boom"))
+			}
+			return nil, nil
+		})(order(t, message.Metadata{"a": "b"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls != 4 || len(dead.taken) != 1 || dead.taken[0].Metadata[poison.KeyEarlierTrace] != "" {
+		t.Errorf("%d calls, %d letters", calls, len(dead.taken))
+	}
+}
+
+// Feature O2: what claims to be a trace fails no message, however long or odd it is.
+func TestTracerForged(t *testing.T) {
+	for _, forged := range []string{"\x00\xff", strings.Repeat("x", 1<<20), "00-0-0-0", "\n\x1b[2J"} {
+		f := &follower{}
+		channel, dead := traced(t, spillway.Config{Tracer: f, Retry: middleware.RetryConfig{Attempts: 1}})
+		_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("boom") })(
+			order(t, message.Metadata{poison.KeyEarlierTrace: forged, "traceparent": forged, "tracestate": forged, "baggage": forged}))
+		if err != nil || len(dead.taken) != 1 {
+			t.Fatalf("error %v, %d letters", err, len(dead.taken))
+		}
+		letter, err := poison.Decode(dead.taken[0])
+		if err != nil || letter.Trace != "op2" || letter.Original.Metadata["traceparent"] != forged || letter.Original.Metadata["baggage"] != forged {
+			t.Errorf("the letter has the trace %q, error %v", letter.Trace, err)
+		}
+	}
+}
+
+// Trace alone needs a Tracer.
+func TestTraceRefusesNil(t *testing.T) {
+	if _, err := middleware.NewTrace(middleware.TraceConfig{}); err == nil || !strings.Contains(err.Error(), "TraceConfig.Tracer is nil") {
+		t.Error(err)
+	}
+}
