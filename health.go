@@ -3,6 +3,7 @@ package spillway
 import (
 	"time"
 
+	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 )
 
@@ -15,6 +16,8 @@ type Health struct {
 	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead letters, that of the
 	// stages or their store. They do not depend on Config.Outage.
 	Stores []StoreHealth `json:"stores,omitempty"`
+	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not depend on them.
+	Budgets []middleware.BudgetStatus `json:"budgets,omitempty"`
 }
 
 // StoreHealth is a store or publisher of the channel that is away.
@@ -42,5 +45,6 @@ func (ch *Channel) Health() Health {
 			h.Stores = append(h.Stores, StoreHealth{Name: report.Name, Since: report.Since, Waiting: report.Waiting})
 		}
 	}
+	h.Budgets = ch.retry.Budgets()
 	return h
 }

@@ -24,6 +24,7 @@ import (
 type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
+	retry   *middleware.Retry
 	stages  *stages.Stages     // nil without Config.Stages.Subscriber
 	outage  *outageguard.Guard // nil without Config.Outage
 	letters *letters.Store     // nil if Config gives the publisher
@@ -89,11 +90,10 @@ func (ch *Channel) compose(config *Config) (err error) {
 		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
 		config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
 	}
-	retry, err := middleware.NewRetry(config.Retry)
-	if err != nil {
+	if ch.retry, err = middleware.NewRetry(config.Retry); err != nil {
 		return err
 	}
-	parts = append(parts, retry)
+	parts = append(parts, ch.retry)
 	if config.Outage != nil {
 		if ch.outage, err = outageguard.New(*config.Outage); err != nil {
 			return err

@@ -2,7 +2,9 @@ package middleware
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,6 +122,13 @@ func (p *purse) failed(c *chain.Call, b *bucket) *bucket {
 	return b
 }
 
+// BudgetStatus is a budget that is spent.
+type BudgetStatus struct {
+	// Handler is empty for a budget that handlers share.
+	Handler string  `json:"handler"`
+	Traffic Traffic `json:"traffic"`
+}
+
 // purses are those of one Retry, by handler.
 type purses struct {
 	budget Budget
@@ -141,4 +150,22 @@ func (p *purses) get(c *chain.Call) *purse {
 		p.of[name] = one
 	}
 	return one
+}
+
+// spent returns the buckets without a further attempt, in the order of their names.
+func (p *purses) spent(now time.Time) (spent []BudgetStatus) {
+	of := map[string]*purse{"": p.budget.shared}
+	if p.budget.shared == nil {
+		p.mu.Lock()
+		of = maps.Clone(p.of)
+		p.mu.Unlock()
+	}
+	for _, handler := range slices.Sorted(maps.Keys(of)) {
+		for _, b := range [...]*bucket{&of[handler].live, &of[handler].redriven, &of[handler].stage} {
+			if b.spent(now) {
+				spent = append(spent, BudgetStatus{handler, b.traffic})
+			}
+		}
+	}
+	return spent
 }

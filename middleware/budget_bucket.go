@@ -64,18 +64,31 @@ func (b *bucket) deposit() {
 	}
 }
 
+// spent reports whether there is no further attempt now.
+func (b *bucket) spent(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.advance(now)
+	return !b.sharesOne(now) && b.sum.onFloor >= b.floor
+}
+
+// sharesOne reports whether the share of handled messages has a further attempt. The caller holds mu, and has called advance.
+func (b *bucket) sharesOne(now time.Time) bool {
+	handled := b.sum.handled
+	if b.live != nil {
+		handled += b.live.handledLately(now)
+	}
+	return b.share*float64(handled)-float64(b.sum.onShare) >= 1
+}
+
 // withdraw charges a further attempt. It reports false if the budget is spent.
 func (b *bucket) withdraw(now time.Time) (w withdrawal, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.advance(now)
-	handled := b.sum.handled
-	if b.live != nil {
-		handled += b.live.handledLately(now)
-	}
 	slot := &b.slots[b.current%bucketSlots]
 	switch {
-	case b.share*float64(handled)-float64(b.sum.onShare) >= 1:
+	case b.sharesOne(now):
 		slot.onShare++
 		b.sum.onShare++
 		return withdrawal{b, b.current, true}, true

@@ -48,6 +48,15 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 	return r, nil
 }
 
+// Budgets returns the budgets that are spent now, by handler and kind of traffic. A further attempt would wait, or its message would go to
+// its next stage. A budget that NewBudget made belongs to all its handlers, and its Handler is empty.
+func (r *Retry) Budgets() []BudgetStatus {
+	if r == nil || r.config.Budget == nil {
+		return nil
+	}
+	return r.purses.spent(time.Now())
+}
+
 // Middleware retries h. When it gives up, it returns a *classify.Failure with the last error, the attempts and their history.
 func (r *Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.step)(h)

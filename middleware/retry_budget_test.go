@@ -40,6 +40,9 @@ func spentBudget(t *testing.T, config middleware.RetryConfig) (*middleware.Retry
 func TestBudgetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, seen := spentBudget(t, middleware.RetryConfig{Backoff: every(time.Second), MaxElapsed: 5 * time.Second})
+		if spent := r.Budgets(); len(spent) != 1 || spent[0] != (middleware.BudgetStatus{Traffic: middleware.TrafficLive}) {
+			t.Errorf("spent budgets: %+v", spent)
+		}
 		h, calls := failing(2, errBoom)
 		start := time.Now()
 		_, err := r.Middleware(h)(newMessage("1"))

@@ -44,8 +44,19 @@ type Config struct {
 	Delivered func(*message.Message) (int, bool)
 	// Logger receives unclean ends, and a store that fails. Default: none.
 	Logger watermill.LoggerAdapter
+	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended. It is called
+	// once for each delivery, before the handler. By the broker's own count alone it is not called. A panic is logged. Default: none.
+	OnUnfinished func(ctx context.Context, unfinished Unfinished)
 	// OnExceeded is called for each delivery that was refused, from many goroutines. A panic is logged. Default: none.
 	OnExceeded func(ctx context.Context, exceeded Exceeded)
+}
+
+// Unfinished is a message that comes again after deliveries that did not return.
+type Unfinished struct {
+	// Consumer and Key name the message, as in the store.
+	Consumer, Key string
+	// Deliveries is how many deliveries before this one did not return.
+	Deliveries int
 }
 
 // Exceeded is a message that was delivered too often.

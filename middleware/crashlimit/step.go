@@ -62,6 +62,7 @@ type visit struct {
 	share *share // in that mark, or nil
 	// turned says that a suspect had its turn to run alone.
 	turned bool
+	told   bool // OnUnfinished was called
 }
 
 // begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
@@ -151,6 +152,10 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 	if v.mark.content { // as a rule these are other messages, in processes that live
 		f.unknown = 0
 	}
+	if f.dead > 0 && !v.told {
+		v.told = true
+		l.unfinished(c, v.mark, f.dead)
+	}
 	switch {
 	case f.dead >= l.config.Max:
 		return false, l.refuse(c, v.mark, f.dead)
@@ -218,6 +223,14 @@ func (p *process) watch(r refused) {
 	select {
 	case p.settled <- struct{}{}:
 	default:
+	}
+}
+
+func (l *Limit) unfinished(c *chain.Call, m mark, earlier int) {
+	if l.config.OnUnfinished != nil {
+		safecall.Hook(l.config.Logger, "Config.OnUnfinished", func() {
+			l.config.OnUnfinished(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier})
+		})
 	}
 }
 

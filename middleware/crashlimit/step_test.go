@@ -73,7 +73,9 @@ func TestExceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var told []Exceeded
-		l := afterCrash(t, f, settings{Config: Config{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") }}})
+		var unfinished []Unfinished
+		l := afterCrash(t, f, settings{Config: Config{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") },
+			OnUnfinished: func(_ context.Context, u Unfinished) { unfinished = append(unfinished, u); panic("hook") }}})
 		calls := 0
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 		f.leaveMarks("a", 2)
@@ -91,6 +93,9 @@ func TestExceeded(t *testing.T) {
 		}
 		if calls != 0 || !slices.Equal(told, []Exceeded{{"", "a", 2, false}, {"", "a", 2, false}}) {
 			t.Errorf("%d calls, told %v", calls, told)
+		}
+		if !slices.Equal(unfinished, []Unfinished{{"", "a", 2}, {"", "a", 2}}) {
+			t.Errorf("unfinished %v", unfinished)
 		}
 		tick(1)
 		if f.marksOf("a") != 2 {

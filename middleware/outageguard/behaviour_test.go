@@ -92,7 +92,22 @@ func TestNoMessageWhileOpen(t *testing.T) {
 func TestFreeze(t *testing.T) {
 	for _, handler := range []string{"billing", ""} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, outageguard.Config{})
+			var mu sync.Mutex
+			var back, on int
+			var waited time.Duration
+			s := newSim(t, outageguard.Config{OnWaited: func(_ context.Context, w outageguard.Waited) {
+				mu.Lock()
+				defer mu.Unlock()
+				if waited += w.For; w.GivenBack {
+					back++
+				} else {
+					on++
+				}
+				if w.Handler != "billing" || w.For < 0 {
+					t.Errorf("%+v", w)
+				}
+				panic("contained")
+			}})
 			wait := s.opens(t, 5)
 			s.guard.Open(handler, "deployment 7")
 			time.Sleep(10 * time.Millisecond)
@@ -108,6 +123,9 @@ func TestFreeze(t *testing.T) {
 			s.checkAllHandled(t, 5)
 			if s.back == 0 {
 				t.Error("nothing was given back in an hour")
+			}
+			if back != s.back || on < 5 || waited < 4*time.Hour {
+				t.Errorf("OnWaited was called with %d messages that went back, of %d, and %d that went on, after %s in all", back, s.back, on, waited)
 			}
 		})
 	}

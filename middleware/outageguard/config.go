@@ -2,6 +2,7 @@ package outageguard
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -61,6 +62,19 @@ type Config struct {
 	MaskText func(text string) string
 	// OnChange is called after each change of a state, one at a time and in order. A panic in it is logged. Default: none.
 	OnChange func(Change)
+	// OnWaited is called after a wait of a message in the guard, before its next attempt or before it is given back. A panic is logged.
+	// Default: none.
+	OnWaited func(ctx context.Context, waited Waited)
+}
+
+// Waited is a wait of a message in the guard.
+type Waited struct {
+	// Handler and Scope name what the message waited for. Scope is empty without Config.Scope.
+	Handler, Scope string
+	// For is how long the message waited.
+	For time.Duration
+	// GivenBack means that the message went back to the broker, uncounted. Otherwise it is handled now.
+	GivenBack bool
 }
 
 func (c *Config) setDefaults() {

@@ -121,7 +121,7 @@ func (g *Guard) freezeOf(handler string) *freeze {
 }
 
 // thaw waits until the freeze is lifted. Its error gives the message back.
-func (p *passage) thaw(ctx context.Context, f *freeze) error {
+func (p *passage) thaw(ctx context.Context, f *freeze) (err error) {
 	if valve := intake.Of(p.c.Ctx); valve != nil && !p.c.Acked() {
 		valve.Shut(f.lifted)
 		return p.giveBack()
@@ -134,7 +134,9 @@ func (p *passage) thaw(ctx context.Context, f *freeze) error {
 	timer := time.NewTimer(rest)
 	defer func() {
 		timer.Stop()
-		p.c.Held += time.Since(began)
+		waited := time.Since(began)
+		p.c.Held += waited
+		p.waited(waited, err != nil)
 	}()
 	select {
 	case <-f.lifted:

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -206,7 +207,9 @@ func (p *passage) enter() error {
 		held := outage.Holding(c, rest, p.guard.config.Logger)
 		granted := s.await(ctx, w, rest)
 		held()
-		c.Held += time.Since(began)
+		waited := time.Since(began)
+		c.Held += waited
+		p.waited(waited, !granted || ctx.Err() != nil)
 		switch {
 		case !granted:
 			s.mu.Lock()
@@ -258,10 +261,21 @@ func (p *passage) pause() error {
 		p.paused.mu.Lock()
 		p.paused.endHold(p)
 		p.paused.mu.Unlock()
+		p.waited(time.Since(began), true)
 		return p.giveBack()
 	}
-	p.c.Held += time.Since(began)
+	waited := time.Since(began)
+	p.c.Held += waited
+	p.waited(waited, false)
 	return nil
+}
+
+// waited calls the hook after a wait. Call it without a lock.
+func (p *passage) waited(lasted time.Duration, givenBack bool) {
+	if hook := p.guard.config.OnWaited; hook != nil {
+		event := Waited{Handler: message.HandlerNameFromCtx(p.c.Ctx), Scope: p.scope, For: lasted, GivenBack: givenBack}
+		safecall.Hook(p.guard.config.Logger, "outageguard.OnWaited", func() { hook(p.c.Ctx, event) })
+	}
 }
 
 func (p *passage) unpause() {

@@ -120,7 +120,7 @@ type Reentry struct {
 	Handler, Topic, StageTopic string
 	// Stage is the number of the stage that the message waited in. It is 0 for a message that did not wait, such as a redriven one.
 	Stage int
-	// Late is how long ago the message was due, by this process's clock. It is 0 with a Store.
+	// Late is how long ago the message was due, by this process's clock. The process that failed wrote the time, by its clock.
 	Late time.Duration
 }
 

@@ -212,8 +212,8 @@ func (w *waiter) onReentry(msg *message.Message, stage poison.RetryStage) {
 		return
 	}
 	event := Reentry{ID: msg.UUID, Handler: w.of.name, Topic: w.of.topic, StageTopic: w.topic, Stage: stage.Number}
-	if w.delay > 0 && !stage.DueAt.IsZero() {
-		event.Late = time.Since(stage.DueAt)
+	if stage.Number > 0 && !stage.DueAt.IsZero() {
+		event.Late = max(time.Since(stage.DueAt), 0)
 	}
 	safecall.Hook(w.log(), "stages.OnReentry", func() { hook(msg.Context(), event) })
 }
