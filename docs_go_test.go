@@ -39,6 +39,8 @@ var packagesOfDocs = map[string]string{
 	"redisstreams": module + "/examples/redis/streams",
 	"pgxstore":     module + "/idempotency/pgxstore",
 	"naming":       module + "/naming",
+	"notify":       module + "/observe/notify",
+	"webhook":      module + "/observe/notify/webhook",
 	"poison":       module + "/poison",
 	"redrive":      module + "/redrive",
 	"letters":      module + "/redrive/letters",

@@ -67,7 +67,10 @@ var floors = map[string]int{
 	// the front door
 	"": 4,
 	// what is seen from outside
-	"observe/prom": 5,
+	"observe/prom":                   5,
+	"observe/notify":                 5,
+	"observe/notify/webhook":         5,
+	"observe/notify/internal/ledger": 0,
 	// measures and examples' parts
 	"conformance":                             5,
 	"examples/internal/crash":                 5,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
@@ -21,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -52,8 +54,24 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if _, err = outageguard.NewStore(ctx, db, outageguard.StoreConfig{Service: "shop"}); err != nil {
 		return s, err
 	}
+	if err = openNotices(t, db); err != nil {
+		return s, err
+	}
 	s.redrive, err = campaigns.New(ctx, s.letters, campaigns.Config{})
 	return s, err
+}
+
+func openNotices(t testing.TB, db *sql.DB) error {
+	t.Helper()
+	notifier, err := notify.New(notify.Config{Sinks: []notify.Sink{notify.Slog(nil)}, DB: db, Service: "shop"})
+	if err != nil {
+		return err
+	}
+	channel, err := spillway.New(t.Context(), spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)})
+	if err != nil {
+		return err
+	}
+	return notifier.Watch(t.Context(), channel)
 }
 
 // runFile runs the statements of a file one by one, as a migration tool does, except those that skip chooses.
@@ -107,7 +125,7 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 }
 
 // newest is what spillway_schema records of the newest versions of all tables.
-var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", "campaigns 2", "delayed 1", "deliveries 1", "keys 1", "keys 2", "letter_bodies 1", "letter_causes 1", "letter_counts 1", "letter_counts 2", "letter_events 1", "letters 1", "letters 2", "letters 3", "letters 4", "outages 1", "processes 1"}
+var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", "campaigns 2", "delayed 1", "deliveries 1", "keys 1", "keys 2", "letter_bodies 1", "letter_causes 1", "letter_counts 1", "letter_counts 2", "letter_events 1", "letters 1", "letters 2", "letters 3", "letters 4", "notices 1", "outages 1", "processes 1"}
 
 func wantNewest(t testing.TB, db *sql.DB) {
 	t.Helper()

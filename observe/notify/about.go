@@ -1,0 +1,75 @@
+package notify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
+)
+
+// about is what a notice says of its subject, as the ledger keeps it: another instance may have to say it.
+type about struct {
+	Subject, Cause, Topic, Handler, Class, Reason, Description string `json:",omitempty"`
+	Waiting                                                    int64  `json:",omitempty"` // letters of a Threshold
+}
+
+// text is about as the ledger keeps it. Texts are clean and short from here on.
+func (a about) text() string {
+	for _, name := range []*string{&a.Subject, &a.Cause, &a.Topic, &a.Handler, &a.Class, &a.Reason} {
+		*name = line(*name, maxName)
+	}
+	a.Description = line(a.Description, maxDescription)
+	text, _ := json.Marshal(a) // which cannot fail: it is strings and a number
+	return string(text)
+}
+
+func (n *Notifier) wants(kind Kind) bool { return slices.Contains(n.config.Kinds, kind) }
+
+// notice is what a telling says.
+func (n *Notifier) notice(t ledger.Telling) Notice {
+	var a about
+	_ = json.Unmarshal([]byte(t.About), &a) // a damaged row has no more than its kind
+	notice := Notice{
+		Kind: Kind(t.Kind), Status: Status(t.Step), Service: n.config.Service, Instance: line(n.config.Instance, maxName),
+		Subject: line(a.Subject, maxName), Cause: line(a.Cause, maxName), Topic: line(a.Topic, maxName), Handler: line(a.Handler, maxName),
+		Class: line(a.Class, maxName), Reason: line(a.Reason, maxName), Description: line(a.Description, maxDescription),
+		Count: t.Count, Total: t.Total, First: t.First.UTC(), Last: t.Last.UTC(),
+	}
+	if notice.Kind == ManyNotices {
+		notice.Subject = line(t.Subject, maxName)
+	}
+	if a.Waiting > 0 {
+		notice.Count, notice.Total = a.Waiting, a.Waiting
+	}
+	var id []byte
+	for _, part := range []string{n.config.Service, t.Kind, t.Subject, strconv.FormatInt(t.Opened, 10), strconv.FormatInt(t.Number, 10)} {
+		id = metadatacodec.Append(id, part)
+	}
+	sum := sha256.Sum256(id)
+	notice.ID = hex.EncodeToString(sum[:16])
+	notice.Title = line(notice.title(), maxName*3)
+	notice.Link = n.link(notice)
+	return notice
+}
+
+// link is what Config.Link says, if that can be an address in a chat.
+func (n *Notifier) link(notice Notice) (link string) {
+	if n.config.Link == nil {
+		return ""
+	}
+	if err := safecall.Call("notify: Config.Link", func() error { link = n.config.Link(notice); return nil }); err != nil {
+		n.logger().Error("Config.Link panicked; the notice goes on without it", err, nil)
+		return ""
+	}
+	u, err := url.Parse(link)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || len(link) > 2000 {
+		return ""
+	}
+	return u.String()
+}

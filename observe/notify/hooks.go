@@ -1,0 +1,122 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Observe has the Notifier see what happens in the channel of config. Call it before spillway.New. The hooks that config has are called
+// after those of the Notifier. The DB, Service and Logger of config are the Notifier's too, unless its own Config has them.
+func (n *Notifier) Observe(config *spillway.Config) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.config.DB == nil {
+		n.config.DB = config.DB
+	}
+	n.config.Service = cmp.Or(n.config.Service, config.Service)
+	if n.config.Logger == nil {
+		n.config.Logger = config.Logger
+	}
+	hooks := &config.Queue.Hooks
+	placed := hooks.OnDeadLetter
+	hooks.OnDeadLetter = func(ctx context.Context, l poison.Letter) {
+		n.deadLetter(l)
+		if placed != nil {
+			placed(ctx, l)
+		}
+	}
+	unplaced := hooks.OnUnplaced
+	hooks.OnUnplaced = func(ctx context.Context, l poison.Letter, err error) {
+		n.unplaced(l, err)
+		if unplaced != nil {
+			unplaced(ctx, l, err)
+		}
+	}
+	if config.Outage != nil {
+		guarded := *config.Outage // the caller may use its own again
+		mask, theirs := guarded.MaskText, guarded.OnChange
+		if mask == nil {
+			mask = config.Queue.MaskText
+		}
+		guarded.OnChange = func(c outageguard.Change) {
+			n.guardChanged(c, mask)
+			if theirs != nil {
+				theirs(c)
+			}
+		}
+		config.Outage = &guarded
+	}
+}
+
+// deadLetter counts a letter. It must be quick, and never waits.
+func (n *Notifier) deadLetter(l poison.Letter) {
+	first, last := l.Failure.FirstFailedAt, l.Failure.LastFailedAt
+	if last.IsZero() {
+		last = time.Now()
+	}
+	if first.IsZero() {
+		first = last
+	}
+	cause := letters.CauseOf(l)
+	n.report(NewCause, cause, 1, first, last, func() about { return n.aboutLetter(cause, l, l.Failure.Description) })
+}
+
+func (n *Notifier) unplaced(l poison.Letter, err error) {
+	now := time.Now()
+	n.report(Unplaced, l.Origin.Topic+"\n"+l.Origin.Handler, 1, now, now, func() about {
+		return n.aboutLetter("", l, boundedtext.Error(err, maxMasked))
+	})
+}
+
+func (n *Notifier) aboutLetter(cause string, l poison.Letter, description string) about {
+	return about{Cause: cause, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason,
+		Description: n.masked(description)}
+}
+
+// guardChanged counts an opening. Its end shows when no instance says any more that the guard is open.
+func (n *Notifier) guardChanged(c outageguard.Change, mask func(string) string) {
+	if c.To != outageguard.Open && c.To != outageguard.Frozen || c.From == outageguard.Ramping || c.From == outageguard.Probing {
+		return
+	}
+	now := time.Now()
+	n.report(GuardOpen, c.Handler+"\n"+c.Scope, 1, now, now, func() about {
+		text := c.Actor
+		if c.Cause != nil {
+			text = n.masked(boundedtext.Error(c.Cause, maxMasked), mask)
+		}
+		return about{Handler: c.Handler, Subject: c.Scope, Reason: c.Reason, Description: text}
+	})
+}
+
+// report counts what happened, and has the next round begin.
+func (n *Notifier) report(kind Kind, subject string, times int64, first, last time.Time, say func() about) {
+	if n.wants(kind) {
+		n.pending.add(ledger.Key{Kind: string(kind), Subject: subject}, times, first, last, say)
+	}
+}
+
+// masked is the text after all masks. What a mask panics over is withheld.
+func (n *Notifier) masked(text string, masks ...func(string) string) string {
+	for _, mask := range append(masks, n.masks...) {
+		if mask == nil {
+			continue
+		}
+		masked := "[withheld: the mask panicked]"
+		_ = safecall.Call("notify: a mask", func() error { masked = mask(text); return nil })
+		text = masked
+	}
+	return text
+}
+
+// holder is another one for each Notifier: two of them in a process must not end each other's leases.
+func (n *Notifier) holder() string { return rand.Text() }

@@ -1,0 +1,225 @@
+// Package ledger decides when a notice is sent, and by which instance.
+//
+// What happens is reported under a Key. The first report of a key begins an episode, which the reporting instance must tell. Further
+// reports are counted. At the end of a window the count is told, by whichever instance looks first, and the next window begins. A window
+// without a report ends the episode. Of what lasts, such as an open guard, each report moves the end on; then the end is told.
+//
+// An instance that must tell something has a lease on it, which it renews until it is through. If the instance dies, the lease ends, and
+// another instance tells it again, once at most.
+//
+// A Ledger keeps its entries in memory, or in a table that the instances of a service share. The rules are the same.
+package ledger
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// Key is what an episode is about.
+type Key struct{ Kind, Subject string }
+
+// Step is the part of an episode that a Telling is about.
+type Step string
+
+// The steps of an episode.
+const (
+	Began   Step = "new"
+	Counted Step = "summary"
+	Ended   Step = "resolved"
+)
+
+// Rules say when an episode is over, and how many may begin.
+type Rules struct {
+	Window time.Duration // after which the count is told, and without a report the episode is over
+	Settle time.Duration // the same for what lasts
+	Lease  time.Duration // of what an instance tells
+	MaxNew int64         // episodes of a kind that may begin within a minute
+	// Lasts reports whether a kind is of what lasts, whose end is told.
+	Lasts func(kind string) bool
+	// Many is the kind under which the reports are counted for whose key no episode may begin.
+	Many string
+}
+
+// newWithin is the time in which MaxNew episodes may begin.
+const newWithin = time.Minute
+
+// Report says that something happened, or of what lasts that it goes on.
+type Report struct {
+	Key
+	N           int64 // how often; 0 if it goes on
+	First, Last time.Time
+	About       string // what the notice says of it
+}
+
+// Telling is a notice that the instance must send. The instance then calls Done.
+type Telling struct {
+	Key
+	Step         Step
+	Count, Total int64 // since the last notice, and in the whole episode
+	First, Last  time.Time
+	Opened       int64 // when the episode began; with Number the identity of the notice
+	Number       int64
+	About        string
+	Again        bool // another instance may have sent it, and died
+}
+
+// Ledger is the entries of one service. It is safe for concurrent use.
+type Ledger struct {
+	entries entries
+	rules   Rules
+	holder  string
+}
+
+// entries keep an Entry for each key.
+type entries interface {
+	// alone runs work in a transaction, and again if others were in its way.
+	alone(ctx context.Context, work func(transaction) error) error
+	// due returns keys of entries that sweep has something to do with.
+	due(ctx context.Context, lease time.Duration, limit int) ([]Key, error)
+	// renew moves the ends of the leases of a holder on.
+	renew(ctx context.Context, holder string, lease time.Duration) error
+}
+
+// transaction has the entries that it gets to itself until it ends.
+type transaction interface {
+	// get returns the entry of a key, or nil, and the time in microseconds.
+	get(Key) (*entry, int64, error)
+	// make is get for a key whose entry is made if there is none.
+	make(Key) (*entry, int64, error)
+	add(Key, *entry) error
+	put(Key, *entry) error
+	remove(Key) error
+}
+
+// Report counts r. It returns what the caller must tell.
+func (l *Ledger) Report(ctx context.Context, r Report) (t *Telling, err error) {
+	err = l.entries.alone(ctx, func(tx transaction) error {
+		t = nil
+		e, now, err := tx.get(r.Key)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			t, err = l.begin(tx, r)
+			return err
+		}
+		t = l.count(e, r, now)
+		return tx.put(r.Key, e)
+	})
+	return t, err
+}
+
+// begin begins an episode, unless too many began just now. The entry that counts them is the lock under which keys are added.
+func (l *Ledger) begin(tx transaction, r Report) (*Telling, error) {
+	counter := Key{".new", r.Kind}
+	c, now, err := tx.make(counter)
+	if err != nil {
+		return nil, err
+	}
+	e, _, err := tx.get(r.Key) // another instance may have added it meanwhile
+	if err != nil {
+		return nil, err
+	}
+	if e != nil {
+		t := l.count(e, r, now)
+		return t, tx.put(r.Key, e)
+	}
+	if c.opened+newWithin.Microseconds() <= now || c.opened > now { // or the clock went back
+		c.opened, c.total = now, 0
+	}
+	c.total++
+	c.ends = math.MaxInt64
+	if err := tx.put(counter, c); err != nil {
+		return nil, err
+	}
+	e = &entry{}
+	if c.total <= l.rules.MaxNew || r.Kind == l.rules.Many {
+		t := l.open(e, r, now)
+		return t, tx.add(r.Key, e)
+	}
+	if r.N == 0 { // it goes on, and begins when there is room
+		return nil, nil
+	}
+	many := Key{l.rules.Many, r.Kind}
+	if e, now, err = tx.make(many); err != nil {
+		return nil, err
+	}
+	r.Key, r.About = many, ""
+	t := l.count(e, r, now)
+	return t, tx.put(many, e)
+}
+
+// Sweep returns what is due to be told: counts and ends, and what another instance did not finish. Lost is the number of notices that two
+// instances did not finish, which are given up.
+func (l *Ledger) Sweep(ctx context.Context) (all []Telling, lost int, err error) {
+	keys, err := l.entries.due(ctx, l.rules.Lease, 100)
+	for _, key := range keys {
+		if err != nil {
+			break
+		}
+		var t *Telling
+		gaveUp := false
+		err = l.entries.alone(ctx, func(tx transaction) error {
+			t, gaveUp = nil, false
+			e, now, err := tx.get(key)
+			if err != nil || e == nil {
+				return err
+			}
+			var over bool
+			if t, over, gaveUp = l.due(key, e, now); over {
+				return tx.remove(key)
+			}
+			return tx.put(key, e)
+		})
+		if err == nil && t != nil {
+			all = append(all, *t)
+		}
+		if err == nil && gaveUp {
+			lost++
+		}
+	}
+	return all, lost, err
+}
+
+// Done ends a telling, whether it reached a person or not. A telling that another instance has taken over is left to it.
+func (l *Ledger) Done(ctx context.Context, t Telling) error {
+	return l.settle(ctx, t, func(e *entry) { e.telling = "" })
+}
+
+// Release gives back a telling that the instance did not begin to send: another instance tells it at once.
+func (l *Ledger) Release(ctx context.Context, t Telling) error {
+	return l.settle(ctx, t, func(e *entry) { e.leased, e.tries = 0, max(0, e.tries-1) })
+}
+
+func (l *Ledger) settle(ctx context.Context, t Telling, change func(*entry)) error {
+	return l.entries.alone(ctx, func(tx transaction) error {
+		e, _, err := tx.get(t.Key)
+		if err != nil || e == nil || e.telling != t.Step || e.number != t.Number || e.holder != l.holder {
+			return err
+		}
+		if change(e); t.Step == Ended && e.telling == "" {
+			return tx.remove(t.Key)
+		}
+		return tx.put(t.Key, e)
+	})
+}
+
+// Renew keeps the leases of the instance. Call it several times in a lease.
+func (l *Ledger) Renew(ctx context.Context) error {
+	return l.entries.renew(ctx, l.holder, l.rules.Lease)
+}
+
+// Turn reports whether the instance is the first to call it within every: one instance does what all would do.
+func (l *Ledger) Turn(ctx context.Context, name string, every time.Duration) (mine bool, err error) {
+	key := Key{".turn", name}
+	err = l.entries.alone(ctx, func(tx transaction) error {
+		e, now, err := tx.make(key)
+		if mine = err == nil && (e.opened+every.Microseconds() <= now || e.opened > now); !mine {
+			return err
+		}
+		e.opened, e.ends, e.holder = now, math.MaxInt64, l.holder
+		return tx.put(key, e)
+	})
+	return mine, err
+}

@@ -1,0 +1,366 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var rules = Rules{Window: time.Hour, Settle: time.Minute, Lease: 30 * time.Second, MaxNew: 3, Lasts: func(kind string) bool { return kind == "state" }, Many: "many"}
+
+var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func event(subject string, n int64) Report {
+	return Report{Key: Key{"event", subject}, N: n, First: at, Last: at.Add(time.Duration(n) * time.Second), About: "about " + subject}
+}
+
+func state(subject string, n int64) Report {
+	return Report{Key: Key{"state", subject}, N: n, First: at, Last: at.Add(time.Second), About: "about " + subject}
+}
+
+// world is where a test runs: some instances, and a clock that moves on demand.
+type world struct {
+	testing.TB
+	open    func(holder string) *Ledger
+	advance func(time.Duration)
+}
+
+// each runs a test in memory, with the clock of a bubble, and in a table of each database, whose rows are moved into the past instead.
+func each(t *testing.T, test func(world)) {
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			one := InMemory("", rules)
+			test(world{t, func(holder string) *Ledger { return &Ledger{one.entries, rules, holder} }, time.Sleep})
+		})
+	})
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		test(world{t, func(holder string) *Ledger { return inTable(t, d.Open(t, address), holder) }, func(by time.Duration) { age(t, db, by) }})
+	})
+}
+
+func inTable(t testing.TB, db *sql.DB, holder string) *Ledger {
+	t.Helper()
+	l, err := InTable(t.Context(), db, "shop", holder, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// age moves all times into the past, as if the clock had moved on.
+func age(t testing.TB, db *sql.DB, by time.Duration) {
+	t.Helper()
+	us := by.Microseconds()
+	if _, err := db.Exec(fmt.Sprintf(`UPDATE spillway_notices SET opened_at = opened_at - %d, leased_until = leased_until - %d, ends_at = CASE WHEN ends_at = %d THEN ends_at ELSE ends_at - %d END`,
+		us, us, int64(math.MaxInt64), us)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w world) report(l *Ledger, r Report) *Telling {
+	w.Helper()
+	t, err := l.Report(context.Background(), r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return t
+}
+
+func (w world) sweep(l *Ledger) []Telling {
+	w.Helper()
+	all, _, err := l.Sweep(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return all
+}
+
+func (w world) done(l *Ledger, t Telling) {
+	w.Helper()
+	if err := l.Done(context.Background(), t); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// want checks what is told: the step, the count and the total.
+func (w world) want(t *Telling, step Step, count, total int64) Telling {
+	w.Helper()
+	if t == nil || t.Step != step || t.Count != count || t.Total != total {
+		w.Fatalf("told %+v, want %s of %d, %d in all", t, step, count, total)
+	}
+	return *t
+}
+
+func (w world) wantNone(all ...*Telling) {
+	w.Helper()
+	for _, t := range all {
+		if t != nil {
+			w.Fatalf("told %+v, want nothing", t)
+		}
+	}
+}
+
+// Feature O4: a cause is told once and then counted; the count is told after the window; after a quiet window the cause is new again.
+func TestWindow(t *testing.T) {
+	each(t, func(w world) {
+		a, b := w.open("a"), w.open("b")
+		first := w.want(w.report(a, event("x", 2)), Began, 2, 2)
+		if first.About != "about x" || !first.First.Equal(at) || !first.Last.Equal(at.Add(2*time.Second)) || first.Again {
+			w.Errorf("%+v", first)
+		}
+		w.wantNone(w.report(b, event("x", 5)), w.report(a, event("x", 1)))
+		w.want(w.report(b, event("y", 1)), Began, 1, 1)
+		w.done(a, first)
+		if early := w.sweep(b); len(early) > 0 {
+			w.Fatalf("told %+v within the window", early)
+		}
+		w.advance(time.Hour + time.Second)
+		due := w.sweep(b)
+		i := slices.IndexFunc(due, func(t Telling) bool { return t.Subject == "x" })
+		if i < 0 {
+			w.Fatalf("no summary among %+v", due)
+		}
+		summary := w.want(&due[i], Counted, 6, 8)
+		if more := w.sweep(a); len(more) > 0 {
+			w.Fatalf("told %+v, which another instance has", more)
+		}
+		w.done(b, summary)
+		w.wantNone(w.report(a, event("x", 3))) // it goes on
+		w.advance(time.Hour + time.Second)
+		for _, t := range w.sweep(a) {
+			if t.Subject == "x" {
+				w.done(a, w.want(&t, Counted, 3, 11))
+			}
+		}
+		w.advance(time.Hour + time.Second) // quiet
+		for _, t := range w.sweep(a) {
+			if t.Subject == "x" {
+				w.Fatalf("told %+v after a quiet window", t)
+			}
+		}
+		again := w.want(w.report(b, event("x", 1)), Began, 1, 1)
+		if again.Opened == first.Opened {
+			w.Error("the second episode has the identity of the first")
+		}
+	})
+}
+
+// Feature O4: of what lasts the end is told, once no instance has reported it for long enough.
+func TestState(t *testing.T) {
+	each(t, func(w world) {
+		a, b := w.open("a"), w.open("b")
+		w.done(a, w.want(w.report(a, state("guard", 1)), Began, 1, 1))
+		for range 5 {
+			w.advance(50 * time.Second)
+			w.wantNone(w.report(b, state("guard", 0)))
+			if due := w.sweep(a); len(due) > 0 {
+				w.Fatalf("told %+v while it lasts", due)
+			}
+		}
+		w.wantNone(w.report(a, state("guard", 1))) // it came back
+		w.advance(61 * time.Second)
+		due := w.sweep(a)
+		if len(due) != 1 {
+			w.Fatalf("told %+v", due)
+		}
+		w.done(a, w.want(&due[0], Ended, 2, 2))
+		w.want(w.report(b, state("guard", 0)), Began, 1, 1)
+	})
+}
+
+// Feature O4: what an instance did not finish is told again after its lease, by one instance, once at most.
+func TestLease(t *testing.T) {
+	each(t, func(w world) {
+		a, b, c := w.open("a"), w.open("b"), w.open("c")
+		w.want(w.report(a, event("x", 1)), Began, 1, 1) // and a dies
+		w.advance(20 * time.Second)
+		if due := w.sweep(b); len(due) > 0 {
+			w.Fatalf("told %+v under the lease of another", due)
+		}
+		w.advance(11 * time.Second)
+		due := w.sweep(b)
+		if len(due) != 1 || !due[0].Again {
+			w.Fatalf("told %+v", due)
+		}
+		again := w.want(&due[0], Began, 1, 1)
+		w.done(a, again) // a lives after all, and has no say
+		if due := w.sweep(c); len(due) > 0 {
+			w.Fatalf("told %+v", due)
+		}
+		w.advance(31 * time.Second) // b dies too
+		due, lost, err := c.Sweep(context.Background())
+		if err != nil || len(due) > 0 || lost != 1 {
+			w.Fatalf("told %+v, lost %d: %v", due, lost, err)
+		}
+		w.wantNone(w.report(c, event("x", 1))) // and is counted
+	})
+}
+
+// Feature O4: an instance that lives keeps its lease, and one that closes gives back what it did not begin to send.
+func TestRenewAndRelease(t *testing.T) {
+	each(t, func(w world) {
+		a, b := w.open("a"), w.open("b")
+		kept := w.want(w.report(a, event("kept", 1)), Began, 1, 1)
+		back := w.want(w.report(a, event("back", 1)), Began, 1, 1)
+		for range 3 {
+			w.advance(20 * time.Second)
+			if err := a.Renew(context.Background()); err != nil {
+				w.Fatal(err)
+			}
+			if due := w.sweep(b); len(due) > 0 {
+				w.Fatalf("told %+v under a lease that was renewed", due)
+			}
+		}
+		if err := a.Release(context.Background(), back); err != nil {
+			w.Fatal(err)
+		}
+		due := w.sweep(b)
+		if len(due) != 1 || due[0].Subject != "back" || due[0].Again {
+			w.Fatalf("told %+v", due)
+		}
+		w.done(b, due[0])
+		w.done(a, kept)
+		w.advance(time.Minute)
+		if due := w.sweep(b); len(due) > 0 {
+			w.Fatalf("told %+v, which is done", due)
+		}
+	})
+}
+
+// Feature O4: of many new causes within a minute a few are told, and the others are counted by one notice.
+func TestMany(t *testing.T) {
+	each(t, func(w world) {
+		a := w.open("a")
+		told, many := 0, 0
+		for i := range 200 {
+			switch t := w.report(a, event(fmt.Sprint(i), 2)); {
+			case t == nil:
+			case t.Kind == "many":
+				many++
+				w.done(a, w.want(t, Began, 2, 2))
+				if t.Subject != "event" {
+					w.Errorf("%+v", t)
+				}
+			default:
+				told++
+			}
+		}
+		w.wantNone(w.report(a, event("0", 1)))
+		w.want(w.report(a, state("of another kind", 1)), Began, 1, 1)
+		if told != 3 || many != 1 {
+			w.Errorf("%d causes and %d notices of many were told", told, many)
+		}
+		w.advance(time.Hour + time.Second)
+		for _, t := range w.sweep(a) {
+			if t.Kind == "many" && t.Step == Counted {
+				w.want(&t, Counted, 2*196, 2*197)
+				many++
+			}
+		}
+		if many != 2 {
+			w.Error("the count of the others was not told")
+		}
+		w.want(w.report(a, event("after a while", 1)), Began, 1, 1)
+	})
+}
+
+// Feature O4: a clock that goes back by a day lengthens no window and no lease by a day.
+func TestClockGoesBack(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		w := world{t, func(holder string) *Ledger { return inTable(t, db, holder) }, func(by time.Duration) { age(t, db, by) }}
+		a, b := w.open("a"), w.open("b")
+		w.done(a, w.want(w.report(a, event("x", 1)), Began, 1, 1))
+		w.wantNone(w.report(a, event("x", 1)))
+		w.want(w.report(a, event("dead", 1)), Began, 1, 1)
+		if mine, err := a.Turn(t.Context(), "poll", time.Minute); err != nil || !mine {
+			t.Fatal(mine, err)
+		}
+		w.advance(-24 * time.Hour)
+		if mine, err := b.Turn(t.Context(), "poll", time.Minute); err != nil || !mine {
+			t.Error("no instance has its turn for a day", err)
+		}
+		due := w.sweep(b)
+		if len(due) != 1 || due[0].Subject != "dead" {
+			t.Fatalf("told %+v", due)
+		}
+		w.done(b, due[0])
+		w.advance(time.Hour + time.Minute)
+		due = w.sweep(b)
+		if len(due) != 1 || due[0].Subject != "x" {
+			t.Fatalf("told %+v", due)
+		}
+		w.want(&due[0], Counted, 1, 2)
+	})
+}
+
+// Feature O4: one instance at a time has its turn.
+func TestTurn(t *testing.T) {
+	each(t, func(w world) {
+		a, b := w.open("a"), w.open("b")
+		for range 3 {
+			had := 0
+			for _, l := range []*Ledger{a, b, a} {
+				mine, err := l.Turn(context.Background(), "poll", time.Minute)
+				if err != nil {
+					w.Fatal(err)
+				}
+				if mine {
+					had++
+				}
+			}
+			if had != 1 {
+				w.Fatalf("%d had their turn", had)
+			}
+			w.advance(61 * time.Second)
+		}
+	})
+}
+
+// Feature O4: of instances that report the same at the same time one tells it, and no report is lost: by the counts.
+func TestOneClaims(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		const instances, rounds, causes = 4, 40, 3
+		var told [causes]atomic.Int32
+		var group sync.WaitGroup
+		for i := range instances {
+			l := inTable(t, d.Open(t, address), fmt.Sprint(i))
+			group.Go(func() {
+				for n := range rounds {
+					tell, err := l.Report(context.Background(), event(fmt.Sprint(n%causes), 1))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if tell != nil {
+						told[n%causes].Add(1)
+					}
+				}
+			})
+		}
+		group.Wait()
+		for i := range told {
+			if n := told[i].Load(); n != 1 {
+				t.Errorf("cause %d was told %d times", i, n)
+			}
+		}
+		var total int64
+		if err := d.Open(t, address).QueryRow(`SELECT SUM(total) FROM spillway_notices WHERE kind = 'event'`).Scan(&total); err != nil || total != instances*rounds {
+			t.Errorf("%d reports are counted, of %d: %v", total, instances*rounds, err)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+// Notifier sends notices about a channel. It is safe for concurrent use. It needs no closing: what it does begins and ends with the router
+// that has its Plugin.
+type Notifier struct {
+	config  Config
+	pace    pace
+	late    *logging.Late // nil with a logger of the configuration
+	pending *pending
+	life    *lifecycle.Lifecycle
+	masks   []func(string) string
+
+	mu        sync.Mutex
+	channel   *spillway.Channel
+	campaigns *campaigns.Campaigns
+	shared    *ledger.Ledger // by which instances agree; in memory without a database
+	local     *ledger.Ledger // of this process, for what must be told while the database is away
+	running   *running
+}
+
+// New returns a Notifier. It returns an error that names the field of config that is wrong.
+func New(config Config) (*Notifier, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.Sinks, config.Kinds = slices.Clone(config.Sinks), slices.Clone(config.Kinds)
+	n := &Notifier{config: config, pace: paces, pending: newPending()}
+	n.life = lifecycle.New(n.start, n.stop)
+	if config.MaskText != nil {
+		n.masks = append(n.masks, config.MaskText)
+	}
+	return n, nil
+}
+
+// Watch tells the Notifier which channel it looks at: the letters that wait, the guards, the stores. With a database Watch makes the table
+// spillway_notices if that is missing, within ctx. It is called once, after Observe and spillway.New.
+func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
+	switch {
+	case ctx == nil:
+		return errors.New("notify: Watch: the context is nil: use context.Background() if there is no other")
+	case safecall.IsNil(channel):
+		return errors.New("notify: Watch: the Channel is nil: check the error of spillway.New")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.channel != nil {
+		return errors.New("notify: Watch was called before: it takes one channel, and another channel needs a Notifier of its own")
+	}
+	rules := ledger.Rules{Window: n.config.Window, Settle: n.config.Settle, Lease: n.pace.lease, MaxNew: int64(n.config.MaxNew), Lasts: lasts, Many: string(ManyNotices)}
+	n.local = ledger.InMemory(n.config.Instance, rules)
+	n.shared = n.local
+	if n.config.DB != nil {
+		shared, err := ledger.InTable(ctx, n.config.DB, n.config.Service, n.holder(), rules)
+		if err != nil {
+			return fmt.Errorf("notify: Watch: %w", err)
+		}
+		n.shared = shared
+	}
+	n.channel = channel
+	return nil
+}
+
+// WatchCampaigns has the Notifier look at campaigns too, for notices of kind CampaignStopped.
+func (n *Notifier) WatchCampaigns(all *campaigns.Campaigns) error {
+	if all == nil {
+		return errors.New("notify: WatchCampaigns: the Campaigns are nil: check the error of campaigns.New")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.campaigns = all
+	return nil
+}
+
+// Plugin sends notices for as long as handlers of the router run: router.AddPlugin(notifier.Plugin). What happens before and after is
+// kept, and sent when handlers run again.
+func (n *Notifier) Plugin(router *message.Router) error {
+	if router == nil {
+		return errors.New("notify: Plugin: the router is nil: check the error of message.NewRouter")
+	}
+	n.mu.Lock()
+	watches := n.channel != nil
+	if n.config.Logger == nil {
+		n.late = logging.NewLate()
+		n.config.Logger = n.late
+	}
+	if n.late != nil {
+		n.late.Bind(router.Logger())
+	}
+	n.mu.Unlock()
+	if !watches {
+		return errors.New("notify: Plugin: the Notifier has no channel: call Watch before the router runs")
+	}
+	return n.life.Plugin(router)
+}
+
+func (n *Notifier) logger() watermill.LoggerAdapter {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.config.Logger == nil {
+		return watermill.NopLogger{}
+	}
+	return n.config.Logger
+}

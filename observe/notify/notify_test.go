@@ -1,0 +1,169 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/observe/notify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func TestMain(m *testing.M) {
+	dieIfAsked()
+	goleak.VerifyTestMain(m)
+}
+
+// inbox is a sink that keeps what it is sent.
+type inbox struct {
+	mu  sync.Mutex
+	all []notify.Notice
+}
+
+func (b *inbox) sink(_ context.Context, n notify.Notice) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, n)
+	return nil
+}
+
+// of returns the notices of a kind and status.
+func (b *inbox) of(kind notify.Kind, status notify.Status) (found []notify.Notice) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.all {
+		if n.Kind == kind && n.Status == status {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+func (b *inbox) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprintf("%+v", b.all)
+}
+
+// one waits for the only notice of a kind and status.
+func (b *inbox) one(t testing.TB, kind notify.Kind, status notify.Status) notify.Notice {
+	t.Helper()
+	var found []notify.Notice
+	testkit.Eventually(t, fmt.Sprintf("a notice %s of %s", status, kind), func() bool { found = b.of(kind, status); return len(found) > 0 }, b.String)
+	if len(found) != 1 {
+		t.Fatalf("%d notices %s of %s: %+v", len(found), status, kind, found)
+	}
+	return found[0]
+}
+
+// service is a router with a channel that has a Notifier.
+type service struct {
+	notifier *notify.Notifier
+	channel  *spillway.Channel
+	live     *gochannel.GoChannel
+	hooks    poison.Hooks // what the channel calls
+	stop     func()
+	log      *testkit.Log
+}
+
+func start(t testing.TB, with notify.Config, config spillway.Config, handle message.NoPublishHandlerFunc) *service {
+	t.Helper()
+	s := &service{live: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil), log: &testkit.Log{}}
+	if with.Logger == nil {
+		with.Logger = s.log
+	}
+	var err error
+	if s.notifier, err = notify.New(with); err != nil {
+		t.Fatal(err)
+	}
+	notify.Hurry(s.notifier)
+	if config.Publisher == nil && config.DB == nil {
+		config.Publisher = nowhere{}
+	}
+	s.notifier.Observe(&config)
+	s.hooks = config.Queue.Hooks
+	if s.channel, err = spillway.New(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.notifier.Watch(t.Context(), s.channel); err != nil {
+		t.Fatal(err)
+	}
+	if handle == nil {
+		handle = func(*message.Message) error { return nil }
+	}
+	s.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
+		s.channel.Attach(r)
+		r.AddPlugin(s.notifier.Plugin)
+		r.AddConsumerHandler("billing", "orders", s.live, handle)
+	})
+	return s
+}
+
+func (s *service) publish(t testing.TB, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if err := s.live.Publish("orders", message.NewMessage(id, []byte("acme"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// place has the hooks see a letter, as if a handler had failed.
+func (s *service) place(l poison.Letter) { s.hooks.OnDeadLetter(context.Background(), l) }
+
+// letter is a letter of a cause.
+func letter(cause string) poison.Letter {
+	now := time.Now()
+	return poison.Letter{Topic: "orders.dlq", Original: message.NewMessage("1", nil), Origin: poison.Origin{Topic: "orders", Handler: "billing"},
+		Failure: poison.Failure{Class: classify.ClassPermanent, Reason: cause, Description: "order 7 is " + cause, FirstFailedAt: now, LastFailedAt: now}}
+}
+
+type nowhere struct{}
+
+func (nowhere) Publish(string, ...*message.Message) error { return nil }
+func (nowhere) Close() error                              { return nil }
+
+// Feature O4: the first letter of a cause is a notice with what is known of it, and further ones are not.
+func TestNewCause(t *testing.T) {
+	var in inbox
+	var called atomic.Int32
+	s := start(t, notify.Config{
+		Sinks: []notify.Sink{in.sink, notify.Slog(slog.New(slog.DiscardHandler))}, Service: "shop", Instance: "shop-1",
+		Link: func(n notify.Notice) string {
+			return "https://runbooks.example.com/" + string(n.Kind) + "?cause=" + n.Cause
+		},
+		MaskText: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") },
+	}, spillway.Config{Queue: poison.QueueConfig{Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { called.Add(1) }}}},
+		func(msg *message.Message) error {
+			return classify.Permanent(errors.New("customer "+msg.UUID+" has no password hunter2"), classify.Reason("no_such_customer"))
+		})
+	s.publish(t, "1", "2", "3")
+	n := in.one(t, notify.NewCause, notify.StatusNew)
+	if n.Service != "shop" || n.Instance != "shop-1" || n.Topic != "orders" || n.Handler != "billing" || n.Class != "permanent" || n.Reason != "no_such_customer" ||
+		len(n.Cause) != 32 || n.ID == "" || n.Count < 1 || n.First.IsZero() || n.Last.Before(n.First) || n.Link != "https://runbooks.example.com/new_cause?cause="+n.Cause {
+		t.Errorf("%+v", n)
+	}
+	if !strings.HasSuffix(n.Description, " has no password ***") || n.Title != "Dead letter of a new cause: orders, billing, no_such_customer" {
+		t.Errorf("%+v", n)
+	}
+	testkit.Eventually(t, "the user's own hook is called for 3 letters", func() bool { return called.Load() == 3 })
+	s.stop()
+	in.one(t, notify.NewCause, notify.StatusNew)
+	if e := s.log.Errors(); len(e) > 0 {
+		t.Error(e)
+	}
+}

@@ -1,0 +1,169 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// outlet sends notices to one sink, one after another.
+type outlet struct {
+	n      *Notifier
+	number int
+	sink   Sink
+	sent   *sent
+	queue  chan *parcel
+	missed atomic.Int64
+
+	ctx     context.Context // ends when the router has waited for long enough
+	end     context.CancelFunc
+	ended   chan struct{}
+	refuses bool
+}
+
+// maxRetryAfter is the longest wait that a sink can ask for.
+const maxRetryAfter = 10 * time.Minute
+
+func newOutlet(n *Notifier, number int, sink Sink, sent *sent) *outlet {
+	o := &outlet{n: n, number: number, sink: sink, sent: sent, queue: make(chan *parcel, n.config.QueueSize), ended: make(chan struct{})}
+	o.ctx, o.end = context.WithCancel(context.Background())
+	go func() {
+		defer close(o.ended)
+		for p := range o.queue {
+			o.deliver(p)
+		}
+	}()
+	return o
+}
+
+// offer queues a notice, or drops it if the queue is full.
+func (o *outlet) offer(p *parcel) {
+	select {
+	case o.queue <- p:
+		return
+	default:
+	}
+	if o.missed.Add(1) == 1 {
+		o.n.logger().Error("The queue of a sink is full: notices are dropped until it accepts them", errFull, o.fields(p))
+	}
+	o.sent.done(p, false)
+}
+
+var errFull = errors.New("Config.QueueSize notices wait: the sink is slower than the notices, or does not answer")
+
+// finish waits for the sink until ctx ends, and then interrupts it. A sink that goes on nevertheless is left behind.
+func (o *outlet) finish(ctx context.Context) {
+	close(o.queue)
+	defer o.end()
+	select {
+	case <-o.ended:
+		return
+	case <-ctx.Done():
+	}
+	o.end()
+	left := time.NewTimer(time.Second)
+	defer left.Stop()
+	select {
+	case <-o.ended:
+	case <-left.C:
+		o.n.logger().Error("A sink of notices does not end with its context, and is left behind", context.DeadlineExceeded, watermill.LogFields{"sink": o.number})
+	}
+}
+
+// deliver calls the sink until it accepts the notice, or the notice is given up.
+func (o *outlet) deliver(p *parcel) {
+	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(o.n.pace.retry), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
+	for {
+		if o.ctx.Err() != nil {
+			o.interrupted(p)
+			return
+		}
+		missed := o.missed.Load()
+		notice := p.notice
+		notice.Missed = int(missed)
+		o.sent.begin(p)
+		err := safecall.Call("the sink", func() error { return o.sink(o.ctx, notice) })
+		if err == nil {
+			o.missed.Add(-missed)
+			o.accepts(p)
+			return
+		}
+		if o.ctx.Err() != nil {
+			o.interrupted(p)
+			return
+		}
+		verdict := o.judge(err)
+		pause := max(waits.NextBackOff(), min(verdict.RetryAfter, maxRetryAfter))
+		if never := refusesForGood(verdict); never || time.Since(p.made)+pause > o.n.config.GiveUp {
+			o.missed.Add(1)
+			o.n.logger().Error("A notice was given up: the sink did not accept it", o.cause(err), o.fields(p))
+			o.sent.done(p, false)
+			return
+		}
+		o.log(err, p)
+		wait.For(o.ctx, pause)
+	}
+}
+
+// refusesForGood reports whether to try again makes no sense.
+func refusesForGood(v classify.Verdict) bool {
+	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || v.Class == classify.ClassDiscard
+}
+
+var judge = func() *classify.Classifier {
+	c, err := classify.New(classify.Config{})
+	if err != nil {
+		panic(err) // the zero value is valid
+	}
+	return c
+}()
+
+// judge says what an error of the sink means. A panic can have been an accident of the moment: it is tried again.
+func (o *outlet) judge(err error) classify.Verdict {
+	var panicked *classify.PanicError
+	if errors.As(err, &panicked) {
+		return classify.Verdict{Class: classify.ClassTransient}
+	}
+	return judge.Failure(err).Verdict
+}
+
+func (o *outlet) interrupted(p *parcel) {
+	o.n.logger().Info("The router closed before a notice was sent; another instance sends it if they share a database", o.fields(p))
+	o.sent.done(p, true)
+}
+
+func (o *outlet) accepts(p *parcel) {
+	if o.refuses {
+		o.refuses = false
+		o.n.logger().Info("A sink accepts notices again", o.fields(p))
+	}
+	o.sent.done(p, false)
+}
+
+// log writes one line when a sink begins to refuse.
+func (o *outlet) log(err error, p *parcel) {
+	if o.refuses {
+		return
+	}
+	o.refuses = true
+	o.n.logger().Error("A sink does not accept a notice; it is tried again", o.cause(err), o.fields(p))
+}
+
+func (o *outlet) cause(err error) error {
+	return logging.Cause(line(o.n.masked(boundedtext.Error(err, maxMasked)), maxDescription))
+}
+
+func (o *outlet) fields(p *parcel) watermill.LogFields {
+	return watermill.LogFields{"sink": o.number, "notice": p.notice.ID, "kind": string(p.notice.Kind), "status": string(p.notice.Status), "cause": p.notice.Cause}
+}

@@ -1,0 +1,152 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// poll looks at the states that last. A state that is over is not reported any more.
+func (r *running) poll(ctx context.Context) error {
+	health := r.n.channel.Health()
+	for _, s := range health.Handlers {
+		if s.State != outageguard.Closed {
+			if err := r.lasts(ctx, GuardOpen, s.Handler+"\n"+s.Scope, s.Since, about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason, Description: cmp.Or(s.Cause, s.Actor)}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range health.Stores {
+		if err := r.lasts(ctx, StoreAway, s.Name, s.Since, about{Subject: s.Name, Description: fmt.Sprintf("%d messages are held for it", s.Waiting)}); err != nil {
+			return err
+		}
+	}
+	mine, err := r.mine(ctx)
+	if err != nil || !mine {
+		return err
+	}
+	if err := r.pollLetters(ctx); err != nil {
+		return err
+	}
+	return r.pollCampaigns(ctx)
+}
+
+// mine reports whether this instance is the one that reads letters and campaigns this time.
+func (r *running) mine(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
+	defer cancel()
+	return r.n.shared.Turn(ctx, "poll", r.n.config.Poll-r.n.config.Poll/10) // an instance whose clock ticks a little early is in time
+}
+
+// lasts reports a state.
+func (r *running) lasts(ctx context.Context, kind Kind, subject string, since time.Time, a about) error {
+	if !r.n.wants(kind) {
+		return nil
+	}
+	now := time.Now()
+	if since.IsZero() || since.After(now) {
+		since = now
+	}
+	return r.report(ctx, r.n.shared, ledger.Report{Key: ledger.Key{Kind: string(kind), Subject: subject}, First: since, Last: now, About: a.text()})
+}
+
+// reportAway has this process say that the database is away: others cannot be asked.
+func (r *running) reportAway(ctx context.Context, err error) {
+	if !r.n.wants(StoreAway) {
+		return
+	}
+	a := about{Subject: "the database of the notices", Description: r.n.masked(err.Error())}
+	_ = r.report(ctx, r.n.local, ledger.Report{Key: ledger.Key{Kind: string(StoreAway), Subject: "notices"}, First: r.away, Last: time.Now(), About: a.text()}) // in memory
+}
+
+// maxGroups is the number of causes that are looked at, those with the most letters.
+const maxGroups = 100
+
+func (r *running) pollLetters(ctx context.Context) error {
+	store := r.n.channel.Letters()
+	if store == nil || !r.n.wants(Threshold) && !r.n.wants(OldestLetter) {
+		return nil
+	}
+	asked, cancel := context.WithTimeout(ctx, r.n.pace.answer)
+	defer cancel()
+	if most := r.n.config.Threshold; most > 0 && r.n.wants(Threshold) {
+		groups, err := store.Groups(asked, letters.Filter{Limit: maxGroups})
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			if g.Count < most {
+				break
+			}
+			a := about{Cause: g.Cause, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason, Description: r.n.masked(g.Description), Waiting: int64(g.Count)}
+			if err := r.lasts(ctx, Threshold, g.Cause, g.FirstFailedAt, a); err != nil {
+				return err
+			}
+		}
+	}
+	if most := r.n.config.OldestAge; most > 0 && r.n.wants(OldestLetter) {
+		heads, err := store.Heads(asked, letters.Filter{Limit: 1})
+		if err != nil || len(heads) == 0 {
+			return err
+		}
+		h := heads[0]
+		since := h.FirstFailedAt
+		if since.IsZero() {
+			since = h.StoredAt
+		}
+		if time.Since(since) >= most {
+			return r.lasts(ctx, OldestLetter, "", since, about{Cause: h.Cause, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
+				Description: r.n.masked(h.Description)})
+		}
+	}
+	return nil
+}
+
+func (r *running) pollCampaigns(ctx context.Context) error {
+	r.n.mu.Lock()
+	all := r.n.campaigns
+	r.n.mu.Unlock()
+	if all == nil || !r.n.wants(CampaignStopped) {
+		return nil
+	}
+	asked, cancel := context.WithTimeout(ctx, r.n.pace.answer)
+	defer cancel()
+	paused, err := all.List(asked, campaigns.List{States: []campaigns.State{campaigns.Paused}})
+	for _, c := range paused {
+		stopped, itself, err := stoppedItself(asked, all, c.ID)
+		if err != nil {
+			return err
+		}
+		if itself {
+			why := c.Why
+			if !c.ResumeAt.IsZero() {
+				why += "; it resumes by itself at " + c.ResumeAt.UTC().Format(time.RFC3339)
+			}
+			if err := r.lasts(ctx, CampaignStopped, c.ID, stopped, about{Subject: c.ID, Description: r.n.masked(why)}); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// stoppedItself returns when a campaign paused last, and whether a worker did that.
+func stoppedItself(ctx context.Context, all *campaigns.Campaigns, id string) (at time.Time, itself bool, err error) {
+	for after := int64(0); ; {
+		events, err := all.History(ctx, id, after)
+		if err != nil || len(events) == 0 {
+			return at, itself, err
+		}
+		for _, e := range events {
+			if after = e.Seq; e.What == campaigns.PausedIt {
+				at, itself = e.At, e.By == campaigns.ByItself
+			}
+		}
+	}
+}
