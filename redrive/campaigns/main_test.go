@@ -18,7 +18,7 @@ var (
 	act     = campaigns.Act{By: "ann", Reason: "the customer exists now"}
 	request = campaigns.Request{Act: act}
 	config  = campaigns.Config{Allow: []string{"orders"}}
-	quick   = campaigns.WorkerConfig{Poll: 5 * time.Millisecond, Lease: 2 * time.Second}
+	quick   = campaigns.WorkerConfig{Poll: 5 * time.Millisecond, Lease: 30 * time.Second} // letters that lapse under load would be doubled
 )
 
 func open(t testing.TB, store *letters.Store, c campaigns.Config) *campaigns.Campaigns {
