@@ -1,0 +1,184 @@
+package privacy
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+)
+
+// MaxText is the length of the longest text that Text returns, in bytes. Of a longer text the head is kept, and the cut is marked.
+const MaxText = 64 << 10
+
+// overlap is how far behind a cut a secret is looked at that begins before the cut.
+const overlap = 4 << 10
+
+// withheld stands for what a Redactor failed over: it may be the very secret.
+const withheld = "[withheld: the mask panicked]"
+
+// passes bounds how often a masked text is looked at again: a mark can stand where it joins what was apart.
+const passes = 4
+
+// Redactor masks what is shown of messages. It is made by New, Default or None. A nil *Redactor is that of Default. It is safe for
+// concurrent use. It never panics: what it cannot mask, it withholds.
+type Redactor struct{ rules *rules }
+
+var (
+	byDefault = &Redactor{&rules{credentials: true}}
+	none      = &Redactor{}
+)
+
+// New returns a Redactor that masks credentials and what rules name, or an error that names the rule that is wrong.
+func New(rules Rules) (*Redactor, error) {
+	compiled, err := compile(rules)
+	if err != nil {
+		return nil, err
+	}
+	return &Redactor{compiled}, nil
+}
+
+// Default returns the Redactor that masks credentials. A nil *Redactor does the same.
+func Default() *Redactor { return byDefault }
+
+// None returns a Redactor that masks nothing.
+func None() *Redactor { return none }
+
+func (r *Redactor) active() *rules {
+	if r == nil {
+		r = byDefault
+	}
+	return r.rules
+}
+
+// Text returns text with Mark in the place of each secret: the text of an error, of a panic, a stack, a field of a log line. Text that
+// has no secret is returned as it is, up to MaxText. Mask a text before you cut it: half of a secret is not known as one.
+func (r *Redactor) Text(text string) (masked string) {
+	rules := r.active()
+	if rules == nil {
+		return text
+	}
+	defer contain(&masked)
+	if len(text) <= MaxText {
+		masked = rules.masked(text)
+		if len(masked) <= MaxText { // a mark can be longer than the secret
+			return masked
+		}
+		return boundedtext.Text(masked, MaxText)
+	}
+	const room = 64 // for the mark of the cut
+	masked = rules.masked(text[:min(len(text), MaxText+overlap)])
+	return boundedtext.Text(masked, MaxText-room) + "…[cut, " + strconv.Itoa(len(text)) + " bytes in all]"
+}
+
+// Error returns an error whose text is that of err, masked. It wraps err: errors.Is and errors.As find what they find in err. Whatever
+// prints the error with %v, or calls Error, sees the masked text alone. Error returns nil for nil.
+func (r *Redactor) Error(err error) error {
+	if err == nil || r.active() == nil {
+		return err
+	}
+	var masked *maskedError
+	if errors.As(err, &masked) && error(masked) == err {
+		return err
+	}
+	return &maskedError{err, r}
+}
+
+// maskedError shows the text of an error masked.
+type maskedError struct {
+	err error
+	by  *Redactor
+}
+
+func (e *maskedError) Error() string { return e.by.Text(boundedtext.Error(e.err, MaxText+overlap)) }
+
+func (e *maskedError) Unwrap() error { return e.err }
+
+// Metadata returns the value of a metadata key as it may be shown: Mark if the rules name the key, else the value with its secrets
+// masked.
+func (r *Redactor) Metadata(key, value string) (masked string) {
+	rules := r.active()
+	if rules == nil || value == "" {
+		return value
+	}
+	defer contain(&masked)
+	if rules.hides(key) {
+		return Mark
+	}
+	return r.Text(value)
+}
+
+// Payload returns a payload as it may be shown. If it is JSON, each value that a path or the name of a secret leads to is Mark, secrets
+// within other texts are masked, and the rest keeps its bytes. JSON that is broken or cut is shown up to the break. Any other payload
+// is masked as a text, whatever its length. Payload never changes the bytes that it is called with.
+func (r *Redactor) Payload(payload []byte) (masked []byte) {
+	rules := r.active()
+	if rules == nil || len(payload) == 0 {
+		return payload
+	}
+	defer func() {
+		if recover() != nil {
+			masked = []byte(withheld)
+		}
+	}()
+	return rules.payload(payload)
+}
+
+func contain(masked *string) {
+	if recover() != nil {
+		*masked = withheld
+	}
+}
+
+// masked returns text without secrets. A text in which each mark makes another is withheld as a whole.
+func (r *rules) masked(text string) string {
+	for range passes {
+		found := r.find(text, 0).merged(text)
+		if len(found) == 0 {
+			return text
+		}
+		text = found.masked(text)
+	}
+	if len(r.find(text, 0).merged(text)) > 0 {
+		return Mark
+	}
+	return text
+}
+
+// deepest is how many encodings are undone, one inside the other.
+const deepest = 2
+
+// find returns the secrets of text, also those that are encoded for a URL, escaped as in JSON or a Go string, or in base64.
+func (r *rules) find(text string, depth int) spans {
+	var found spans
+	if r.credentials {
+		findPairs(text, &found)
+		findURLs(text, &found)
+		findTokens(text, &found)
+		findCards(text, &found)
+	}
+	for _, pattern := range r.patterns {
+		for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
+			if len(at) == 2 {
+				found.add(at[0], at[1])
+			}
+			for i := 2; i < len(at); i += 2 {
+				if at[i] >= 0 {
+					found.add(at[i], at[i+1])
+				}
+			}
+		}
+	}
+	if depth == deepest {
+		return found
+	}
+	for _, v := range []*view{percentView(text), escapeView(text)} {
+		if v != nil {
+			clear := string(v.text)
+			for _, one := range r.find(clear, depth+1).merged(clear) {
+				found.add(v.span(one))
+			}
+		}
+	}
+	findBase64(text, &found, func(clear string) bool { return len(r.find(clear, depth+1).merged(clear)) > 0 })
+	return found
+}

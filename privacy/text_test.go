@@ -1,0 +1,234 @@
+package privacy_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/privacy"
+)
+
+// Feature D14: a credential in a text is masked, in every way that programs write it, and what stands around it stays.
+func TestText(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                                                                 "",
+		"password=hunter2":                                                                 "password=[redacted]",
+		"PGPASSWORD=hunter2 psql":                                                          "PGPASSWORD=[redacted] psql",
+		"password = hunter2, user = bob":                                                   "password = [redacted], user = bob",
+		"host=db password='hun ter2' port=1":                                               "host=db password='[redacted]' port=1",
+		"password=hun,ter2 x":                                                              "password=[redacted] x",
+		"login(password=hunter2) failed":                                                   "login(password=[redacted]) failed",
+		"{User:bob Password:hunter2 Age:7}":                                                "{User:bob Password:[redacted] Age:7}",
+		`main.User{Name:"b", Password:"h\"x"}`:                                             `main.User{Name:"b", Password:"[redacted]"}`,
+		`bad body {"user":"bob","password":"hunter2","n":1}`:                               `bad body {"user":"bob","password":"[redacted]","n":1}`,
+		`{"db_password" : "hun\"ter2"}`:                                                    `{"db_password" : "[redacted]"}`,
+		`body "{\"password\":\"hunter2\",\"n\":1}"`:                                        `body "{\"password\":\"[redacted]\",\"n\":1}"`,
+		`{"secret":{"value":"x y"},"n":1}`:                                                 `{"secret":{[redacted]},"n":1}`,
+		"api key: 9f8e7d6c5b":                                                              "api key: [redacted]",
+		"x-api-key: 9f8e7d6c5b":                                                            "x-api-key: [redacted]",
+		"map[X-Api-Key:[abc] Accept:[*/*]]":                                                "map[X-Api-Key:[[redacted]] Accept:[*/*]]",
+		"map[Authorization:[Basic YWJj] Accept:[*/*]]":                                     "map[Authorization:[[redacted]] Accept:[*/*]]",
+		"Authorization: Bearer abc.def\nAccept: x":                                         "Authorization: [redacted]\nAccept: x",
+		`"Authorization: Basic YWJj" was sent`:                                             `"Authorization: [redacted]" was sent`,
+		"Cookie: a=b; sid=\"x y\"; c=d\r\nX: y":                                            "Cookie: [redacted]\r\nX: y",
+		"sent Bearer abcdef123 to":                                                         "sent Bearer [redacted] to",
+		"get https://x/y?a=1&access_token=abc123&b=2 failed":                               "get https://x/y?a=1&access_token=[redacted]&b=2 failed",
+		"postgres://ops:hunter2@db:5432/shop?x=y":                                          "postgres://ops:[redacted]@db:5432/shop?x=y",
+		"postgres://ops:hun/t@er#2@db/shop":                                                "postgres://ops:[redacted]@db/shop",
+		`parse "postgres://ops:hun/ter2@db": invalid port ":hun" after host`:               `parse "postgres://ops:[redacted]@db": invalid port ":hun" after host`,
+		"redis://:hunter2@cache:6379":                                                      "redis://:[redacted]@cache:6379",
+		"nats://a:x1@h1:4222,nats://b:x2@h2:4222":                                          "nats://a:[redacted]@h1:4222,nats://b:[redacted]@h2:4222",
+		"https://ghtoken@github.com/x":                                                     "https://[redacted]@github.com/x",
+		"dial ops:hunter2@tcp(db:3306)/shop?a=b":                                           "dial ops:[redacted]@tcp(db:3306)/shop?a=b",
+		"ops:hunter2@db.internal:5432":                                                     "ops:[redacted]@db.internal:5432",
+		"q?x=%7B%22password%22%3A%22hunter2%22%7D&n=1":                                     "q?x=%7B%22password%22%3A%22[redacted]%22%7D&n=1",
+		"q?password%3Dhunter2%26n%3D1":                                                     "q?password%3D[redacted]%26n%3D1",
+		"card 4111 1111 1111 1111 refused":                                                 "card [redacted] refused",
+		"card 4111111111111111 12/27":                                                      "card [redacted] 12/27",
+		"cards 378282246310005,5555-5555-5555-4444":                                        "cards [redacted],[redacted]",
+		"12345678 4111 1111 1111 1111 2027":                                                "12345678 [redacted] 2027",
+		"key AKIAIOSFODNN7EXAMPLE of":                                                      "key [redacted] of",
+		"clone ghp_0123456789abcdefghijABCDEFGHIJ0123":                                     "clone [redacted]",
+		"post https://hooks.slack.com/services/T0/B0/XyZ: 404":                             "post https://hooks.slack.com/services/[redacted]: 404",
+		"jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln bad":                                "jwt [redacted] bad",
+		"-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc=\n-----END RSA PRIVATE KEY-----\nnext": "[redacted]\nnext",
+		`"-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n", "next"`:         `"[redacted]\n", "next"`,
+		"-----BEGIN EC PRIVATE KEY-----\nMIIEowIBAAKCAQ":                                   "[redacted]",
+		"<wsse:Password Type=\"t\">hunter2</wsse:Password><a>b</a>":                        "<wsse:Password Type=\"t\">[redacted]</wsse:Password><a>b</a>",
+		"mysql --password hunter2 --host db":                                               "mysql --password [redacted] --host db",
+		`ALTER USER ops PASSWORD 'hunter2'`:                                                `ALTER USER ops PASSWORD '[redacted]'`,
+		`CREATE USER ops IDENTIFIED BY 'hunter2' x`:                                        `CREATE USER ops IDENTIFIED BY '[redacted]' x`,
+		`login: wrong password "hunter2"`:                                                  `login: wrong password "[redacted]"`,
+		"login with password: swordfish":                                                   "login with password: [redacted]",
+		"password := \"x y\"":                                                              "password := \"[redacted]\"",
+		":password => \"x\"":                                                               ":password => \"[redacted]\"",
+		"AccountKey=abc+/def==;EndpointSuffix=core":                                        "AccountKey=[redacted];EndpointSuffix=core",
+		"first password=a1\nsecond password=a1":                                            "first password=[redacted]\nsecond password=[redacted]",
+		"in " + base64.StdEncoding.EncodeToString([]byte(`{"user":"bob","password":"hunter2"}`)) + ".": "in [redacted].",
+		"q=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte("host=db password=hunter2"))):  "q=[redacted]",
+	} {
+		got := (*privacy.Redactor)(nil).Text(text)
+		if got != want {
+			t.Errorf("%s\n got  %s\n want %s", text, got, want)
+		}
+		if again := privacy.Default().Text(got); again != got {
+			t.Errorf("%s is masked again: %s", got, again)
+		}
+		if privacy.None().Text(text) != text {
+			t.Errorf("None masks %s", text)
+		}
+	}
+}
+
+// Feature D14: what is no secret stays readable.
+func TestTextReadable(t *testing.T) {
+	for _, text := range []string{
+		"password authentication failed for user \"ops\"",
+		"parse token: unexpected end of input",
+		"refresh token: Post \"https://idp/token\": dial tcp 127.0.0.1:443: connect: connection refused",
+		"get secret: context deadline exceeded",
+		"get secret \"db-credentials\": not found",
+		"invalid token: x509: certificate has expired",
+		"jwt: invalid token",
+		"unexpected token: }",
+		"password: must have 8 characters",
+		"password: required",
+		"authorization: denied",
+		"authorization: access to the resource is denied",
+		"next_page_token=abc, max_tokens: 4096",
+		"basic authentication is off, bearer authentication too",
+		"Bearer realm=\"x\"",
+		"https://medium.com/@someone/a-story",
+		"https://registry.npmjs.org/left-pad@1.0.0?x=a@b",
+		"http://host:8080/a@b",
+		"ssh://git@github.com/x/y",
+		"mail bob@example.com: no such user",
+		"pkg/mod/github.com/jackc/pgx/v5@v5.7.1/conn.go:123 +0x1a4",
+		"order 1234567890123456 at 1764000000000000000",
+		"0.4111111111111111", "a4111111111111111", "4111111111111111a", "4111111111111112", "uuid 41111111-1111-4111-8111-111111111111",
+		"mapping: 5, spin=3, bypass=1, compass: north",
+		"2024-01-01T10:00:00Z",
+		"goroutine 1 [running]:\nmain.handle({0x14000112000, 0x5}, 0x3)\n\t/src/token/secret/main.go:42 +0x1d",
+		"true is password: true, nil is token: <nil>, secret=null",
+		"100% sure, 50%2 and \\ is a backslash",
+		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+		"SG.x, sk-short, AKIA, npm_x",
+	} {
+		if got := privacy.Default().Text(text); got != text {
+			t.Errorf("%s\n got  %s", text, got)
+		}
+	}
+}
+
+// Feature D14: a secret that begins before the cut is masked as a whole, wherever the cut falls.
+func TestTextCut(t *testing.T) {
+	const secret = "postgres://ops:hunter2@db/x 4111-1111-1111-1111 ghp_0123456789abcdefghijABCDEFGHIJ0123"
+	for at := privacy.MaxText - len(secret) - 80; at < privacy.MaxText+10; at++ {
+		got := privacy.Default().Text(strings.Repeat("x", at) + " " + secret + strings.Repeat(" y", 3000))
+		if len(got) > privacy.MaxText || strings.Contains(got, "hunt") || strings.Contains(got, "4111-1") || strings.Contains(got, "ghp_0") {
+			t.Fatalf("at %d: %d bytes, %s", at, len(got), got[len(got)-200:])
+		}
+		if !strings.HasSuffix(got, " bytes in all]") {
+			t.Fatalf("the cut is not marked: %s", got[len(got)-40:])
+		}
+	}
+}
+
+type private struct{ error }
+
+func (p private) Error() string { return "connect postgres://ops:hunter2@db: " + p.error.Error() }
+
+func (p private) Unwrap() error { return p.error }
+
+// Feature D14: a masked error shows no secret, however it is printed or wrapped, and wraps what it was made of.
+func TestError(t *testing.T) {
+	var redactor *privacy.Redactor
+	err := redactor.Error(fmt.Errorf("login with password: %w", errors.Join(errors.New("hunter2"), private{io.EOF})))
+	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %s %q", err, err, err, err), fmt.Sprint(fmt.Errorf("outer: %w", err))} {
+		if strings.Contains(text, "hunter2") || !strings.Contains(text, "[redacted]") {
+			t.Error(text)
+		}
+	}
+	var as private
+	if !errors.Is(err, io.EOF) || !errors.As(err, &as) {
+		t.Error("it does not wrap")
+	}
+	if again := redactor.Error(err); again != err {
+		t.Error("masked again")
+	}
+	if redactor.Error(nil) != nil || privacy.None().Error(io.EOF) != io.EOF {
+		t.Error("nil, or None")
+	}
+	if text := redactor.Error(hostile{}).Error(); !strings.Contains(text, "panicked") {
+		t.Error(text)
+	}
+}
+
+type hostile struct{}
+
+func (hostile) Error() string { panic("hunter2") }
+
+// Feature D14: rules add keys and patterns, and groups say what of a match is masked.
+func TestRules(t *testing.T) {
+	redactor, err := privacy.New(privacy.Rules{
+		Metadata: []string{"customer", "x-person-*", "*.email"},
+		Patterns: []string{`customer (\w+)`, `MRN\d{6}`},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"customer Jane is unknown": "customer [redacted] is unknown",
+		"no record MRN123456":      "no record [redacted]",
+		"id MRN%31%32%33456":       "id [redacted]",
+		"password=x":               "password=[redacted]",
+	} {
+		if got := redactor.Text(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	for key, masked := range map[string]bool{
+		"customer": true, "Customer": true, "customers": false, "x-person-name": true, "buyer.email": true, "tenant": false,
+		"Authorization": true, "db_password": true, "X-Api-Key": true, "apikey2": true, "set-cookie": true, "key": false, "token_type": false,
+	} {
+		if got := redactor.Metadata(key, "blue"); (got == privacy.Mark) != masked || !masked && got != "blue" {
+			t.Errorf("%s: %s", key, got)
+		}
+	}
+	if got := redactor.Metadata("db", "amqp://a:b@h/"); got != "amqp://a:[redacted]@h/" {
+		t.Error(got)
+	}
+	only, err := privacy.New(privacy.Rules{Metadata: []string{"customer"}, WithoutDefaults: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if only.Text("password=x") != "password=x" || only.Metadata("token", "x") != "x" || only.Metadata("customer", "x") != privacy.Mark {
+		t.Error("the defaults are not left out")
+	}
+}
+
+// Feature D14: a wrong rule is an error that names it, its value and what to give.
+func TestNewRefuses(t *testing.T) {
+	for text, rules := range map[string]privacy.Rules{
+		`Rules.Patterns[0] is "("`:                     {Patterns: []string{"("}},
+		`Rules.Patterns[1] is "x*", which matches the`: {Patterns: []string{"a", "x*"}},
+		`Rules.Payload[0] is "card"`:                   {Payload: []string{"card"}},
+		`Rules.Payload[0] is "$."`:                     {Payload: []string{"$."}},
+		`Rules.Payload[0] is "$[-1]"`:                  {Payload: []string{"$[-1]"}},
+		`Rules.Payload[0] is "$[?(@.a)]"`:              {Payload: []string{"$[?(@.a)]"}},
+		`Rules.Payload[0] is "$[0:2]"`:                 {Payload: []string{"$[0:2]"}},
+		`Rules.Payload[0] is "$['a"`:                   {Payload: []string{"$['a"}},
+		`the path has 40 steps`:                        {Payload: []string{"$" + strings.Repeat(".a", 40)}},
+		`Rules.Metadata[0] has 0 bytes`:                {Metadata: []string{""}},
+		`Rules.Metadata has 300 entries`:               {Metadata: make([]string, 300)},
+		`Rules.Patterns[0] has 5000 bytes`:             {Patterns: []string{strings.Repeat("x", 5000)}},
+	} {
+		if _, err := privacy.New(rules); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
