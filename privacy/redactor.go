@@ -1,7 +1,6 @@
 package privacy
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -21,10 +20,13 @@ const passes = 4
 
 // Redactor masks what is shown of messages. It is made by New, Default or None. A nil *Redactor is that of Default. It is safe for
 // concurrent use. It never panics: what it cannot mask, it withholds.
-type Redactor struct{ rules *rules }
+type Redactor struct {
+	rules *rules // nil masks nothing
+	hook  func(string) string
+}
 
 var (
-	byDefault = &Redactor{&rules{credentials: true}}
+	byDefault = &Redactor{rules: &rules{credentials: true}}
 	none      = &Redactor{}
 )
 
@@ -34,7 +36,7 @@ func New(rules Rules) (*Redactor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Redactor{compiled}, nil
+	return &Redactor{rules: compiled}, nil
 }
 
 // Default returns the Redactor that masks credentials. A nil *Redactor does the same.
@@ -43,41 +45,69 @@ func Default() *Redactor { return byDefault }
 // None returns a Redactor that masks nothing.
 func None() *Redactor { return none }
 
-func (r *Redactor) active() *rules {
-	if r == nil {
-		r = byDefault
+// With returns a Redactor that also calls mask with each text, before its own rules. If mask panics, the text is withheld. With returns r
+// if mask is nil.
+func (r *Redactor) With(mask func(text string) string) *Redactor {
+	if mask == nil {
+		return r
 	}
-	return r.rules
+	r = r.orDefault()
+	if outer := r.hook; outer != nil {
+		inner := mask
+		mask = func(text string) string { return inner(outer(text)) }
+	}
+	return &Redactor{rules: r.rules, hook: mask}
+}
+
+func (r *Redactor) orDefault() *Redactor {
+	if r == nil {
+		return byDefault
+	}
+	return r
 }
 
 // Text returns text with Mark in the place of each secret: the text of an error, of a panic, a stack, a field of a log line. Text that
 // has no secret is returned as it is, up to MaxText. Mask a text before you cut it: half of a secret is not known as one.
 func (r *Redactor) Text(text string) (masked string) {
-	rules := r.active()
-	if rules == nil {
+	r = r.orDefault()
+	returned := false
+	defer func() {
+		if !returned {
+			_ = recover()
+			masked = withheld
+		}
+	}()
+	masked = r.text(text)
+	returned = true
+	return masked
+}
+
+func (r *Redactor) text(text string) string {
+	if r.hook != nil && text != "" {
+		text = r.hook(text)
+	}
+	if r.rules == nil {
 		return text
 	}
-	defer contain(&masked)
 	if len(text) <= MaxText {
-		masked = rules.masked(text)
+		masked := r.rules.masked(text)
 		if len(masked) <= MaxText { // a mark can be longer than the secret
 			return masked
 		}
 		return boundedtext.Text(masked, MaxText)
 	}
 	const room = 64 // for the mark of the cut
-	masked = rules.masked(text[:min(len(text), MaxText+overlap)])
+	masked := r.rules.masked(text[:min(len(text), MaxText+overlap)])
 	return boundedtext.Text(masked, MaxText-room) + "…[cut, " + strconv.Itoa(len(text)) + " bytes in all]"
 }
 
 // Error returns an error whose text is that of err, masked. It wraps err: errors.Is and errors.As find what they find in err. Whatever
 // prints the error with %v, or calls Error, sees the masked text alone. Error returns nil for nil.
 func (r *Redactor) Error(err error) error {
-	if err == nil || r.active() == nil {
+	if r = r.orDefault(); err == nil || r.rules == nil && r.hook == nil {
 		return err
 	}
-	var masked *maskedError
-	if errors.As(err, &masked) && error(masked) == err {
+	if masked, ok := err.(*maskedError); ok && masked.by == r {
 		return err
 	}
 	return &maskedError{err, r}
@@ -95,13 +125,8 @@ func (e *maskedError) Unwrap() error { return e.err }
 
 // Metadata returns the value of a metadata key as it may be shown: Mark if the rules name the key, else the value with its secrets
 // masked.
-func (r *Redactor) Metadata(key, value string) (masked string) {
-	rules := r.active()
-	if rules == nil || value == "" {
-		return value
-	}
-	defer contain(&masked)
-	if rules.hides(key) {
+func (r *Redactor) Metadata(key, value string) string {
+	if r = r.orDefault(); value != "" && r.rules != nil && r.rules.hides(key) {
 		return Mark
 	}
 	return r.Text(value)
@@ -111,8 +136,7 @@ func (r *Redactor) Metadata(key, value string) (masked string) {
 // within other texts are masked, and the rest keeps its bytes. JSON that is broken or cut is shown up to the break. Any other payload
 // is masked as a text, whatever its length. Payload never changes the bytes that it is called with.
 func (r *Redactor) Payload(payload []byte) (masked []byte) {
-	rules := r.active()
-	if rules == nil || len(payload) == 0 {
+	if r = r.orDefault(); r.rules == nil || len(payload) == 0 {
 		return payload
 	}
 	defer func() {
@@ -120,13 +144,7 @@ func (r *Redactor) Payload(payload []byte) (masked []byte) {
 			masked = []byte(withheld)
 		}
 	}()
-	return rules.payload(payload)
-}
-
-func contain(masked *string) {
-	if recover() != nil {
-		*masked = withheld
-	}
+	return r.rules.payload(payload)
 }
 
 // masked returns text without secrets. A text in which each mark makes another is withheld as a whole.
@@ -155,6 +173,7 @@ func (r *rules) find(text string, depth int) spans {
 		findURLs(text, &found)
 		findTokens(text, &found)
 		findCards(text, &found)
+		findCut(text, &found)
 	}
 	for _, pattern := range r.patterns {
 		for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {

@@ -232,3 +232,51 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Feature D14: half of a secret, of a text that was cut before it was masked, is masked too.
+func TestTextCutBefore(t *testing.T) {
+	for text, want := range map[string]string{
+		"dial postgres://ops:h,un":          "dial postgres://[redacted]",
+		"card 4111 1111 11":                 "card [redacted]",
+		"card 41111111":                     "card [redacted]",
+		"key ghp_01234":                     "key [redacted]",
+		"password='hun t":                   "password='[redacted]",
+		"the connection was ref":            "the connection was ref",
+		"Authorization: Bearer abc d":       "Authorization: [redacted]",
+		`{"user":"bob","password":"hunt`:    `{"user":"bob","password":"[redacted]`,
+		`{"user":"bob","note":"hunt2`:       `{"user":"bob","note":"[redacted]`,
+		"-----BEGIN PRIVATE KEY-----\nMIIE": "[redacted]",
+	} {
+		cut := "…[cut, 300 bytes in all]"
+		got := privacy.Default().Text(text + cut)
+		if got != want+cut && got != want { // what is masked up to the end of its line takes the mark of the cut along
+			t.Errorf("%s: %s", text, got)
+		}
+		if again := privacy.Default().Text(got); again != got {
+			t.Errorf("%s is masked again: %s", got, again)
+		}
+	}
+}
+
+// Feature D14: a mask of the caller's own runs before the rules, also without rules; if it panics, the text is withheld.
+func TestWith(t *testing.T) {
+	hide := func(text string) string { return strings.ReplaceAll(text, "Jane", "****") }
+	for want, r := range map[string]*privacy.Redactor{
+		"**** [redacted]":               (*privacy.Redactor)(nil).With(hide),
+		"**** password=x":               privacy.None().With(hide),
+		"++++ [redacted]":               privacy.Default().With(hide).With(func(text string) string { return strings.ReplaceAll(text, "****", "++++") }),
+		"[withheld: the mask panicked]": privacy.Default().With(func(string) string { panic("Jane") }),
+		"ends":                          privacy.None().With(func(string) string { return "ends" }),
+	} {
+		want = strings.Replace(want, "[redacted]", "password=[redacted]", 1)
+		if got := r.Text("Jane password=x"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got := r.Error(errors.New("Jane password=x")).Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if privacy.None().With(nil) != privacy.None() {
+		t.Error("nil adds something")
+	}
+}

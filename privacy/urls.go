@@ -49,7 +49,7 @@ func userInfo(text string, start int, http bool) (int, int) {
 	if path >= 0 && at > path {
 		// A password with a slash in it, or an @ in the path.
 		colon := strings.IndexByte(token[:path], ':')
-		if http && (colon < 0 || isPort(token[colon+1:path])) {
+		if http && (colon < 0 || isDigits(token[colon+1:path])) {
 			return 0, 0
 		}
 		at = strings.LastIndexByte(token, '@')
@@ -70,15 +70,6 @@ func userInfo(text string, start int, http bool) (int, int) {
 		return 0, 0
 	}
 	return start + colon + 1, start + at
-}
-
-func isPort(s string) bool {
-	for i := range len(s) {
-		if !isDigit(s[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // address returns the password of user:password@host:port, user:password@host/name, or user:password@tcp(host:port)/name, whose @ is at i.
