@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -42,6 +43,9 @@ type Config struct {
 	// Tracer follows each attempt, and each publishing to a stage or of a dead letter. Package observe/telemetry has the one for
 	// OpenTelemetry. Default: none.
 	Tracer observe.Tracer
+	// Privacy masks secrets in what is shown: texts of letters, log lines, errors, and what hooks are called with. It never changes
+	// what is redriven. Give it rules with privacy.New; privacy.None() turns masking off. Default: credentials are masked.
+	Privacy *privacy.Redactor
 	// Logger receives an Error line per dead letter and an Info line per retry, each with the cause. Payloads are never
 	// logged. Default: the logger of the first router that Attach or Plugin receives. If only Middleware is used, the channel
 	// logs nothing without a Logger.
@@ -142,6 +146,11 @@ func (c *Config) share() error {
 	}
 	if c.Retry.MaskText == nil {
 		c.Retry.MaskText = c.Queue.MaskText
+	}
+	for _, part := range []**privacy.Redactor{&c.Queue.Privacy, &c.Retry.Privacy, &outage.Privacy} {
+		if *part == nil {
+			*part = c.Privacy
+		}
 	}
 	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger,
 		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Retention.Logger, &c.Stages.Logger, &outage.Logger} {

@@ -44,6 +44,7 @@ var floors = map[string]int{
 	"internal/wait":                      0,
 	"internal/traced":                    0,
 	"naming":                             0,
+	"privacy":                            0,
 	"observe":                            0,
 	// rooms of one job each, and the adapters
 	"delay":                  1,

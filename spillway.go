@@ -102,7 +102,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 	}
 	if config.Tracer != nil {
 		trace, err := middleware.NewTrace(middleware.TraceConfig{
-			Tracer: config.Tracer, Classifier: config.Retry.Classifier, MaskText: config.Retry.MaskText, Logger: config.Retry.Logger,
+			Tracer: config.Tracer, Classifier: config.Retry.Classifier, Privacy: config.Retry.Privacy, MaskText: config.Retry.MaskText, Logger: config.Retry.Logger,
 		})
 		if err != nil {
 			return err

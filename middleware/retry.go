@@ -227,14 +227,19 @@ var started = time.Now()
 
 func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
 	if r.config.OnAttempt != nil {
-		a.in(c)
+		a = r.shown(c, a)
 		safecall.Hook(r.config.Logger, "middleware.OnAttempt", func() { r.config.OnAttempt(c.Ctx, a) })
 	}
 }
 
-// in says where and how long, for a hook.
-func (a *Attempt) in(c *chain.Call) {
+// shown returns a as a hook may see it: with where and how long, and its texts masked.
+func (r *Retry) shown(c *chain.Call, a Attempt) Attempt {
 	a.Topic, a.Handler, a.Elapsed = message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), c.Elapsed
+	if a.Err != nil {
+		a.Err = r.config.Privacy.Error(a.Err)
+		a.Verdict.Reason, a.Verdict.Description = r.config.Privacy.Text(a.Verdict.Reason), r.config.Privacy.Text(a.Verdict.Description)
+	}
+	return a
 }
 
 func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
@@ -245,7 +250,7 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 		})
 	}
 	if r.config.OnRetry != nil {
-		a.in(c)
+		a = r.shown(c, a)
 		safecall.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.OnRetry(c.Ctx, a, pause) })
 	}
 }
@@ -255,11 +260,5 @@ const maxMasked = 64 << 10
 
 // cause returns the text of err for a log line: bounded and masked.
 func (r *Retry) cause(err error) string {
-	text := boundedtext.Error(err, maxMasked)
-	if mask := r.config.MaskText; mask != nil {
-		masked := "[withheld: the mask panicked]"
-		_ = safecall.Call("middleware.MaskText", func() error { masked = mask(text); return nil })
-		text = masked
-	}
-	return logging.Cause(text).Error()
+	return logging.Cause(r.config.Privacy.Text(boundedtext.Error(err, maxMasked))).Error()
 }

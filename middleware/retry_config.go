@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // RetryConfig configures a Retry. The zero value is useful.
@@ -44,6 +45,8 @@ type RetryConfig struct {
 	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a spillway.Channel
 	// the router's.
 	Logger watermill.LoggerAdapter
+	// Privacy masks the text of an error before it is logged. Default: credentials are masked; in a spillway.Channel that of Config.Privacy.
+	Privacy *privacy.Redactor
 	// MaskText changes the text of an error before it is logged. If it panics, the text is withheld. Default: none, or in a
 	// spillway.Channel QueueConfig.MaskText.
 	MaskText func(text string) string
@@ -81,6 +84,7 @@ type Attempt struct {
 }
 
 func (c *RetryConfig) setDefaults() {
+	c.Privacy = c.Privacy.With(c.MaskText)
 	if c.Attempts == 0 {
 		c.Attempts = 5
 	}

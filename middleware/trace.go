@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/traced"
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // TraceConfig configures a Trace. Tracer is required.
@@ -22,6 +23,8 @@ type TraceConfig struct {
 	Tracer observe.Tracer
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
+	// Privacy masks the text of an error before it is given to the Tracer. Default: credentials are masked; in a spillway.Channel that of Config.Privacy.
+	Privacy *privacy.Redactor
 	// MaskText changes the text of an error before the Tracer gets the text. If it panics, the text is withheld. Default: none, or in a
 	// spillway.Channel QueueConfig.MaskText.
 	MaskText func(text string) string
@@ -44,6 +47,7 @@ func NewTrace(config TraceConfig) (*Trace, error) {
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
+	config.Privacy = config.Privacy.With(config.MaskText)
 	return &Trace{config, traced.By{Tracer: config.Tracer, Logger: config.Logger}}, nil
 }
 
@@ -96,11 +100,5 @@ func (t *Trace) end(c *chain.Call, before, in context.Context, op observe.Operat
 
 // text returns the text of err for the Tracer: bounded and masked.
 func (t *Trace) text(err error) string {
-	text := boundedtext.Error(err, maxMasked)
-	if mask := t.config.MaskText; mask != nil {
-		masked := "[withheld: the mask panicked]"
-		_ = safecall.Call("middleware.MaskText", func() error { masked = mask(text); return nil })
-		text = masked
-	}
-	return logging.Cause(text).Error()
+	return logging.Cause(t.config.Privacy.Text(boundedtext.Error(err, maxMasked))).Error()
 }

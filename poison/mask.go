@@ -10,14 +10,10 @@ import (
 const withheld = "[withheld: the mask panicked]"
 
 func (q *Queue) maskTexts(f *Failure) {
-	mask := q.config.MaskText
-	if mask == nil {
-		return
-	}
-	f.Description = q.masked("MaskText", f.Description, mask)
-	f.Stack = q.masked("MaskText", f.Stack, mask)
+	mask := q.config.Privacy.Text
+	f.Reason, f.Description, f.Stack = mask(f.Reason), mask(f.Description), mask(f.Stack)
 	for i := range f.History {
-		f.History[i].Error = q.masked("MaskText", f.History[i].Error, mask)
+		f.History[i].Error = mask(f.History[i].Error)
 	}
 }
 

@@ -177,7 +177,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 		}
 		err = fmt.Errorf("poison: publish to %q: %w", logged(sink.Topic), err)
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
-			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, err) })
+			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, q.config.Privacy.Error(err)) })
 		}
 		fields := watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)}
 		if outage.Away(err) { // the guard logs the outage once

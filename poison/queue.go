@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // QueueConfig configures a Queue. The zero value is ready to use.
@@ -42,18 +43,20 @@ type QueueConfig struct {
 	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it leaves
 	// empty are those of the router. Default: the router's alone.
 	Origin func(*message.Message) Origin
-	// MaskText changes the texts of errors and panics (description, history, stack) before they go into the letter or the log.
-	// If it panics, the text is withheld. If all publishers refuse the letter, the router gets the handler's error unmasked and
-	// logs it. Default: none.
+	// Privacy masks the texts of errors and panics (description, history, stack, reason) before they go into the letter, the log, a
+	// hook, or an error that the router gets. It changes neither payload nor metadata. Default: credentials are masked; in a
+	// spillway.Channel that of Config.Privacy.
+	Privacy *privacy.Redactor
+	// MaskText changes the same texts before Privacy does. If it panics, the text is withheld. Default: none.
 	MaskText func(text string) string
-	// MaskMetadata changes the producer's metadata in the letter, value by value. A redriven message has the masked values. If it
+	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the masked values. If it
 	// panics, the value is withheld. Default: none.
 	MaskMetadata func(key, value string) string
 	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded. Default: false.
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.
 	Node string
-	// Logger receives one Error line per dead letter. The line has its cause, masked by MaskText and cut at 1 KiB, and its
+	// Logger receives one Error line per dead letter. The line has its cause, masked by Privacy and cut at 1 KiB, and its
 	// class and reason. It has the message's id, topic and handler, and where the letter is. Payloads are never logged.
 	// Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
@@ -87,6 +90,7 @@ type Sink struct {
 }
 
 func (c *QueueConfig) setDefaults() {
+	c.Privacy = c.Privacy.With(c.MaskText)
 	if c.PublishAttempts == 0 {
 		c.PublishAttempts = 3
 	}
@@ -193,13 +197,13 @@ func (q *Queue) step(next chain.Handler) chain.Handler {
 		returned := false
 		defer func() {
 			if !returned {
-				out, err = nil, q.interrupted(c, recover())
+				out, err = nil, q.config.Privacy.Error(q.interrupted(c, recover()))
 			}
 		}()
 		out, err = next(c)
 		returned = true
 		if err != nil {
-			return nil, q.settleOrNack(c, err)
+			return nil, q.config.Privacy.Error(q.settleOrNack(c, err))
 		}
 		return out, nil
 	}

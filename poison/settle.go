@@ -132,7 +132,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 
 func (q *Queue) unplaced(ctx context.Context, l Letter, err error) {
 	if hook := q.config.Hooks.OnUnplaced; hook != nil {
-		safecall.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, err) })
+		safecall.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, q.config.Privacy.Error(err)) })
 	}
 }
 
@@ -231,11 +231,7 @@ func (q *Queue) cause(failure *classify.Failure, l Letter) error {
 
 // causeOf returns err as a log line may have it: the head of its text, masked.
 func (q *Queue) causeOf(err error) error {
-	text := textOf(err)
-	if q.config.MaskText != nil {
-		text = q.masked("MaskText", text, q.config.MaskText)
-	}
-	return logging.Cause(text)
+	return logging.Cause(q.config.Privacy.Text(textOf(err)))
 }
 
 // fields are those of a log line about a letter: never its payload, and no text of unknown length.

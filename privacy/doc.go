@@ -14,8 +14,8 @@
 // A masked value is Mark, so the same text with another secret reads the same, and causes group as before. What is masked twice
 // stays as it is.
 //
-// Masking changes what is shown. It never changes what is redriven: payload and metadata of a letter keep their bytes. Who may read
-// the table of letters or a dead-letter topic reads them, unless the letters are sealed.
+// Masking changes what is shown. It never changes what is redriven: payload and metadata of a letter keep their bytes. A person who may
+// read the table of letters, or a dead-letter topic, reads them.
 //
 // # What is masked by default
 //

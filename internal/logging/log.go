@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // Log is a logger that a line of an Event goes through. It contains panics, goes on without a logger that hangs, and counts repeats.
@@ -22,7 +23,7 @@ type Log struct {
 }
 
 // Wrap returns a Log that writes to logger. It returns a Log as it is, so that parts that share a logger share their counts. A nil
-// logger drops all lines. Mask is called with the texts of errors; nil leaves them as they are.
+// logger drops all lines. Mask is called with the texts of errors, such as the Text method of a privacy.Redactor; nil masks credentials.
 func Wrap(logger watermill.LoggerAdapter, mask func(string) string) watermill.LoggerAdapter {
 	if v := reflect.ValueOf(logger); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return watermill.NopLogger{}
@@ -30,6 +31,9 @@ func Wrap(logger watermill.LoggerAdapter, mask func(string) string) watermill.Lo
 	switch logger.(type) {
 	case *Log, watermill.NopLogger:
 		return logger
+	}
+	if mask == nil {
+		mask = privacy.Default().Text
 	}
 	return &Log{core: newCore(logger, mask)}
 }
@@ -39,7 +43,7 @@ func of(logger watermill.LoggerAdapter) *Log {
 	if log, ok := logger.(*Log); ok {
 		return log
 	}
-	return &Log{core: &core{writer: &writer{to: logger}}}
+	return &Log{core: &core{writer: &writer{to: logger}, mask: privacy.Default().Text}}
 }
 
 // Flush writes what is counted and was not written yet, for the end of a router.

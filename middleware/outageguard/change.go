@@ -126,6 +126,7 @@ func (g *Guard) tell() {
 		_ = safecall.Call("the logger", func() error { g.log(change); return nil })
 		if g.config.OnChange != nil {
 			_ = safecall.Call("the logger", func() error {
+				change.Cause = g.config.Privacy.Error(change.Cause)
 				safecall.Hook(g.config.Logger, "outageguard.OnChange", func() { g.config.OnChange(change) })
 				return nil
 			})
@@ -175,11 +176,5 @@ func (g *Guard) cause(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := boundedtext.Error(err, maxMasked)
-	if mask := g.config.MaskText; mask != nil {
-		masked := "[withheld: the mask panicked]"
-		_ = safecall.Call("outageguard.MaskText", func() error { masked = mask(text); return nil })
-		text = masked
-	}
-	return logging.Cause(text)
+	return logging.Cause(g.config.Privacy.Text(boundedtext.Error(err, maxMasked)))
 }

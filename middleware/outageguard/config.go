@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // Config says what counts as an outage, and how the guard looks for its end. The zero value is useful.
@@ -57,6 +58,8 @@ type Config struct {
 	// Logger receives an Error line when the guard opens, an Info line when it closes, and Debug lines between. Payloads are never
 	// logged. Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
+	// Privacy masks the text of an error before it is logged or shown. Default: credentials are masked; in a spillway.Channel that of Config.Privacy.
+	Privacy *privacy.Redactor
 	// MaskText changes the text of an error before it is logged or shown. If it panics, the text is withheld. Default: none, or in
 	// a spillway.Channel QueueConfig.MaskText.
 	MaskText func(text string) string
@@ -78,6 +81,7 @@ type Waited struct {
 }
 
 func (c *Config) setDefaults() {
+	c.Privacy = c.Privacy.With(c.MaskText)
 	c.Share = cmp.Or(c.Share, 0.5)
 	c.MinMessages = cmp.Or(c.MinMessages, 20)
 	c.Window = cmp.Or(c.Window, 10*time.Second)

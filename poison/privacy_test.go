@@ -1,0 +1,112 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/privacy"
+)
+
+// Feature D14: without any configuration no credential of an error is in the letter's texts, in the hooks, or in the error that the router
+// gets. Payload and metadata keep their bytes.
+func TestQueueMasksByDefault(t *testing.T) {
+	const secret = "hunter2"
+	failure := fmt.Errorf("connect postgres://ops:%s@db/x: %w", secret, errors.New("password="+secret))
+	for name, c := range map[string]struct {
+		fail  func() error
+		known string // what stays readable
+	}{
+		"error":       {func() error { return failure }, "connect postgres://ops:[redacted]@db/x: password=[redacted]"},
+		"panic":       {func() error { panic(failure) }, "panic: connect postgres://ops:[redacted]@db/x"},
+		"reason":      {func() error { return classify.Permanent(failure, classify.Reason("password="+secret)) }, "[redacted]"},
+		"description": {func() error { return classify.Permanent(failure, classify.Description("password="+secret)) }, "password=[redacted]"},
+		"cut before":  {func() error { return errors.New(strings.Repeat("x", 249) + " amqp://a:" + secret + "@b") }, "xxx"},
+		"cut panic": {func() error {
+			panic(strings.Repeat("x", 4096-40) + " amqp://a:" + secret + "@b " + strings.Repeat("y ", 100))
+		}, "xxx"},
+	} {
+		for _, refused := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, refused), func(t *testing.T) {
+				var shown []string
+				hook := func(_ context.Context, l Letter) {
+					shown = append(shown, fmt.Sprintf("%+v", l.Failure))
+					if string(l.Original.Payload) != "password=hunter2" || l.Original.Metadata["password"] != secret {
+						t.Errorf("the original is changed: %v", l.Original)
+					}
+				}
+				failed := func(_ context.Context, l Letter, err error) {
+					shown = append(shown, fmt.Sprintf("%+v %v %+v", l.Failure, err, err))
+				}
+				taken := &shelf{}
+				if refused {
+					taken.refuse = fmt.Errorf("publish to amqp://a:%s@b/", secret)
+				}
+				queue, err := NewQueue(taken, QueueConfig{PublishAttempts: 1, Hooks: Hooks{OnDeadLetter: hook, OnUnplaced: failed, OnPublishError: failed}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				msg := message.NewMessage("m", []byte("password=hunter2"))
+				msg.Metadata["password"] = secret
+				_, err = queue.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, c.fail() })(msg)
+				if (err != nil) != refused {
+					t.Fatal(err)
+				}
+				if err != nil {
+					shown = append(shown, fmt.Sprintf("%v %+v", err, err))
+					if name == "error" && !errors.Is(err, failure) {
+						t.Error("the error does not wrap that of the handler")
+					}
+				}
+				for _, l := range taken.letters {
+					metadata := maps.Clone(l.Metadata)
+					if string(l.Payload) != "password=hunter2" || metadata["password"] != secret {
+						t.Errorf("the letter's message is changed: %v", l)
+					}
+					delete(metadata, "password")
+					shown = append(shown, fmt.Sprint(metadata))
+				}
+				all := strings.Join(shown, "\n")
+				if len(shown) < 2 || strings.Contains(all, secret) || strings.Contains(all, secret[:4]) || !strings.Contains(all, c.known) {
+					t.Errorf("%d shown: %s", len(shown), all)
+				}
+			})
+		}
+	}
+}
+
+// shelf takes letters, or refuses them.
+type shelf struct {
+	refuse  error
+	letters []*message.Message
+}
+
+func (s *shelf) Publish(_ string, messages ...*message.Message) error {
+	if s.refuse == nil {
+		s.letters = append(s.letters, messages...)
+	}
+	return s.refuse
+}
+
+func (s *shelf) Close() error { return nil }
+
+// Feature D14: None masks nothing.
+func TestQueueMasksNothing(t *testing.T) {
+	taken := &shelf{}
+	queue, err := NewQueue(taken, QueueConfig{Privacy: privacy.None()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := queue.Place(message.NewMessage("m", nil), errors.New("password=hunter2")); err != nil {
+		t.Fatal(err)
+	}
+	if got := taken.letters[0].Metadata[KeyFailureDescription]; got != "password=hunter2" {
+		t.Error(got)
+	}
+}
