@@ -42,6 +42,7 @@ var packagesOfDocs = map[string]string{
 	"notify":       module + "/observe/notify",
 	"webhook":      module + "/observe/notify/webhook",
 	"poison":       module + "/poison",
+	"privacy":      module + "/privacy",
 	"redrive":      module + "/redrive",
 	"letters":      module + "/redrive/letters",
 	"campaigns":    module + "/redrive/campaigns",
