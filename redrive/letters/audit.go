@@ -97,7 +97,7 @@ func (s *Store) Audit(ctx context.Context, f EventFilter) ([]Event, error) {
 
 // History returns what became of the message of a letter, oldest first: the events of all letters of that id, at most MaxLimit.
 // A message that failed again after a redrive has several letters. Of a letter without an id, only its own events are
-// returned. A letter that was purged has its events still.
+// returned. A letter that was purged or erased has its events still.
 func (s *Store) History(ctx context.Context, seq int64) ([]Event, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (s *Store) history(ctx context.Context, seq int64) (history []Event, err er
 	var message string
 	service := asBytes(s.service)
 	err = s.read(ctx, func() { identity = nil }, func(rows *sql.Rows) error { return rows.Scan(&identity, &id) },
-		`SELECT identity, id FROM spillway_dead_letters WHERE seq = ? AND COALESCE(service, '') = ?`, seq, service)
+		`SELECT identity, id FROM spillway_dead_letters WHERE seq = ? AND COALESCE(service, '') = ? AND COALESCE(status, '') <> 'erased'`, seq, service)
 	message = database.Column(string(id))
 	if err == nil && identity == nil {
 		err = s.read(ctx, func() { identity = nil }, func(rows *sql.Rows) error { return rows.Scan(&identity, &message) },
@@ -130,6 +130,7 @@ func (s *Store) history(ctx context.Context, seq int64) (history []Event, err er
 	letters := new(where)
 	letters.and("COALESCE(service, '') = ?", asBytes(s.service)) // an index of services would read them all
 	letters.and("id = ?", asBytes(string(id)))
+	letters.and("COALESCE(status, '') <> 'erased'") // their arrivals are events
 	if len(id) == 0 {
 		w.and("identity = ?", identity)
 		letters.and("identity = ?", identity)

@@ -16,7 +16,7 @@ type EventKind string
 
 const (
 	// EventStored says that the letter arrived. The letter's own row is the record of it, with the time in stored_at, so that an
-	// arrival costs no row more. History makes the event of that row. Purge, which deletes the row, writes the event.
+	// arrival costs no row more. History makes the event of that row. Purge, which deletes the row, and Erase write the event.
 	EventStored EventKind = "stored"
 	// EventArrivedAgain says that the same letter arrived once more.
 	EventArrivedAgain EventKind = "arrived_again"
@@ -42,11 +42,16 @@ const (
 	EventLeaseBroken EventKind = "lease_broken"
 	// EventPurged says that the letter was deleted.
 	EventPurged EventKind = "purged"
+	// EventErased says that the payload, the metadata and the texts of the letter were erased.
+	EventErased EventKind = "erased"
+	// EventErasure says that a person's data were erased, or were looked for, in all that Spillway keeps. It belongs to no
+	// letter: its Seq is 0.
+	EventErasure EventKind = "erasure"
 )
 
 var eventKinds = []EventKind{
 	EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
-	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventPurged,
+	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventPurged, EventErased, EventErasure,
 }
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is purged.

@@ -50,7 +50,7 @@ type Group struct {
 
 // StatusCounts are numbers of letters.
 type StatusCounts struct {
-	Waiting, Redriven, Succeeded, FailedAgain, Quarantined, Refused, Discarded int
+	Waiting, Redriven, Succeeded, FailedAgain, Quarantined, Refused, Discarded, Erased int
 }
 
 // Filter chooses the letters of the group that wait. If Groups had a Filter with Statuses or times, set them here too.
@@ -165,13 +165,13 @@ func (s *Store) describe(ctx context.Context, some []string, described map[strin
 		var deadLetterTopic, topic, handler []byte
 		var class string
 		err := rows.Scan(&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash, &g.Description,
-			&g.All.Waiting, &g.All.Redriven, &g.All.Succeeded, &g.All.FailedAgain, &g.All.Quarantined, &g.All.Refused, &g.All.Discarded,
+			&g.All.Waiting, &g.All.Redriven, &g.All.Succeeded, &g.All.FailedAgain, &g.All.Quarantined, &g.All.Refused, &g.All.Discarded, &g.All.Erased,
 			&g.Arrived, &g.LastMinute)
 		g.DeadLetterTopic, g.Topic, g.Handler, g.Class = string(deadLetterTopic), string(topic), string(handler), classOf(class)
 		described[g.Cause] = g
 		return err
 	}, `SELECT c.cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description,
-	waiting, redriven, succeeded, failed_again, quarantined, refused, discarded, arrived, of_late
+	waiting, redriven, succeeded, failed_again, quarantined, refused, discarded, erased, arrived, of_late
 FROM (SELECT cause, `+sums.String()+`SUM(arrived) AS arrived,
 	SUM(CASE minute WHEN ? THEN minute_before WHEN ? THEN in_minute ELSE 0 END) AS of_late
 	FROM spillway_letter_counts`+among.String()+` GROUP BY cause) AS n

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -38,7 +39,7 @@ SELECT seq, seen FROM l`
 func freshStatement(u upsert) string {
 	return `WITH l AS (` + insert + `ON CONFLICT (identity) DO NOTHING RETURNING seq),
 	b AS (INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload) SELECT seq, ?::bytea, ?::bytea FROM l)
-` + countInto() + `SELECT ?::bytea, ?::text, ?::bigint, 1, 0, 0, 0, 0, 0, 0, 1, ?::bigint, ?::bigint, seq, ?::bigint, 1, 0 FROM l
+` + countInto() + `SELECT ?::bytea, ?::text, ?::bigint, 1` + strings.Repeat(`, 0`, len(Statuses())-1) + `, 1, ?::bigint, ?::bigint, seq, ?::bigint, 1, 0 FROM l
 ` + u.add()
 }
 

@@ -61,7 +61,7 @@ func (s *Store) MarkEach(ctx context.Context, status Status, act Act, taken ...T
 }
 
 func (s *Store) mark(ctx context.Context, status Status, act Act, taken []Taken) (marked []Taken, err error) {
-	if err := status.validate(); err != nil {
+	if err := status.settable(); err != nil {
 		return nil, err
 	}
 	if err := act.validate(); err != nil {

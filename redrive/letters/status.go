@@ -23,15 +23,26 @@ const (
 	StatusRefused Status = "refused"
 	// StatusDiscarded is the status of a letter that a person gave up.
 	StatusDiscarded Status = "discarded"
+	// StatusErased is the status of a letter whose payload, metadata and texts are gone. No redrive takes it, and only Erase
+	// sets it. A letter does not leave this status.
+	StatusErased Status = "erased"
 )
 
 // Statuses are all states that a letter can have.
 func Statuses() []Status {
-	return []Status{StatusWaiting, StatusRedriven, StatusSucceeded, StatusFailedAgain, StatusQuarantined, StatusRefused, StatusDiscarded}
+	return []Status{StatusWaiting, StatusRedriven, StatusSucceeded, StatusFailedAgain, StatusQuarantined, StatusRefused, StatusDiscarded, StatusErased}
 }
 
 // event is what the record calls a letter's way into the status.
 func (s Status) event() EventKind { return EventKind(s) }
+
+// settable returns an error if no Mark may set s.
+func (s Status) settable() error {
+	if s == StatusErased {
+		return fmt.Errorf("the status %q: use Erase", string(s))
+	}
+	return s.validate()
+}
 
 // validate returns an error if s is no constant of this package.
 func (s Status) validate() error {

@@ -77,13 +77,13 @@ FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+s.db.S
 }
 
 // MarkAll gives all letters that f chooses, and that are there when it starts, another status. It takes small transactions, and
-// can be called again after an error. It leaves out letters that have a lease or the status already. It returns how many it
+// can be called again after an error. It leaves out letters that have a lease or the status already, or that were erased. It returns how many it
 // changed, also with an error. A redrive publishes letters first: see package redrive.
 func (s *Store) MarkAll(ctx context.Context, f Filter, status Status, act Act) (n int, err error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(f.Validate(), status.validate(), act.validate()); err != nil {
+	if err := errors.Join(f.Validate(), status.settable(), act.validate()); err != nil {
 		return 0, wrapped("mark all", err)
 	}
 	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error { return s.move(ctx, tx, t, letters, status, act) }, nil)
@@ -95,7 +95,7 @@ func (s *Store) move(ctx context.Context, tx *sql.Tx, t tally, letters []swept, 
 	var about []subject
 	var seqs []int64
 	for _, l := range letters {
-		if l.status == status {
+		if l.status == status || l.status == StatusErased {
 			continue
 		}
 		if l.cause != "" {
@@ -146,8 +146,12 @@ func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error)
 func (s *Store) purge(ctx context.Context, f Filter, act Act, rest func(context.Context, time.Duration)) (n int, err error) {
 	return s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error {
 		about, seqs, bodies := make([]subject, len(letters)), make([]int64, len(letters)), make([]int64, len(letters))
+		var stored []subject // of an erased letter the arrival is an event already
 		for i, l := range letters {
 			about[i], seqs[i], bodies[i] = l.subject, l.seq, l.body
+			if l.status != StatusErased {
+				stored = append(stored, l.subject)
+			}
 			if l.cause != "" {
 				t.moved(l.cause, l.status, "")
 			}
@@ -161,7 +165,7 @@ func (s *Store) purge(ctx context.Context, f Filter, act Act, rest func(context.
 		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_dead_letters WHERE `+keys, args...); err != nil {
 			return err
 		}
-		if err := s.record(ctx, tx, EventStored, Act{}, about...); err != nil {
+		if err := s.record(ctx, tx, EventStored, Act{}, stored...); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, EventPurged, act, about...)

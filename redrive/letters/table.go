@@ -25,7 +25,7 @@ var causes = schema.Table{
 	Component: "letter_causes", Name: "spillway_letter_causes", Key: []string{"service", "cause"},
 	Versions: []schema.Version{{File: "0011_letter_causes.sql", Columns: []string{
 		"service", "cause", "dead_letter_topic", "origin_topic", "handler", "class", "reason", "type", "stack_hash", "description",
-	}}},
+	}}, {File: "0023_letter_causes.sql"}},
 }
 
 // counts is the table of how many letters each cause has.
@@ -34,7 +34,7 @@ var counts = schema.Table{
 	Versions: []schema.Version{{File: "0012_letter_counts.sql", Columns: []string{
 		"service", "cause", "slot", "waiting", "redriven", "succeeded", "failed_again", "quarantined", "refused", "discarded",
 		"arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute", "minute_before",
-	}}, {File: "0018_letter_arrivals.sql", Columns: []string{"recent"}}},
+	}}, {File: "0018_letter_arrivals.sql", Columns: []string{"recent"}}, {File: "0022_letter_counts.sql", Columns: []string{"erased"}}},
 }
 
 // bodies is the table of the metadata and payloads.

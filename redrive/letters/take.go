@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -11,7 +12,7 @@ import (
 
 // Take leases at most n letters, 1 to MaxLimit, that f chooses and that have no lease, in the order of Seq. No other Take
 // returns them before the lease expires, or before they are marked, released or postponed. Take passes over letters that
-// another transaction is writing at this moment. StoreConfig.MaxRead may make it fewer than n. Only a Take that returns none
+// another transaction is writing at this moment, and letters that were erased. StoreConfig.MaxRead may make it fewer than n. Only a Take that returns none
 // means that there are no more letters. Filter.Limit is not used.
 func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) ([]Taken, error) {
 	if err := s.usable(ctx); err != nil {
@@ -22,6 +23,10 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 	}
 	if lease <= 0 || n < 1 || n > MaxLimit {
 		return nil, fmt.Errorf("letters: take %d letters for %s: the number must be 1 to %d and the lease positive", n, lease, MaxLimit)
+	}
+	f, any := f.present()
+	if !any {
+		return nil, nil
 	}
 	var taken []Taken
 	token, left := watermill.NewUUID(), s.maxRead
@@ -43,6 +48,15 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 	return taken, nil
 }
 
+// present returns f without letters that were erased: they have no message any more. It reports whether f can choose others.
+func (f Filter) present() (Filter, bool) {
+	if slices.Contains(f.Statuses, StatusErased) {
+		f.Statuses = slices.DeleteFunc(slices.Clone(f.Statuses), func(s Status) bool { return s == StatusErased })
+		return f, len(f.Statuses) > 0
+	}
+	return f, true
+}
+
 // Free returns the Seqs of the first n letters, 1 to MaxLimit, that f chooses and that have no lease. Letters that another
 // transaction is writing are among them. StoreConfig.MaxRead may make it fewer than n. Filter.Limit is not used.
 func (s *Store) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
@@ -54,6 +68,10 @@ func (s *Store) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	}
 	if n < 1 || n > MaxLimit {
 		return nil, fmt.Errorf("letters: look for %d free letters: the number must be 1 to %d", n, MaxLimit)
+	}
+	f, any := f.present()
+	if !any {
+		return nil, nil
 	}
 	chosen, err := s.choose(ctx, f, true, n, s.maxRead, true)
 	return chosen.seqs, wrapped("look for free letters", err)
@@ -71,7 +89,8 @@ func (s *Store) Lease(ctx context.Context, f Filter, seqs []int64, lease time.Du
 	if lease <= 0 || len(seqs) > MaxLimit {
 		return nil, fmt.Errorf("letters: lease %d letters for %s: the number must be at most %d and the lease positive", len(seqs), lease, MaxLimit)
 	}
-	if len(seqs) == 0 {
+	f, any := f.present()
+	if len(seqs) == 0 || !any {
 		return nil, nil
 	}
 	taken, err := s.lease(ctx, f, seqs, watermill.NewUUID(), lease)

@@ -1,0 +1,96 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+)
+
+// Feature D14: what a key keeps of a message is gone: its outputs and its fingerprint, or the key itself. A key that stays absorbs
+// its message, a key that was removed does not. Keys of others, of other services and under a lease stay as they are.
+func TestForget(t *testing.T) {
+	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, handler message.HandlerFunc) {
+		const n, person = 450, "ann.smith@example.com"
+		enterKeys(t, db, "ann", n, time.Now(), "NULL")
+		enterKeys(t, db, "other", 3, time.Now(), "NULL")
+		enterKeys(t, db, "leased", 1, time.Now(), fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()))
+		for _, statement := range []string{
+			`UPDATE spillway_keys SET outputs = '` + person + `', fingerprint = '` + person + `'`,
+			`INSERT INTO spillway_keys (consumer, id, applied_at, outputs) VALUES ('shopping/billing', 'ann-7', 1, '` + person + `'), ('shop/mail', 'ann-7', 1, '` + person + `')`,
+		} {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		keys := []string{"leased-0", "not there"}
+		for i := range n {
+			keys = append(keys, fmt.Sprint("ann-", i))
+		}
+		says := func() (all int) {
+			t.Helper()
+			rows, err := db.Query(`SELECT outputs FROM spillway_keys`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var outputs []byte
+				if err := rows.Scan(&outputs); err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(outputs), person) {
+					all++
+				}
+			}
+			return all
+		}
+		for _, step := range []struct {
+			f                idempotency.Forgetting
+			keys, held, says int
+		}{
+			{idempotency.Forgetting{Keys: keys, DryRun: true}, n + 1, 1, n + 6},
+			{idempotency.Forgetting{Keys: keys}, n + 1, 1, 5},
+			{idempotency.Forgetting{Keys: keys}, n + 1, 1, 5}, // once more is no harm
+			{idempotency.Forgetting{Keys: []string{"ann-8", "ann-8"}, Remove: true}, 1, 0, 5},
+			{idempotency.Forgetting{Keys: []string{"ann-8"}, Remove: true}, 0, 0, 5},
+		} {
+			got, err := idempotency.Forget(t.Context(), store, step.f)
+			if err != nil || got.Keys != step.keys || got.Held != step.held || says() != step.says {
+				t.Errorf("%d keys, %t, %t: %+v, %v, %d say something; want %d, %d, %d", len(step.f.Keys), step.f.DryRun, step.f.Remove, got, err, says(), step.keys, step.held, step.says)
+			}
+		}
+		receiver := newReceiver(t, store, idempotency.ReceiverConfig{Consumer: "billing"})
+		handle := receiver.Middleware(handler)
+		for _, id := range []string{"ann-7", "ann-8"} { // the first is absorbed, the second is applied again
+			if _, err := handle(newMessage(id)); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := count(t, db, "effects"); n != 1 {
+			t.Errorf("%d were applied", n)
+		}
+	})
+}
+
+// Feature D14: Forget says what it needs.
+func TestForget_refuses(t *testing.T) {
+	store := storeOn(openWithEffects(t))
+	if _, err := idempotency.Forget(t.Context(), store, idempotency.Forgetting{}); err == nil || !strings.Contains(err.Error(), "Forgetting.Keys") {
+		t.Error(err)
+	}
+	if _, err := idempotency.Forget(t.Context(), nil, idempotency.Forgetting{Keys: []string{"1"}}); err == nil || !strings.Contains(err.Error(), "NewStore") {
+		t.Error(err)
+	}
+	if _, err := idempotency.Forget(noContext, store, idempotency.Forgetting{Keys: []string{"1"}}); err == nil {
+		t.Error("no context")
+	}
+}
+
+var noContext context.Context

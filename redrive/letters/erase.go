@@ -1,0 +1,208 @@
+package letters
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// EraseOptions are options of Erase.
+type EraseOptions struct {
+	// ForgetIDs replaces the ids of the messages by hashes, in the letters and in their events, for ids that name a person. The hash
+	// of an id that can be guessed can be guessed too. Default: ids stay, so that the record can be searched by them.
+	ForgetIDs bool
+	// Before is called with at most 200 letters before they are erased, outside of any transaction. The letters that have a
+	// lease are among them. An error ends Erase. Default: none.
+	Before func(ctx context.Context, some []Head) error
+}
+
+// Erased is what Erase did.
+type Erased struct {
+	// Letters is the number of letters that were erased.
+	Letters int
+	// InHand is the number of letters that stay because they have a lease, or another transaction was writing them. Erase them
+	// by another call when the lease is over.
+	InHand int
+}
+
+// Erase removes the payload, the metadata and all texts of the letters that f chooses: description, stack and history with them. f
+// must have a field that chooses letters; without Statuses it chooses letters of every state. The rows stay with StatusErased,
+// their topics, handlers, times and ids, until Purge. Their events stay, and say who erased them and why. The detail of
+// EventEdited is replaced, because an edit can carry values.
+//
+// Erase takes transactions of at most 200 letters, beside other traffic. A letter is erased as a whole or not at all. Erase can be
+// called again after an error, and goes on where it ended. It returns what it did, also with an error. A letter that arrives
+// again later is a new letter.
+//
+// The database may keep old versions of rows for a while: see docs/erasure.md.
+func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptions) (done Erased, err error) {
+	if err := s.usable(ctx); err != nil {
+		return done, err
+	}
+	if err := errors.Join(f.Validate(), act.validate()); err != nil {
+		return done, wrapped("erase", err)
+	}
+	if err := f.forErase(); err != nil {
+		return done, wrapped("erase", err)
+	}
+	if err := s.fillCauses(ctx); err != nil {
+		return done, wrapped("erase", err)
+	}
+	for f.Limit = sweepAtOnce; ; {
+		some, err := s.Heads(ctx, f)
+		if err == nil && len(some) > 0 && options.Before != nil {
+			err = options.Before(ctx, some)
+		}
+		if err != nil || len(some) == 0 {
+			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
+		}
+		f.After = some[len(some)-1].Seq
+		n, err := s.eraseSome(ctx, f, some, act, options.ForgetIDs)
+		if err != nil {
+			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
+		}
+		done.Letters, done.InHand = done.Letters+n, done.InHand+len(some)-n
+	}
+}
+
+// forErase makes f choose letters of every state, unless it names states.
+func (f *Filter) forErase() error {
+	if f.Limit != 0 {
+		return errors.New("Filter.Limit pages through lists: leave it out")
+	}
+	if reflect.DeepEqual(*f, Filter{Statuses: f.Statuses, After: f.After, MaxSeq: f.MaxSeq}) {
+		return errors.New("the Filter chooses every letter: set IDs, Metadata, or another field")
+	}
+	if len(f.Statuses) == 0 {
+		f.Statuses = Statuses()
+	}
+	present, any := f.present()
+	if *f = present; !any {
+		return errors.New("Filter.Statuses is StatusErased alone: these letters are erased already")
+	}
+	return nil
+}
+
+// eraseSome erases in one transaction those of the letters that f still chooses and that are free.
+func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, forgetIDs bool) (n int, err error) {
+	seqs := make([]int64, len(some))
+	for i, h := range some {
+		seqs[i] = h.Seq
+	}
+	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, t tally) error {
+		letters, err := s.lockFree(ctx, tx, f, seqs)
+		if n = len(letters); err != nil || n == 0 {
+			return err
+		}
+		var bodies, named []int64
+		for _, l := range letters {
+			bodies, named = append(bodies, l.body), append(named, l.seq, l.body)
+		}
+		w := new(where)
+		anyIn(w, "body", bodies, func(body int64) any { return body })
+		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_letter_bodies`+w.String(), w.args...); err != nil {
+			return err
+		}
+		if err := s.forgetEdits(ctx, tx, named); err != nil {
+			return err
+		}
+		about := make([]subject, n)
+		for i, l := range letters {
+			if l.cause != "" {
+				t.moved(l.cause, l.status, StatusErased)
+			}
+			if forgetIDs {
+				if l.id, err = s.forgetID(ctx, tx, l.id); err != nil {
+					return err
+				}
+			}
+			if err := s.eraseRow(ctx, tx, l, act); err != nil {
+				return err
+			}
+			about[i] = l.subject
+		}
+		if err := s.record(ctx, tx, EventStored, Act{}, about...); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, EventErased, act, about...)
+	})
+	return n, err
+}
+
+// eraseRow empties the row of a letter. The identity is made of the payload and the metadata: a new one leads to nothing, and the
+// same letter that arrives again is another row.
+func (s *Store) eraseRow(ctx context.Context, tx *sql.Tx, l swept, act Act) error {
+	identity := make([]byte, sha256.Size)
+	_, _ = rand.Read(identity) // never fails
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ?, id = ?, metadata = ?, payload = NULL, description = ?, size = 0,
+	status = 'erased', token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = COALESCE(NULLIF(?, ''), redrive_id) WHERE seq = ?`,
+		append(append([]any{identity, asBytes(string(l.id)), []byte{}, s.db.Bytes("")}, s.marks(act)...), l.seq)...)
+	return err
+}
+
+// forgetEdits empties the details of the edits of letters. Only if there are some the role must be able to change events.
+func (s *Store) forgetEdits(ctx context.Context, tx *sql.Tx, seqs []int64) error {
+	w := new(where)
+	anyIn(w, "letter", slices.Compact(slices.Sorted(slices.Values(seqs))), func(seq int64) any { return seq })
+	w.and("service = ?", asBytes(s.service))
+	w.and("kind = ?", s.db.Text(string(EventEdited)))
+	edited, err := s.seqs(ctx, tx, `SELECT event FROM spillway_letter_events`+w.String(), w.args...)
+	if err != nil || len(edited) == 0 {
+		return err
+	}
+	for some := range slices.Chunk(edited, eventsAtOnce) {
+		w := new(where)
+		anyIn(w, "event", some, func(event int64) any { return event })
+		if _, err := s.exec(ctx, tx, `UPDATE spillway_letter_events SET detail = 'erased'`+w.String(), w.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetID replaces the id of a message in its events, and returns what takes its place.
+func (s *Store) forgetID(ctx context.Context, tx *sql.Tx, id []byte) ([]byte, error) {
+	if len(id) == 0 || isForgotten(id) {
+		return id, nil
+	}
+	hash := ForgottenID(string(id))
+	_, err := s.exec(ctx, tx, `UPDATE spillway_letter_events SET message = ? WHERE service = ? AND message = ?`,
+		s.db.Text(hash), asBytes(s.service), s.db.Text(database.Column(string(id))))
+	return []byte(hash), err
+}
+
+const forgotten = "erased:"
+
+func isForgotten(id []byte) bool {
+	_, err := hex.DecodeString(string(id[min(len(id), len(forgotten)):]))
+	return err == nil && len(id) == len(forgotten)+32 && string(id[:len(forgotten)]) == forgotten
+}
+
+// ForgottenID is what EraseOptions.ForgetIDs puts in the place of the id of a message: the word erased and a hash. EventFilter
+// finds events by it.
+func ForgottenID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return forgotten + hex.EncodeToString(sum[:16])
+}
+
+// RecordErasure writes EventErasure: a program erased a person's data, or is about to. act.Detail says by what it looked for
+// them, without a value of the person, and what it found.
+func (s *Store) RecordErasure(ctx context.Context, act Act) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := act.validate(); err != nil {
+		return wrapped("record an erasure", err)
+	}
+	return wrapped("record an erasure", s.write(ctx, func(tx *sql.Tx) error {
+		return s.record(ctx, tx, EventErasure, act, subject{identity: []byte{}})
+	}))
+}

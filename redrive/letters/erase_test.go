@@ -1,0 +1,258 @@
+package letters_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// person is the value that must not be found after it was erased.
+const person = "ann.smith@example.com"
+
+// personal is a letter of a person, whose value is everywhere that a handler can put it.
+func personal(id string, change ...func(*poison.Letter)) *message.Message {
+	return letter(id, `{"email":"`+person+`"}`, append([]func(*poison.Letter){func(l *poison.Letter) {
+		l.Original.Metadata.Set("customer", person)
+		l.Failure.Description = "cannot write to " + person
+		l.Failure.Stack = "goroutine 1\n" + person
+		l.Failure.History = []classify.Attempt{{At: fixture.FailedAt, Class: classify.ClassPermanent, Error: "bounced: " + person}}
+	}}, change...)...)
+}
+
+var (
+	erasing = letters.Act{By: "bob", Reason: "request 17", Detail: "selector abc"}
+	byHand  = letters.Act{By: "eve", Reason: "a test"}
+)
+
+// Feature D14: what a letter says of a person is gone, in whatever state the letter is. Its row stays, and what became of it. All
+// other letters stay as they were, and no redrive takes what was erased.
+func TestStore_erase(t *testing.T) { onEach(t, testStore_erase) }
+
+func testStore_erase(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store, ctx := storeOn(t, db), t.Context()
+	const n = 450 // more than two transactions erase
+	var batch []*message.Message
+	for i := range n {
+		batch = append(batch, personal(fmt.Sprint("ann-", i)), letter(fmt.Sprint("other-", i), "{}"))
+	}
+	publish(t, store, "orders.dlq", batch...)
+	statuses := letters.Statuses()[:7]
+	for i, status := range statuses { // the person has letters in every state
+		if m, err := store.MarkAll(ctx, letters.Filter{IDs: []string{fmt.Sprint("ann-", i)}}, status, byHand); err != nil || m != 1 && status != letters.StatusWaiting {
+			t.Fatal(status, m, err)
+		}
+	}
+	taken, err := store.Take(ctx, letters.Filter{IDs: []string{"ann-100", "other-100"}}, time.Hour, 2)
+	if err != nil || len(taken) != 2 {
+		t.Fatal(taken, err)
+	}
+	if _, err := store.Record(ctx, nil, letters.EventEdited, letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1); err != nil {
+		t.Fatal(err)
+	}
+	others := list(t, store, letters.Filter{Metadata: map[string]string{"tenant": "blue"}, Statuses: letters.Statuses(), Limit: 1000})
+	f := letters.Filter{Metadata: map[string]string{"customer": person}}
+	var before []string
+	done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{Before: func(_ context.Context, some []letters.Head) error {
+		for _, h := range some {
+			before = append(before, h.MessageID)
+		}
+		return nil
+	}})
+	if err != nil || done != (letters.Erased{Letters: n - 1, InHand: 1}) || len(before) != n {
+		t.Fatalf("%+v, %d before, %v", done, len(before), err)
+	}
+	wantFound(t, db, person, "ann-100")
+	if err := store.Release(ctx, taken...); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{}); err != nil || done != (letters.Erased{Letters: 1}) {
+		t.Fatalf("after the lease: %+v, %v", done, err)
+	}
+	if done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{}); err != nil || done != (letters.Erased{}) {
+		t.Errorf("once more: %+v, %v", done, err)
+	}
+	wantFound(t, db, person)
+	wantNumbers(t, db, store)
+	wantCount(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusErased}}, n)
+	wantCount(t, store, letters.Filter{}, n)
+
+	left := list(t, store, letters.Filter{Metadata: map[string]string{"tenant": "blue"}, Statuses: letters.Statuses(), Limit: 1000})
+	others = slices.DeleteFunc(others, func(l letters.Letter) bool { return strings.HasPrefix(l.Original.UUID, "ann") })
+	if len(left) != n || len(others) != n {
+		t.Fatalf("of %d letters of others %d are left", len(others), len(left))
+	}
+	for i := range left {
+		if left[i].Original.UUID != others[i].Original.UUID || string(left[i].Original.Payload) != "{}" || left[i].Failure.Description != others[i].Failure.Description {
+			t.Fatalf("%+v was %+v", left[i], others[i])
+		}
+	}
+	erased := list(t, store, letters.Filter{IDs: []string{"ann-1"}, Statuses: letters.Statuses()})
+	if len(erased) != 1 || erased[0].Status != letters.StatusErased || len(erased[0].Original.Payload) > 0 || len(erased[0].Original.Metadata) > 0 ||
+		erased[0].Marked.By != "bob" || erased[0].Marked.Reason != "request 17" || erased[0].Size != 0 {
+		t.Errorf("%+v", erased)
+	}
+	history, err := store.History(ctx, erased[0].Seq)
+	if got := kinds(history); err != nil || !slices.Equal(got, []letters.EventKind{letters.EventStored, letters.EventRedriven, letters.EventErased}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if history[2].By != "bob" || history[2].Reason != "request 17" || history[2].Detail != "selector abc" {
+		t.Errorf("%+v", history[2])
+	}
+
+	// It is at its end.
+	all := letters.Filter{Statuses: letters.Statuses(), IDs: []string{"ann-1"}}
+	if taken, err := store.Take(ctx, all, time.Hour, 10); err != nil || len(taken) > 0 {
+		t.Errorf("taken: %+v, %v", taken, err)
+	}
+	if leased, err := store.Lease(ctx, all, []int64{erased[0].Seq}, time.Hour); err != nil || len(leased) > 0 {
+		t.Errorf("leased: %+v, %v", leased, err)
+	}
+	if free, err := store.Free(ctx, letters.Filter{Statuses: []letters.Status{letters.StatusErased}}, 10); err != nil || len(free) > 0 {
+		t.Errorf("free: %v, %v", free, err)
+	}
+	if m, err := store.MarkAll(ctx, all, letters.StatusWaiting, byHand); err != nil || m != 1 { // looked at, and left
+		t.Errorf("marked %d, %v", m, err)
+	}
+	wantCount(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusErased}}, n)
+	publish(t, store, "orders.dlq", personal("ann-1")) // a broker had it still
+	wantCount(t, store, letters.Filter{IDs: []string{"ann-1"}}, 1)
+	wantNumbers(t, db, store)
+	if m, err := store.Purge(ctx, letters.Filter{Statuses: []letters.Status{letters.StatusErased}}, byHand); err != nil || m != n {
+		t.Errorf("purged %d, %v", m, err)
+	}
+	wantNumbers(t, db, store)
+	history, err = store.History(ctx, erased[0].Seq)
+	if got := kinds(history); err != nil || slices.Contains(got, letters.EventStored) && len(got) != 5 {
+		t.Errorf("of a letter that was purged, and came again: %q, %v", got, err)
+	}
+}
+
+// wantFound fails the test unless a value is in the texts of the tables for these ids alone.
+func wantFound(t *testing.T, db *sql.DB, value string, ids ...string) {
+	t.Helper()
+	d, err := database.Detect(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for table, columns := range map[string][]string{
+		"spillway_dead_letters":  {"metadata", "payload", "description", "reason", "type", "stack_hash", "marked_why", "id", "identity"},
+		"spillway_letter_causes": {"description", "reason"}, "spillway_letter_events": {"message", "reason", "detail", "actor"},
+		"spillway_letter_bodies": {"letter_metadata", "letter_payload"},
+	} {
+		id := map[bool]string{true: "id", false: "''"}[table == "spillway_dead_letters"]
+		if table == "spillway_letter_bodies" {
+			id = `(SELECT id FROM spillway_dead_letters WHERE seq = body OR moved_from = body)`
+		}
+		for _, column := range columns {
+			rows, err := db.Query(`SELECT ` + id + `, ` + column + ` FROM ` + table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = database.Each(rows, func(rows *sql.Rows) error {
+				var id, text []byte
+				err := rows.Scan(&id, &text)
+				if strings.Contains(string(text), value) {
+					found[string(id)] = true
+					if !slices.Contains(ids, string(id)) {
+						t.Errorf("%s.%s of %q has %q", table, column, id, text)
+					}
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(found) != len(ids) {
+		t.Errorf("found %v, want %v; of %s", found, ids, d.Kind())
+	}
+}
+
+// Feature D14: an id that names a person is gone from the letters and from the record, which are found by its hash.
+func TestStore_eraseForgetsIDs(t *testing.T) { onEach(t, testStore_eraseForgetsIDs) }
+
+func testStore_eraseForgetsIDs(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store, ctx := storeOn(t, db), t.Context()
+	long := person + strings.Repeat("x", 300)
+	publish(t, store, "orders.dlq", personal(person), personal(person, redrivenTimes(1)), personal(long), letter("", "no id"), letter("2", "{}"))
+	if n, err := store.MarkAll(ctx, letters.Filter{IDs: []string{person}}, letters.StatusDiscarded, byHand); err != nil || n != 2 {
+		t.Fatal(n, err)
+	}
+	options := letters.EraseOptions{ForgetIDs: true}
+	done, err := store.Erase(ctx, letters.Filter{IDs: []string{person, long}}, erasing, options)
+	if err != nil || done.Letters != 3 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if done, err = store.Erase(ctx, letters.Filter{Payload: "no id"}, erasing, options); err != nil || done.Letters != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	wantFound(t, db, person)
+	if again, err := store.Erase(ctx, letters.Filter{IDs: []string{letters.ForgottenID(person)}}, erasing, options); err != nil || again.Letters != 0 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	events, err := store.Audit(ctx, letters.EventFilter{MessageIDs: []string{letters.ForgottenID(person)}})
+	if got := kinds(events); err != nil || !slices.Equal(got, []letters.EventKind{letters.EventDiscarded, letters.EventDiscarded,
+		letters.EventStored, letters.EventStored, letters.EventErased, letters.EventErased}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	for seq := int64(1); seq <= 5; seq++ {
+		if history, err := store.History(ctx, seq); err != nil || len(history) == 0 || history[0].Kind != letters.EventStored {
+			t.Errorf("of letter %d: %q, %v", seq, kinds(history), err)
+		}
+	}
+}
+
+// Feature D14: an erasure without a choice, a reason that no record can have, and a status by hand are refused. An erasure is on
+// record by itself.
+func TestStore_eraseRefuses(t *testing.T) {
+	store, ctx := newStore(t), t.Context()
+	publish(t, store, "orders.dlq", personal("1"))
+	for want, f := range map[string]letters.Filter{
+		"chooses every letter":  {Statuses: letters.Statuses(), MaxSeq: 7},
+		"erased already":        {IDs: []string{"1"}, Statuses: []letters.Status{letters.StatusErased}},
+		"Filter.Limit":          {IDs: []string{"1"}, Limit: 7},
+		"Filter.IDs lists 501 ": {IDs: make([]string, 501)},
+	} {
+		if _, err := store.Erase(ctx, f, erasing, letters.EraseOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if _, err := store.MarkAll(ctx, letters.Filter{}, letters.StatusErased, byHand); err == nil || !strings.Contains(err.Error(), "use Erase") {
+		t.Error(err)
+	}
+	if taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 1); err != nil || store.Mark(ctx, taken[0], letters.StatusErased, byHand) == nil {
+		t.Error("marked as erased", err)
+	}
+	stop := errors.New("no more")
+	f := letters.Filter{IDs: []string{"1"}}
+	if done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{Before: func(context.Context, []letters.Head) error { return stop }}); !errors.Is(err, stop) || done.Letters != 0 {
+		t.Error(done, err)
+	}
+	if err := store.RecordErasure(ctx, erasing); err != nil {
+		t.Fatal(err)
+	}
+	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventErasure}})
+	if err != nil || len(events) != 1 || events[0].Seq != 0 || events[0].By != "bob" || events[0].Detail != "selector abc" || events[0].MessageID != "" {
+		t.Errorf("%+v, %v", events, err)
+	}
+	if history, err := store.History(ctx, 0); err != nil || len(history) > 1 {
+		t.Errorf("%+v, %v", history, err)
+	}
+}
