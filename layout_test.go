@@ -25,6 +25,7 @@ var floors = map[string]int{
 	"internal/database/sqlite":           0,
 	"internal/deadletter":                0,
 	"internal/decorated":                 0,
+	"internal/erasedtext":                0,
 	"internal/destination":               0,
 	"idempotency/internal/claims":        0,
 	"idempotency/internal/mysqlclaim":    0,

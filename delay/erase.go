@@ -28,8 +28,8 @@ const MaxIDs = 500
 type EraseOptions struct {
 	// DryRun counts the messages and removes none.
 	DryRun bool
-	// Before is called with the ids of at most 500 messages before they are removed, outside of any transaction. An error ends
-	// Erase. Default: none.
+	// Before is called with the ids of at most 500 messages before they are removed, outside of any transaction, and by a dry run
+	// too. An error ends Erase. Default: none.
 	Before func(ctx context.Context, ids []string) error
 }
 
@@ -170,14 +170,14 @@ func (s *Store) eraseSome(ctx context.Context, some []waiting, options *EraseOpt
 			seqs = append(seqs, w.seq)
 		}
 	}
-	if options.DryRun {
-		done.Messages, done.InHand = done.Messages+len(seqs), done.InHand+len(some)-len(seqs)
-		return nil
-	}
 	if options.Before != nil {
 		if err := options.Before(ctx, ids); err != nil {
 			return err
 		}
+	}
+	if options.DryRun {
+		done.Messages, done.InHand = done.Messages+len(seqs), done.InHand+len(some)-len(seqs)
+		return nil
 	}
 	removed := int64(0)
 	if len(seqs) > 0 {

@@ -64,7 +64,7 @@ func TestErase(t *testing.T) {
 					t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
 				}
 			}
-			if before != 2+n {
+			if before != n+1+2+n {
 				t.Errorf("the hook was called with %d messages", before)
 			}
 			if err := s.release(ctx, b.token, []int64{b.rows[0].seq}); err != nil {

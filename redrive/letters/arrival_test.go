@@ -56,7 +56,9 @@ func TestStore_arrivesAgain(t *testing.T) { onEach(t, testStore_arrivesAgain) }
 
 func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
-	for _, s := range letters.Statuses() {
+	marked := letters.Statuses()
+	marked = marked[:len(marked)-1] // no Mark sets the last one, StatusErased
+	for _, s := range marked {
 		id, behind := string(s), "behind "+string(s)
 		publish(t, store, "orders.dlq", letter(id, "a"), letter(behind, "b"))
 		taken, err := store.Take(ctx, letters.Filter{IDs: []string{id}}, time.Hour, 1)
@@ -76,8 +78,8 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 			t.Errorf("after %s: %+v", s, pair)
 		}
 	}
-	wantCount(t, store, letters.Filter{}, 2*len(letters.Statuses())-2)
-	wantCount(t, store, letters.Filter{Statuses: letters.Statuses()}, 2*len(letters.Statuses()))
+	wantCount(t, store, letters.Filter{}, 2*len(marked)-2)
+	wantCount(t, store, letters.Filter{Statuses: letters.Statuses()}, 2*len(marked))
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	taken, _ := store.Take(ctx, letters.Filter{IDs: []string{"1"}}, time.Hour, 1)
 	publish(t, store, "orders.dlq", letter("1", "a"))

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/erasedtext"
 )
 
 // EraseOptions are options of Erase.
@@ -19,6 +20,9 @@ type EraseOptions struct {
 	// ForgetIDs replaces the ids of the messages by hashes, in the letters and in their events, for ids that name a person. The hash
 	// of an id that can be guessed can be guessed too. Default: ids stay, so that the record can be searched by them.
 	ForgetIDs bool
+	// Texts must not stay in the reasons and details of the events of the letters. The word erased takes their place. Texts of
+	// fewer than 4 bytes are replaced only if they are all of it. Default: none.
+	Texts []string
 	// Before is called with at most 200 letters before they are erased, outside of any transaction. The letters that have a
 	// lease are among them. An error ends Erase. Default: none.
 	Before func(ctx context.Context, some []Head) error
@@ -36,7 +40,7 @@ type Erased struct {
 // Erase removes the payload, the metadata and all texts of the letters that f chooses: description, stack and history with them. f
 // must have a field that chooses letters; without Statuses it chooses letters of every state. The rows stay with StatusErased,
 // their topics, handlers, times and ids, until Purge. Their events stay, and say who erased them and why. The detail of
-// EventEdited is replaced, because an edit can carry values.
+// EventEdited is replaced, because an edit can carry values. Only this, Texts and ForgetIDs need a role that may UPDATE events.
 //
 // Erase takes transactions of at most 200 letters, beside other traffic. A letter is erased as a whole or not at all. Erase can be
 // called again after an error, and goes on where it ended. It returns what it did, also with an error. A letter that arrives
@@ -65,7 +69,7 @@ func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptio
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}
 		f.After = some[len(some)-1].Seq
-		n, err := s.eraseSome(ctx, f, some, act, options.ForgetIDs)
+		n, err := s.eraseSome(ctx, f, some, act, &options)
 		if err != nil {
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}
@@ -92,7 +96,7 @@ func (f *Filter) forErase() error {
 }
 
 // eraseSome erases in one transaction those of the letters that f still chooses and that are free.
-func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, forgetIDs bool) (n int, err error) {
+func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, options *EraseOptions) (n int, err error) {
 	seqs := make([]int64, len(some))
 	for i, h := range some {
 		seqs[i] = h.Seq
@@ -111,7 +115,7 @@ func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, f
 		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_letter_bodies`+w.String(), w.args...); err != nil {
 			return err
 		}
-		if err := s.forgetEdits(ctx, tx, named); err != nil {
+		if err := s.forgetTexts(ctx, tx, named, options.Texts); err != nil {
 			return err
 		}
 		about := make([]subject, n)
@@ -119,7 +123,7 @@ func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, f
 			if l.cause != "" {
 				t.moved(l.cause, l.status, StatusErased)
 			}
-			if forgetIDs {
+			if options.ForgetIDs {
 				if l.id, err = s.forgetID(ctx, tx, l.id); err != nil {
 					return err
 				}
@@ -148,24 +152,41 @@ func (s *Store) eraseRow(ctx context.Context, tx *sql.Tx, l swept, act Act) erro
 	return err
 }
 
-// forgetEdits empties the details of the edits of letters. Only if there are some the role must be able to change events.
-func (s *Store) forgetEdits(ctx context.Context, tx *sql.Tx, seqs []int64) error {
+// forgetTexts empties the details of the edits of letters, and takes texts from what else is on record of them. Only if there are
+// some the role must be able to change events.
+func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts []string) error {
 	w := new(where)
 	anyIn(w, "letter", slices.Compact(slices.Sorted(slices.Values(seqs))), func(seq int64) any { return seq })
 	w.and("service = ?", asBytes(s.service))
-	w.and("kind = ?", s.db.Text(string(EventEdited)))
-	edited, err := s.seqs(ctx, tx, `SELECT event FROM spillway_letter_events`+w.String(), w.args...)
-	if err != nil || len(edited) == 0 {
+	w.and("(reason <> '' OR detail <> '')")
+	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT event, kind, reason, detail FROM spillway_letter_events`+w.String()), w.args...)
+	if err != nil {
 		return err
 	}
-	for some := range slices.Chunk(edited, eventsAtOnce) {
-		w := new(where)
-		anyIn(w, "event", some, func(event int64) any { return event })
-		if _, err := s.exec(ctx, tx, `UPDATE spillway_letter_events SET detail = 'erased'`+w.String(), w.args...); err != nil {
-			return err
+	type event struct {
+		number         int64
+		reason, detail string
+	}
+	var changed []event
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var was event
+		var kind EventKind
+		err := rows.Scan(&was.number, &kind, &was.reason, &was.detail)
+		is := event{was.number, erasedtext.Replace(was.reason, texts), erasedtext.Replace(was.detail, texts)}
+		if kind == EventEdited && was.detail != "" {
+			is.detail = erasedtext.Word
+		}
+		if is != was {
+			changed = append(changed, is)
+		}
+		return err
+	})
+	for _, e := range changed {
+		if err == nil {
+			_, err = s.exec(ctx, tx, `UPDATE spillway_letter_events SET reason = ?, detail = ? WHERE event = ?`, s.db.Text(e.reason), s.db.Text(e.detail), e.number)
 		}
 	}
-	return nil
+	return err
 }
 
 // forgetID replaces the id of a message in its events, and returns what takes its place.
