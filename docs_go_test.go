@@ -47,6 +47,7 @@ var packagesOfDocs = map[string]string{
 	"letters":      module + "/redrive/letters",
 	"campaigns":    module + "/redrive/campaigns",
 	"prom":         module + "/observe/prom",
+	"telemetry":    module + "/observe/telemetry",
 	"prometheus":   "github.com/prometheus/client_golang/prometheus",
 	"wmamqp":       module + "/pubsub/wmamqp",
 	"wmkafka":      module + "/pubsub/wmkafka",

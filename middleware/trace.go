@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/traced"
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -64,12 +65,18 @@ func (t *Trace) step(next chain.Handler) chain.Handler {
 		before := c.Msg.Context()
 		op := observe.Operation{
 			Kind: observe.Attempt, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
-			Message: c.Msg, Number: c.Attempts, Earlier: c.Trace,
+			ID: c.ID(), Message: c.Msg, Number: c.Attempts, Earlier: c.Trace, Redrives: boundedtext.Count(c.Arrived(poison.KeyRedriveCount)),
+		}
+		if op.Earlier == "" {
+			op.Earlier = c.Arrived(poison.KeyEarlierTrace)
 		}
 		if c.Reentry != nil {
 			op.Stage = c.Reentry.Stage
 		}
-		in := t.by.Begin(before, op)
+		in, began := t.by.Begin(before, op)
+		if !began {
+			return next(c)
+		}
 		c.Msg.SetContext(in)
 		err = errInterrupted
 		defer func() { t.end(c, before, in, op, err) }()

@@ -16,7 +16,7 @@ import (
 // and the message goes on without it. It must be safe for concurrent use.
 type Tracer interface {
 	// Begin is called before an operation. The handler or publisher works in the context that Begin returns, which must be ctx or made of
-	// ctx.
+	// ctx. If it returns nil, the operation is not followed, and the other methods are not called for it.
 	Begin(ctx context.Context, op Operation) context.Context
 	// End is called after the operation, with the context that Begin returned. It is called after a panic and runtime.Goexit too.
 	End(ctx context.Context, op Operation, end Ending)
@@ -52,7 +52,9 @@ type Operation struct {
 	To string
 	// Client is what the operation publishes with: a message.Publisher or a store. It is nil for an Attempt.
 	Client any
-	// Message is the message. Of an Attempt it is the one that the handler gets, of all others as it arrived or waited.
+	// ID is the id of the message as it arrived.
+	ID string
+	// Message is the message. Of an Attempt it is the one that the handler gets, and may change, of all others as it arrived or waited.
 	Message *message.Message
 	// Number counts the attempts of the handler since the message was delivered, from 1. It is 0 if the parts are attached one by one.
 	// For a publishing it counts the calls of the publisher.

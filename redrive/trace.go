@@ -33,7 +33,7 @@ func (r *rules) settlement(l poison.Letter, client any, outcome, trace string, m
 
 func operationOn(kind observe.Kind, l poison.Letter) observe.Operation {
 	op := observe.Operation{
-		Kind: kind, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Message: l.Original, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
+		Kind: kind, Topic: l.Origin.Topic, Handler: l.Origin.Handler, ID: l.Original.UUID, Message: l.Original, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
 		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Earlier: l.Trace,
 	}
 	if kind == observe.Redrive {

@@ -17,18 +17,18 @@ type By struct {
 	Logger watermill.LoggerAdapter
 }
 
-// Begin returns the context in which the operation runs.
-func (b By) Begin(ctx context.Context, op observe.Operation) context.Context {
-	if b.Tracer == nil {
-		return ctx
+// Begin returns the context in which the operation runs, and whether the operation began. If it did not, because the Tracer panicked, End
+// must not be called: what it would end is not the operation.
+func (b By) Begin(ctx context.Context, op observe.Operation) (in context.Context, began bool) {
+	in = ctx
+	if b.Tracer != nil {
+		safecall.Hook(b.Logger, "observe.Tracer.Begin", func() {
+			if made := b.Tracer.Begin(ctx, op); made != nil {
+				in, began = made, true
+			}
+		})
 	}
-	in := ctx
-	safecall.Hook(b.Logger, "observe.Tracer.Begin", func() {
-		if began := b.Tracer.Begin(ctx, op); began != nil {
-			in = began
-		}
-	})
-	return in
+	return in, began
 }
 
 // End ends the operation of the context that Begin returned.
@@ -60,7 +60,10 @@ func (b By) PublishMasked(ctx context.Context, op observe.Operation, text func(e
 	if b.Tracer == nil {
 		return publish(ctx, "")
 	}
-	in := b.Begin(ctx, op)
+	in, began := b.Begin(ctx, op)
+	if !began {
+		return publish(ctx, "")
+	}
 	err = errUnfinished
 	defer func() {
 		end := observe.Ending{Err: err}

@@ -1,0 +1,143 @@
+package telemetry
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// observe measures what the channel of config does, on its hooks. Without a meter it leaves them as they are.
+func (i *instruments) observe(config *spillway.Config) {
+	if i.off {
+		return
+	}
+	retry := &config.Retry
+	retry.OnAttempt = after(i.attempt, retry.OnAttempt)
+	retry.OnRetry = after2(func(ctx context.Context, a middleware.Attempt, _ time.Duration) {
+		i.add(ctx, i.retries, "topic", a.Topic, "handler", a.Handler, "place", "process", "stage", "")
+	}, retry.OnRetry)
+	retry.OnBudgetSpent = after(func(ctx context.Context, b middleware.BudgetSpent) {
+		to := "wait"
+		if b.ToStage {
+			to = "stage"
+		}
+		i.add(ctx, i.budget, "traffic", string(b.Traffic), "to", to)
+	}, retry.OnBudgetSpent)
+	config.Stages.OnStage = after(func(ctx context.Context, w stages.Waiting) {
+		i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage", strconv.Itoa(w.Stage))
+	}, config.Stages.OnStage)
+	config.Stages.OnReentry = after(i.reentry, config.Stages.OnReentry)
+
+	queue := &config.Queue.Hooks
+	queue.OnDeadLetter = after(func(ctx context.Context, l poison.Letter) {
+		i.add(ctx, i.deadLetters, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "class", l.Failure.Class.String(), "reason", l.Failure.Reason)
+	}, queue.OnDeadLetter)
+	queue.OnDiscard = after(func(ctx context.Context, l poison.Letter) {
+		i.add(ctx, i.discarded, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "reason", l.Failure.Reason)
+	}, queue.OnDiscard)
+	queue.OnPublishError = after2(i.refusal(i.refused), queue.OnPublishError)
+	queue.OnUnplaced = after2(i.refusal(i.unplaced), queue.OnUnplaced)
+	config.Outputs.OnOutputError = after(func(ctx context.Context, _ error) {
+		i.add(ctx, i.outputs, "topic", message.SubscribeTopicFromCtx(ctx), "handler", message.HandlerNameFromCtx(ctx))
+	}, config.Outputs.OnOutputError)
+	config.CrashLimit.OnExceeded = after(func(ctx context.Context, e crashlimit.Exceeded) {
+		i.add(ctx, i.exceeded, "consumer", e.Consumer)
+	}, config.CrashLimit.OnExceeded)
+	i.receiver(&config.Receiver)
+	config.Purge.OnPurged = after(func(ctx context.Context, n int) { i.purged.Add(ctx, int64(n)) }, config.Purge.OnPurged)
+	if config.Outage != nil {
+		guarded := *config.Outage // the caller may use its own again
+		theirs := guarded.OnChange
+		guarded.OnChange = func(c outageguard.Change) {
+			i.add(context.Background(), i.guard, "handler", c.Handler, "state", c.To.String())
+			if theirs != nil {
+				theirs(c)
+			}
+		}
+		config.Outage = &guarded
+	}
+}
+
+func (i *instruments) receiver(receiver *idempotency.ReceiverConfig) {
+	receiver.OnApplied = after(i.consumer(i.applied), receiver.OnApplied)
+	receiver.OnDuplicate = after(i.consumer(i.duplicates), receiver.OnDuplicate)
+	receiver.OnPutBack = after(i.consumer(i.putBack), receiver.OnPutBack)
+	receiver.OnLeaseLost = after(i.consumer(i.leasesLost), receiver.OnLeaseLost)
+	stale, theirs := i.consumer(i.stale), receiver.OnStale
+	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {
+		stale(ctx, key)
+		if theirs != nil {
+			theirs(ctx, key, version, applied)
+		}
+	}
+}
+
+// redrives measures, and then calls hooks.
+func (i *instruments) redrives(hooks redrive.Hooks) redrive.Hooks {
+	if i.off {
+		return hooks
+	}
+	hooks.OnRedrive = after2(func(ctx context.Context, _ poison.Letter, topic string) { i.add(ctx, i.redriven, "topic", topic) }, hooks.OnRedrive)
+	hooks.OnRefused = after2(func(ctx context.Context, l poison.Letter, _ string) {
+		i.add(ctx, i.redrivesRefused, "topic", l.Origin.Topic)
+	}, hooks.OnRefused)
+	hooks.OnQuarantine = after(func(ctx context.Context, l poison.Letter) { i.add(ctx, i.quarantined, "topic", l.Origin.Topic) }, hooks.OnQuarantine)
+	hooks.OnParked = after2(func(ctx context.Context, l poison.Letter, _ error) { i.add(ctx, i.parked, "topic", l.Topic) }, hooks.OnParked)
+	hooks.OnPublishError = after2(func(ctx context.Context, l poison.Letter, _ error) {
+		i.add(ctx, i.redriveErrs, "topic", l.Origin.Topic)
+	}, hooks.OnPublishError)
+	return hooks
+}
+
+func (i *instruments) reentry(ctx context.Context, r stages.Reentry) {
+	stage := strconv.Itoa(r.Stage)
+	i.add(ctx, i.reentries, "topic", r.Topic, "handler", r.Handler, "stage", stage)
+	if r.Stage > 0 && r.Late > 0 { // a store says how late a message is elsewhere
+		i.lateness.Record(ctx, r.Late.Seconds(), metric.WithAttributes(attribute.String("topic", i.labels.value("topic", r.Topic)),
+			attribute.String("handler", i.labels.value("handler", r.Handler)), attribute.String("stage", stage)))
+	}
+}
+
+func (i *instruments) refusal(c metric.Int64Counter) func(context.Context, poison.Letter, error) {
+	return func(ctx context.Context, l poison.Letter, _ error) {
+		i.add(ctx, c, "topic", l.Origin.Topic, "handler", l.Origin.Handler)
+	}
+}
+
+func (i *instruments) consumer(c metric.Int64Counter) func(context.Context, idempotency.Key) {
+	return func(ctx context.Context, k idempotency.Key) { i.add(ctx, c, "consumer", k.Consumer) }
+}
+
+// after returns a hook that calls ours, and theirs after it if there is one.
+func after[T any](ours, theirs func(context.Context, T)) func(context.Context, T) {
+	if theirs == nil {
+		return ours
+	}
+	return func(ctx context.Context, v T) {
+		ours(ctx, v)
+		theirs(ctx, v)
+	}
+}
+
+func after2[T, U any](ours, theirs func(context.Context, T, U)) func(context.Context, T, U) {
+	if theirs == nil {
+		return ours
+	}
+	return func(ctx context.Context, v T, u U) {
+		ours(ctx, v, u)
+		theirs(ctx, v, u)
+	}
+}

@@ -1,0 +1,68 @@
+package telemetry
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// scope is the name of the instrumentation.
+const scope = "github.com/watermill-spillway/spillway/observe/telemetry"
+
+// Telemetry makes spans and measurements of what channels and redrives do. It is safe for concurrent use, by any number of channels.
+type Telemetry struct {
+	config Config
+	spans  tracer
+	meters *instruments
+}
+
+// New returns a Telemetry. It returns an error that names the field of config that is wrong, or that of the MeterProvider.
+func New(config Config) (*Telemetry, error) {
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	meters, err := newInstruments(config.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), newBounded(config.MaxValues), config.system)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	t := &Telemetry{config: config, meters: meters}
+	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), adding: new(sync.Mutex),
+		places: new(atomic.Pointer[map[place]*where]), meters: meters}
+	t.spans.places.Store(&map[place]*where{})
+	return t, nil
+}
+
+// Observe sets the Tracer of config, and stands on its hooks. Call it before spillway.New. Hooks that config has are called after
+// the measurements. Parts that config leaves out stay out.
+func (t *Telemetry) Observe(config *spillway.Config) {
+	channel := t.spans
+	channel.origin = config.Queue.Origin
+	channel.places = new(atomic.Pointer[map[place]*where]) // another channel has another broker
+	channel.places.Store(&map[place]*where{})
+	channel.adding = new(sync.Mutex)
+	config.Tracer = &channel
+	t.meters.observe(config)
+}
+
+// Redrives returns hooks for redrive.NewHandler, Drain and DrainTopic with the Tracer. They measure, and then call hooks.
+func (t *Telemetry) Redrives(hooks redrive.Hooks) redrive.Hooks {
+	hooks.Tracer = t.Tracer()
+	return t.meters.redrives(hooks)
+}
+
+// Tracer returns the Tracer for parts that are configured one by one, and for campaigns.Config.
+func (t *Telemetry) Tracer() observe.Tracer { return &t.spans }
+
+// originOf is QueueConfig.Origin: what the broker knows of a message.
+type originOf func(*message.Message) poison.Origin
