@@ -40,6 +40,8 @@ const (
 	EventFailedAgain EventKind = "failed_again"
 	// EventLeaseBroken says that a person took the letter away from the holder of its lease.
 	EventLeaseBroken EventKind = "lease_broken"
+	// EventShown says that a person saw the letter without masks.
+	EventShown EventKind = "shown"
 	// EventPurged says that the letter was deleted.
 	EventPurged EventKind = "purged"
 	// EventErased says that the payload, the metadata and the texts of the letter were erased.
@@ -51,7 +53,7 @@ const (
 
 var eventKinds = []EventKind{
 	EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
-	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventPurged, EventErased, EventErasure,
+	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventShown, EventPurged, EventErased, EventErasure,
 }
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is purged.
@@ -131,8 +133,8 @@ func (s *Store) Record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if kind != EventSelected && kind != EventEdited {
-		return nil, fmt.Errorf("letters: record events of kind %q: use EventSelected or EventEdited; the Store records the other kinds", kind)
+	if kind != EventSelected && kind != EventEdited && kind != EventShown {
+		return nil, fmt.Errorf("letters: record events of kind %q: use EventSelected, EventEdited or EventShown; the Store records the other kinds", kind)
 	}
 	if len(seqs) > MaxLimit {
 		return nil, fmt.Errorf("letters: record %d events: at most %d are possible: use several calls", len(seqs), MaxLimit)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,10 +12,14 @@ import (
 
 func (a *app) diffs() *cobra.Command {
 	var e editFlags
+	var unmasked bool
+	var reason string
 	cmd := &cobra.Command{
 		Use:   "diff SEQ|ID...",
 		Short: "Show what an edit would change in letters",
-		Long:  `diff shows what --edit, --set and --unset of redrive redrive would change, line by line. It changes nothing.`,
+		Long: `diff shows what --edit, --set and --unset of redrive redrive would change, line by line. It changes nothing.
+
+Secrets are masked: redrive help privacy says how. --unmasked shows them, and is kept on record.`,
 		Example: `  redrive diff 1042 --edit '{"currency":"EUR"}'
   redrive diff 1042 1043 --edit @patch.json --set tenant=blue --unset trace`,
 		Args: arguments(1, campaigns.Samples, "at most 10 SEQs or ids"),
@@ -43,6 +48,11 @@ func (a *app) diffs() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if unmasked {
+				if err := a.unmask(ctx, store, reason, r.Seqs...); err != nil {
+					return err
+				}
+			}
 			if len(plan.Sample) == 0 {
 				return none("no letter of these waits")
 			}
@@ -51,6 +61,7 @@ func (a *app) diffs() *cobra.Command {
 					continue
 				}
 				if a.json {
+					l.Edited = a.maskedDiff(l.Edited)
 					if err := a.screen.JSON(l); err != nil {
 						return err
 					}
@@ -63,11 +74,13 @@ func (a *app) diffs() *cobra.Command {
 		},
 	}
 	e.flags(cmd.Flags())
+	unmaskFlag(cmd.Flags(), &unmasked, &reason)
 	return cmd
 }
 
 // diff prints what an edit does: lines that go with a minus, lines that come with a plus.
-func (a *app) diff(d campaigns.Diff) {
+func (a *app) diff(whole campaigns.Diff) {
+	d := *a.maskedDiff(&whole)
 	if d.Refused != "" {
 		a.screen.Styled(screen.Red, "  refused: %s", d.Refused)
 		return
@@ -88,6 +101,10 @@ func (a *app) diff(d campaigns.Diff) {
 	}
 	if a.settings.redact != "" {
 		a.screen.Line("  the payload changes; it is not shown, because payloads are redacted")
+		return
+	}
+	if bytes.Equal(d.Before, d.After) {
+		a.screen.Line("  the payload changes where it is masked; --unmasked shows how")
 		return
 	}
 	for _, line := range changed(payloadLines(d.Before), payloadLines(d.After)) {

@@ -15,13 +15,15 @@ import (
 func (a *app) export() *cobra.Command {
 	var chosen choice
 	var format string
+	var masked bool
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write letters as JSON lines, or as CSV",
 		Long: `export writes the chosen letters to the standard output. JSON lines lose nothing: redrive import makes the same letters of
-them, byte for byte. They hold payloads: keep the file as you keep the database.
+them, byte for byte. They hold payloads, and nothing in them is masked: keep the file as you keep the database. With --masked
+they can be shown, as redrive help privacy says, and not be imported.
 
-CSV is for spreadsheets: without payloads, and with an apostrophe before every text that a spreadsheet would run as a formula.`,
+CSV is for spreadsheets: masked, without payloads, and with an apostrophe before every text that a spreadsheet would run as a formula.`,
 		Example: `  redrive export --status all > letters.jsonl
   redrive export --cause 9f3a12bc --format csv > letters.csv`,
 		Args: arguments(0, 0, "none: flags choose the letters"),
@@ -33,6 +35,9 @@ CSV is for spreadsheets: without payloads, and with an apostrophe before every t
 				out := bufio.NewWriter(a.screen.Out)
 				flush = out.Flush
 				write = func(l letters.Letter) error {
+					if masked {
+						return a.screen.JSON(archive.Masked(a.masked(l)))
+					}
 					line, err := screen.Line(archive.Of(l))
 					if err == nil {
 						_, err = out.Write(append(line, '\n'))
@@ -40,7 +45,7 @@ CSV is for spreadsheets: without payloads, and with an apostrophe before every t
 					return err
 				}
 			case "csv":
-				write, flush = asCSV(a.screen.Out)
+				write, flush = a.asCSV(a.screen.Out)
 			default:
 				return wrong("--format is %q: use jsonl or csv", format)
 			}
@@ -70,12 +75,13 @@ CSV is for spreadsheets: without payloads, and with an apostrophe before every t
 		},
 	}
 	chosen.flags(cmd, true)
+	cmd.Flags().BoolVar(&masked, "masked", false, "mask secrets; such lines cannot be imported")
 	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or csv")
 	return cmd
 }
 
 // asCSV writes letters as lines of CSV, with a header.
-func asCSV(out io.Writer) (write func(letters.Letter) error, flush func() error) {
+func (a *app) asCSV(out io.Writer) (write func(letters.Letter) error, flush func() error) {
 	w := screen.CSV(out)
 	header := false
 	write = func(l letters.Letter) error {
@@ -86,13 +92,13 @@ func asCSV(out io.Writer) (write func(letters.Letter) error, flush func() error)
 				return err
 			}
 		}
-		v := viewOf(l)
+		v := viewOf(a.masked(l))
 		cells := []string{
 			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
 			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(len(l.Original.Payload)), v.Description,
 		}
 		for i := range cells {
-			cells[i] = screen.Cell(cells[i])
+			cells[i] = screen.Cell(a.privacy.Text(cells[i]))
 		}
 		return w.Write(cells)
 	}

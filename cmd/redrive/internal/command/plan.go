@@ -12,6 +12,9 @@ import (
 // plan prints what a campaign would do.
 func (a *app) plan(p campaigns.Plan) error {
 	if a.json {
+		for i := range p.Sample {
+			p.Sample[i].Edited = a.maskedDiff(p.Sample[i].Edited)
+		}
 		return a.screen.JSON(p)
 	}
 	line := "would redrive " + several(p.Letters, "letter")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // Process is what a process has.
@@ -29,6 +30,7 @@ type app struct {
 	json     bool
 	color    string
 	screen   *screen.Screen
+	privacy  *privacy.Redactor
 	closers  []func() error
 }
 
@@ -102,7 +104,10 @@ see redrive help config.`,
 			if err != nil {
 				return coded{err, exitWrong}
 			}
-			return a.settings.load(cmd, a.process.Env)
+			if err := a.settings.load(cmd, a.process.Env); err != nil {
+				return err
+			}
+			return a.protect()
 		},
 	}
 	root.Args = func(_ *cobra.Command, args []string) error {
@@ -136,6 +141,7 @@ see redrive help config.`,
 	root.AddCommand(a.man(),
 		topic("exit-codes", "What the exit codes mean", exitCodes),
 		topic("config", "How redrive finds the database and the brokers", configHelp),
+		topic("privacy", "What is masked, and how to see it", privacyHelp),
 		topic("json", "What --json prints", jsonHelp))
 	return root
 }

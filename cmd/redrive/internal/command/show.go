@@ -21,7 +21,8 @@ import (
 func (a *app) show() *cobra.Command {
 	var format string
 	var limit int
-	var noPayload bool
+	var noPayload, unmasked bool
+	var reason string
 	cmd := &cobra.Command{
 		Use:   "show SEQ|ID",
 		Short: "Show a letter: its story, its metadata and its payload",
@@ -29,11 +30,14 @@ func (a *app) show() *cobra.Command {
 arrived last, and a line names the others.
 
 The payload is shown as JSON, text or hex, cut at --limit bytes. --redact, or SPILLWAY_REDACT, or redact in the file of the
-configuration names a program that reads the payload and writes what may be seen. If the program fails, no payload is shown.`,
+configuration names a program that reads the payload and writes what may be seen. If the program fails, no payload is shown.
+
+Secrets are masked: redrive help privacy says how. --unmasked shows them, and is kept on record.`,
 		Example: `  redrive show 1042
   redrive show 7f0c2b1e-5a44-4f6e-9f55-2f9d3c0b8a11
   redrive show 1042 --format hex --limit 0
   redrive show 1042 --no-payload
+  redrive show 1042 --unmasked --reason "INC-7: which card?"
   redrive show 1042 --redact "jq 'del(.card)'"`,
 		Args: arguments(1, 1, "a SEQ or the id of a message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,13 +52,20 @@ configuration names a program that reads the payload and writes what may be seen
 			if len(others) > 0 {
 				a.screen.Note("%d letters have this id; this is SEQ %d, the others are %s", len(others)+1, l.Seq, strings.Trim(fmt.Sprint(others), "[]"))
 			}
-			payload := []byte(l.Original.Payload)
+			if unmasked {
+				if err := a.unmask(cmd.Context(), store, reason, l.Seq); err != nil {
+					return err
+				}
+			}
+			size, payload := len(l.Original.Payload), []byte(l.Original.Payload)
 			if a.settings.redact != "" && !noPayload {
 				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
 					a.screen.Note("no payload is shown: %s", err)
 					noPayload = true
 				}
 			}
+			payload = a.privacy.Payload(payload)
+			l = a.masked(l)
 			events, err := store.History(cmd.Context(), l.Seq)
 			if err != nil {
 				return err
@@ -72,7 +83,7 @@ configuration names a program that reads the payload and writes what may be seen
 					return coded{err, exitWrong}
 				}
 			}
-			a.letter(l, events, shown)
+			a.letter(l, events, shown, size)
 			return nil
 		},
 	}
@@ -80,6 +91,7 @@ configuration names a program that reads the payload and writes what may be seen
 	f.SortFlags = false
 	f.StringVar(&format, "format", "auto", "auto, json, text or hex")
 	f.IntVar(&limit, "limit", 4096, "the largest number of bytes of the payload; 0 shows all")
+	unmaskFlag(f, &unmasked, &reason)
 	f.BoolVar(&noPayload, "no-payload", false, "leave the payload out")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"auto", "json", "text", "hex"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -123,7 +135,7 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 }
 
 // letter prints a letter for people: names before values, and nothing that is empty.
-func (a *app) letter(l letters.Letter, events []letters.Event, payload string) {
+func (a *app) letter(l letters.Letter, events []letters.Event, payload string, size int) {
 	fields := [][2]string{
 		{"seq", strconv.FormatInt(l.Seq, 10)}, {"cause", short(l.Cause)}, {"status", a.statusLine(l)}, {"id", l.Original.UUID}, {"topic", l.Origin.Topic},
 		{"partition", l.Origin.Partition}, {"offset", l.Origin.Offset}, {"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler},
@@ -160,7 +172,7 @@ func (a *app) letter(l letters.Letter, events []letters.Event, payload string) {
 		a.screen.Lines(l.Failure.Stack)
 	}
 	if payload != "" {
-		a.screen.Head(fmt.Sprintf("payload, %d bytes", len(l.Original.Payload)))
+		a.screen.Head(fmt.Sprintf("payload, %d bytes", size))
 		a.screen.Lines(payload)
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// JSON prints v as one line of JSON.
+// JSON prints v as one line of JSON, without secrets.
 func (s *Screen) JSON(v any) error {
 	line, err := Line(v)
 	if err != nil {
 		return err
 	}
+	line = s.Privacy.Payload(line)
 	_, err = s.Out.Write(append(line, '\n'))
 	return err
 }

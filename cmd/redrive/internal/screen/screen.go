@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // Style is how a text looks on a terminal with colour.
@@ -31,6 +33,8 @@ type Config struct {
 	JSON bool
 	// Color is auto, always or never. Auto is colour on a terminal, unless NO_COLOR is set or TERM is dumb.
 	Color string
+	// Privacy masks secrets in whatever is printed, apart from Lines. Default: credentials are masked.
+	Privacy *privacy.Redactor
 	// Env looks up environment variables. Default: os.Getenv.
 	Env func(string) string
 }
@@ -85,7 +89,7 @@ func (s *Screen) Line(format string, args ...any) { s.Styled(Plain, format, args
 
 // Styled prints one line in a style.
 func (s *Screen) Styled(style Style, format string, args ...any) {
-	fmt.Fprintln(s.Out, s.styled(style, Text(fmt.Sprintf(format, args...))))
+	fmt.Fprintln(s.Out, s.styled(style, s.text(fmt.Sprintf(format, args...))))
 }
 
 // Blank prints an empty line on a terminal, and nothing in a pipe.
@@ -95,12 +99,12 @@ func (s *Screen) Blank() {
 	}
 }
 
-// Lines prints several lines as they are, made safe.
+// Lines prints several lines as they are, made safe. Mask them before: they may be longer than a text that Privacy keeps.
 func (s *Screen) Lines(text string) { fmt.Fprintln(s.Out, strings.TrimRight(Block(text), "\n")) }
 
 // Note prints a line for people on the error output, so that it is in no pipe.
 func (s *Screen) Note(format string, args ...any) {
-	fmt.Fprintln(s.Err, Text(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(s.Err, s.text(fmt.Sprintf(format, args...)))
 }
 
 // Fail prints an error, each line of it made safe.
@@ -109,7 +113,7 @@ func (s *Screen) Fail(err error) {
 	if s.paintOn {
 		lead = "\x1b[" + string(Red) + "m" + lead + "\x1b[0m"
 	}
-	fmt.Fprintln(s.Err, lead+Block(err.Error()))
+	fmt.Fprintln(s.Err, lead+s.block(err.Error()))
 }
 
 // styled must get a text that is safe.
@@ -134,11 +138,11 @@ func (s safely) Write(p []byte) (int, error) {
 
 // Field prints a name and a value on a line.
 func (s *Screen) Field(name, value string) {
-	fmt.Fprintln(s.Out, s.styled(Dim, pad(Text(name), 18, false))+Text(value))
+	fmt.Fprintln(s.Out, s.styled(Dim, pad(Text(name), 18, false))+s.text(value))
 }
 
 // Head prints the heading of what follows.
 func (s *Screen) Head(name string) {
 	fmt.Fprintln(s.Out)
-	fmt.Fprintln(s.Out, s.styled(Bold, Text(name)))
+	fmt.Fprintln(s.Out, s.styled(Bold, s.text(name)))
 }

@@ -55,6 +55,7 @@ func (t *Table) Len() int { return len(t.rows) }
 
 // Table prints a table.
 func (s *Screen) Table(t *Table) {
+	s.mask(t)
 	if !s.Terminal() {
 		for _, row := range t.rows {
 			cells := make([]string, len(row))

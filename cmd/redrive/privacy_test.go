@@ -1,0 +1,129 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// leaky is a shop with one letter of secrets, as an unmasked queue of another service would have stored it, and rules for them.
+func leaky(t *testing.T) *shop {
+	s := newShop(t, letter("leak", `{"users":[{"name":"Jane Fakename"}],"card":{"number":"4111111111111111"},"password":"hunter2","n":1}`, func(l *poison.Letter) {
+		l.Original.Metadata.Set("customer", "Jane Fakename")
+		l.Original.Metadata.Set("Authorization", "Bearer hunter2")
+		l.Failure.Reason = "password=hunter2"
+		l.Failure.Description = `customer "Jane Fakename": dial postgres://ops:hunter2@db/x`
+		l.Failure.Stack = "main.pay(...)\n\t/src/pay.go:1 password=hunter2\n"
+		l.Failure.History = []classify.Attempt{{At: failedAt, Class: classify.ClassPermanent, Error: "card 4111111111111111 refused"}}
+	}))
+	rules := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(rules, []byte(`{"metadata":["customer"],"patterns":["customer \"([^\"]+)\""],"payload":["$.users[*].name"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "SPILLWAY_PRIVACY="+rules)
+	return s
+}
+
+// secretIn returns a secret that a person could read in text.
+func secretIn(text string) string {
+	for _, secret := range []string{"hunter2", "Fakename", "4111111111111111", "68756e746572", "hunter"} {
+		if strings.Contains(text, secret) {
+			return secret
+		}
+	}
+	return ""
+}
+
+// Feature D14: no command prints a secret, for people or for programs.
+func TestPrintsNoSecret(t *testing.T) {
+	s := leaky(t)
+	for _, line := range []string{
+		"show 1", "show leak --json", "show 1 --format text", "show 1 --format hex", "show 1 --limit 0", "show 1 --redact cat", "list", "list --json", "causes", "causes --json",
+		"export --masked", "export --format csv", "audit 1", "audit 1 --json", "redrive --all --dry-run --to orders", "doctor",
+	} {
+		args := strings.Fields(line)
+		if args[0] == "redrive" {
+			args = []string{"redrive", "--dry-run", "--all"}
+		}
+		for _, got := range []result{s.pipe(args...), s.terminal(160, "", args...)} {
+			if secret := secretIn(got.out + got.err); secret != "" || got.out+got.err == "" {
+				t.Errorf("%s: %s is readable in %s%s", line, secret, got.out, got.err)
+			}
+		}
+	}
+	for _, more := range [][]string{nil, {"--json"}} {
+		got := s.pipe(append([]string{"diff", "1", "--edit", `{"password":"hunter3","n":2}`, "--set", "customer=John Fakename"}, more...)...)
+		if secret := secretIn(got.out); secret != "" || got.code != 0 {
+			t.Errorf("diff %v: %s: %s %s", more, secret, got.out, got.err)
+		}
+	}
+	if got := s.pipe("show", "1"); !strings.Contains(got.out, `"name": "[redacted]"`) || !strings.Contains(got.out, `"n": 1`) || !strings.Contains(got.out, "tenant = blue") {
+		t.Errorf("what is no secret: %s", got.out)
+	}
+	if got := s.pipe("list", "--db", "postgres://ops:hunter2@127.0.0.1:1/shop"); secretIn(got.out+got.err) != "" || got.code == 0 {
+		t.Errorf("the error of a driver: %s", got.err)
+	}
+}
+
+// Feature D14: --unmasked shows everything, and the record has it; without a record nothing is shown.
+func TestUnmasked(t *testing.T) {
+	s := leaky(t)
+	for _, args := range [][]string{
+		{"show", "1", "--unmasked", "--reason", "INC-7"}, {"show", "1", "--unmasked", "--json"},
+		{"diff", "1", "--edit", `{"password":"hunter3"}`, "--unmasked"},
+	} {
+		if got := s.pipe(args...); !strings.Contains(got.out, "hunter2") || got.code != 0 {
+			t.Errorf("%v: %s %s", args, got.out, got.err)
+		}
+	}
+	if got := s.pipe("audit", "--kind", "shown"); strings.Count(got.out, "ann") != 3 || !strings.Contains(got.out, "INC-7") {
+		t.Errorf("the record: %s", got.out)
+	}
+	if _, err := s.db.Exec("CREATE TRIGGER no_record BEFORE INSERT ON spillway_letter_events BEGIN SELECT RAISE(ABORT, 'full'); END"); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.pipe("show", "1", "--unmasked"); secretIn(got.out) != "" || got.code == 0 {
+		t.Errorf("without a record: %s", got.out)
+	}
+}
+
+// Promise P2: an export is whole, and import makes the same letter of it. What was masked is not imported.
+func TestMaskedExport(t *testing.T) {
+	s, other := leaky(t), newShop(t)
+	if got := other.input(s.pipe("export", "--masked").out, "import", "-", "--yes"); got.code != 2 || !strings.Contains(got.err, "--masked") {
+		t.Errorf("import of a masked letter: %d %s", got.code, got.err)
+	}
+	whole := s.pipe("export").out
+	if got := other.input(whole, "import", "-", "--yes"); got.code != 0 {
+		t.Error(got.err)
+	}
+	before, err := s.store.Get(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := other.store.Get(t.Context(), 1)
+	if err != nil || string(before.Original.Payload) != string(after.Original.Payload) || before.Original.Metadata["customer"] != after.Original.Metadata["customer"] {
+		t.Errorf("%v: %v", after, err)
+	}
+}
+
+// A file of rules that is wrong is an error that names the rule.
+func TestPrivacyFile(t *testing.T) {
+	s := newShop(t)
+	for text, want := range map[string]string{`{"payload":["users"]}`: `Rules.Payload[0]`, `{"payloads":[]}`: "unknown field", `{`: "redrive help privacy"} {
+		path := filepath.Join(t.TempDir(), "rules.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.pipe("list", "--privacy", path); got.code != 2 || !strings.Contains(got.err, want) {
+			t.Errorf("%s: %d %s", text, got.code, got.err)
+		}
+	}
+	if got := s.pipe("list", "--privacy", "/nowhere"); got.code != 2 {
+		t.Error(got)
+	}
+}
