@@ -14,6 +14,7 @@ const module = "github.com/watermill-spillway/spillway"
 var floors = map[string]int{
 	// the ground: what every room stands on
 	"classify":                           0,
+	"internal/askonce":                   0,
 	"internal/boundedtext":               0,
 	"internal/chain":                     0,
 	"internal/database":                  0,

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/askonce"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
@@ -55,6 +56,9 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 		return s, err
 	}
 	if err = openNotices(t, db); err != nil {
+		return s, err
+	}
+	if _, err = askonce.New(ctx, db, "shop", "letters"); err != nil {
 		return s, err
 	}
 	s.redrive, err = campaigns.New(ctx, s.letters, campaigns.Config{})
@@ -125,7 +129,7 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 }
 
 // newest is what spillway_schema records of the newest versions of all tables.
-var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", "campaigns 2", "delayed 1", "deliveries 1", "keys 1", "keys 2", "letter_bodies 1", "letter_causes 1", "letter_causes 2", "letter_counts 1", "letter_counts 2", "letter_counts 3", "letter_events 1", "letters 1", "letters 2", "letters 3", "letters 4", "notices 1", "outages 1", "processes 1"}
+var newest = []string{"answers 1", "campaign_events 1", "campaign_letters 1", "campaigns 1", "campaigns 2", "delayed 1", "deliveries 1", "keys 1", "keys 2", "letter_bodies 1", "letter_causes 1", "letter_causes 2", "letter_counts 1", "letter_counts 2", "letter_counts 3", "letter_events 1", "letters 1", "letters 2", "letters 3", "letters 4", "notices 1", "outages 1", "processes 1"}
 
 func wantNewest(t testing.TB, db *sql.DB) {
 	t.Helper()

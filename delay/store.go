@@ -86,6 +86,12 @@ var (
 	errNoRelay   = errors.New("delay: the *Relay is nil: make it with NewRelay")
 )
 
+// DB returns the database of the Store.
+func (s *Store) DB() *sql.DB { return s.db.DB() }
+
+// Service returns StoreConfig.Service.
+func (s *Store) Service() string { return s.service }
+
 // Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay publishes
 // msg to topic. When Put returns nil, the message is durable. If ctx carries a transaction that consumes a message, as the
 // package's documentation says, it is durable when that commits. Put takes at most 30 seconds, and msg remains the caller's.

@@ -20,14 +20,15 @@ type Config struct {
 	// MaxValues is the largest number of values of each label; all others are "other". Default: 200. At most 10,000.
 	MaxValues int
 	// MaxCauses is the largest number of causes whose letters have series of their own, those with the most letters; the letters of
-	// the others are the cause "other". Default: 20. At most 1,000.
+	// the others are the cause "other". Default: 20. At most 100.
 	MaxCauses int
-	// Interval is the least time between two queries of the dead-letter store, with up to a tenth more at random, so that instances
-	// that start together do not ask together. Default: 30 s.
+	// Interval is the least time between two queries of the dead-letter store, and of each other source: one instance of the service asks,
+	// and the others read its answer. Give all instances the same. Default: 30 s.
 	Interval time.Duration
-	// Timeout bounds such a query, and so how long a scrape waits for the database. Default: 5 s.
+	// Timeout bounds such a query, and so how long a scrape waits for the database. It must be below the scrape timeout of Prometheus,
+	// which is 10 s by default. Default: 5 s.
 	Timeout time.Duration
-	// Stale is how long the letters' series keep their last values while the database does not answer. Default: 5 min.
+	// Stale is how long the series of a source keep their last values while the database does not answer. Default: 5 min.
 	Stale time.Duration
 }
 
@@ -64,8 +65,8 @@ func (c *Config) validate() error {
 	if c.MaxValues < 1 || c.MaxValues > 10_000 {
 		return fmt.Errorf("prom: Config.MaxValues is %d: it must be 1 to 10,000", c.MaxValues)
 	}
-	if c.MaxCauses < 1 || c.MaxCauses > 1000 {
-		return fmt.Errorf("prom: Config.MaxCauses is %d: it must be 1 to 1,000", c.MaxCauses)
+	if c.MaxCauses < 1 || c.MaxCauses > 100 {
+		return fmt.Errorf("prom: Config.MaxCauses is %d: it must be 1 to 100", c.MaxCauses)
 	}
 	if c.Interval < 0 || c.Timeout < 0 || c.Stale < 0 {
 		return fmt.Errorf("prom: Config.Interval (%s), Timeout (%s) and Stale (%s) must not be negative", c.Interval, c.Timeout, c.Stale)

@@ -9,16 +9,18 @@
 //	if err != nil {
 //		return err
 //	}
-//	err = metrics.Watch(dlc) // what is read at a scrape: guards, stores, and the letters that wait
+//	err = metrics.Watch(ctx, dlc) // what is read at a scrape: guards, stores, and the letters that wait
 //
 // Hooks that the configuration has are called too, after the metrics.
 //
 // # What is counted
 //
-// Everything is counted where it happens, in this process, with two exceptions that are read at a scrape. The guards and stores are read
-// from Channel.Health. The letters that wait are read from the dead-letter store, at most once an interval, however often is scraped: see
-// Config.Interval. If the database does not answer, spillway_letters_up is 0, and the letters' series keep their last values for
-// Config.Stale. Then they end. The scrape itself goes on.
+// Most is counted where it happens, in this process. The rest is read at a scrape. The guards, stores and retry budgets are read from
+// Channel.Health. The letters, the delay store and the campaigns are sources in a database. One instance of the service asks a source
+// within Config.Interval, however often is scraped, and the others read its answer: their series are the same on each instance.
+//
+// If the database does not answer, spillway_source_up is 0, and the series of the source keep their last values for Config.Stale. Then they
+// end. The scrape itself goes on, within Config.Timeout.
 //
 // # Labels are bounded
 //

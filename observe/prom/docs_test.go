@@ -7,10 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/prom"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 // register keeps the descriptions of what is registered.
@@ -38,20 +42,36 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	channel, err := spillway.New(t.Context(), spillway.Config{DB: open(t)})
+	db := open(t)
+	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	defer quiet.Close()
+	channel, err := spillway.New(t.Context(), spillway.Config{DB: db, StagesInDB: true, Stages: stages.Config{
+		Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := metrics.Watch(channel); err != nil {
+	if err := metrics.Watch(t.Context(), channel); err != nil {
+		t.Fatal(err)
+	}
+	all, err := campaigns.New(t.Context(), channel.Letters(), campaigns.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.WatchCampaigns(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
 	rows := make([]string, len(r.descs))
 	for i, d := range r.descs {
 		_, labels, _ := strings.Cut(d, "variableLabels: {")
 		labels, _, _ = strings.Cut(labels, "}")
+		if strings.Contains(d, "source=") {
+			labels = "source"
+		}
 		rows[i] = fmt.Sprintf("| `%s` | %s | %s |", quoted(d, "fqName: "), strings.ReplaceAll(labels, ",", ", "), quoted(d, "help: "))
 	}
 	slices.Sort(rows)
+	rows = slices.Compact(rows)
 	const path = "../../docs/metrics.md"
 	page, err := os.ReadFile(path)
 	if err != nil {

@@ -24,7 +24,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := metrics.Watch(dlc); err != nil {
+	if err := metrics.Watch(context.Background(), dlc); err != nil {
 		log.Fatal(err)
 	}
 
@@ -36,7 +36,5 @@ func Example() {
 		fmt.Println(family.GetName(), family.GetMetric()[0].GetGauge().GetValue())
 	}
 	// Output:
-	// spillway_keys_purged_total 0
 	// spillway_ok 1
-	// spillway_purge_timestamp_seconds 0
 }

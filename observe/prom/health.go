@@ -9,26 +9,24 @@ import (
 
 // health reads the states of guards and stores at a scrape. It asks no database.
 type health struct {
-	channel                             *spillway.Channel
-	labels                              *bounded
-	ok, open, since, waiting, storeAway *prometheus.Desc
+	channel                                     *spillway.Channel
+	labels                                      *bounded
+	ok, open, since, waiting, storeAway, budget *prometheus.Desc
 }
 
 func newHealth(channel *spillway.Channel, labels *bounded) *health {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
-	}
 	return &health{channel: channel, labels: labels,
-		ok:        desc("ok", "1 if no handler's messages are held, and no store of the channel is away."),
-		open:      desc("outage_open", "1 while the guard holds a handler's messages, by its state. A freeze of all handlers has an empty handler.", "handler", "state"),
-		since:     desc("outage_since_timestamp_seconds", "Since when the guard was not closed, as Unix time.", "handler"),
-		waiting:   desc("outage_waiting", "Messages that the guard holds.", "handler"),
-		storeAway: desc("store_away", "1 while a store or publisher of the channel itself is away.", "store"),
+		ok:        newDesc("ok", "1 if no handler's messages are held, and no store of the channel is away."),
+		open:      newDesc("outage_open", "1 while the guard holds a handler's messages, by its state. A freeze of all handlers has an empty handler.", "handler", "state"),
+		since:     newDesc("outage_since_timestamp_seconds", "Since when the guard was not closed, as Unix time.", "handler"),
+		waiting:   newDesc("outage_waiting", "Messages that the guard holds.", "handler"),
+		storeAway: newDesc("store_away", "1 while a store or publisher of the channel itself is away.", "store"),
+		budget:    newDesc("retry_budget_spent", "1 while a retry budget has no further attempt. A budget that handlers share has an empty handler.", "handler", "traffic"),
 	}
 }
 
 func (h *health) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{h.ok, h.open, h.since, h.waiting, h.storeAway} {
+	for _, d := range []*prometheus.Desc{h.ok, h.open, h.since, h.waiting, h.storeAway, h.budget} {
 		ch <- d
 	}
 }
@@ -36,14 +34,7 @@ func (h *health) Describe(ch chan<- *prometheus.Desc) {
 // Collect sums the scopes of a handler up: a scope can be a tenant, and so no label.
 func (h *health) Collect(ch chan<- prometheus.Metric) {
 	now := h.channel.Health()
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	ok := 0.
-	if now.OK {
-		ok = 1
-	}
-	gauge(h.ok, ok)
+	gauge(ch, h.ok, flag(now.OK))
 	type held struct {
 		since   float64
 		waiting int
@@ -67,16 +58,23 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, one := range handlers {
 		for state := range one.states {
-			gauge(h.open, 1, name, state.String())
+			gauge(ch, h.open, 1, name, state.String())
 		}
-		gauge(h.since, one.since, name)
-		gauge(h.waiting, float64(one.waiting), name)
+		gauge(ch, h.since, one.since, name)
+		gauge(ch, h.waiting, float64(one.waiting), name)
 	}
 	away := map[string]bool{}
 	for _, store := range now.Stores {
 		if name := h.labels.value("store", store.Name); !away[name] {
 			away[name] = true
-			gauge(h.storeAway, 1, name)
+			gauge(ch, h.storeAway, 1, name)
+		}
+	}
+	spent := map[[2]string]bool{}
+	for _, b := range now.Budgets {
+		if of := [2]string{h.labels.value("handler", b.Handler), string(b.Traffic)}; !spent[of] {
+			spent[of] = true
+			gauge(ch, h.budget, 1, of[:]...)
 		}
 	}
 }

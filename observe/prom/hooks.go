@@ -10,12 +10,14 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Observe counts what the channel of config does. Call it before spillway.New. The hooks that config has are called after the metrics.
@@ -35,6 +37,7 @@ func (m *Metrics) Observe(config *spillway.Config) {
 	queue.OnUnplaced = after2(m.refusal(m.unplaced), queue.OnUnplaced)
 	config.Outputs.OnOutputError = after(m.outputError, config.Outputs.OnOutputError)
 	config.CrashLimit.OnExceeded = after(m.crashLimit, config.CrashLimit.OnExceeded)
+	config.CrashLimit.OnUnfinished = after(m.crashed, config.CrashLimit.OnUnfinished)
 
 	receiver := &config.Receiver
 	receiver.OnApplied = after(m.consumer(m.applied), receiver.OnApplied)
@@ -48,7 +51,14 @@ func (m *Metrics) Observe(config *spillway.Config) {
 			theirs(ctx, key, version, applied)
 		}
 	}
-	config.Purge.OnPurged = after(m.purge, config.Purge.OnPurged)
+	config.Purge.OnPurged = after(func(_ context.Context, n int) { m.purged.WithLabelValues(ofKeys).Add(float64(n)) }, config.Purge.OnPurged)
+	config.Purge.OnRun = after(func(_ context.Context, run idempotency.PurgeRun) { m.ran(ofKeys, run.Err) }, config.Purge.OnRun)
+	if config.Purge.Retention != 0 {
+		m.expect(ofKeys, config.Purge.Every)
+	}
+	if store, ok := decorated.As[*letters.Store](config.Publisher); ok {
+		m.store.Store(store)
+	}
 	if config.Outage != nil {
 		guarded := *config.Outage // the caller may use its own again
 		theirs := guarded.OnChange
@@ -58,6 +68,7 @@ func (m *Metrics) Observe(config *spillway.Config) {
 				theirs(c)
 			}
 		}
+		guarded.OnWaited = after(m.wait, guarded.OnWaited)
 		config.Outage = &guarded
 	}
 }
@@ -110,30 +121,36 @@ func (m *Metrics) retry(_ context.Context, a middleware.Attempt, _ time.Duration
 	m.retries.WithLabelValues(m.labels.value("topic", a.Topic), m.labels.value("handler", a.Handler), "process", "").Inc()
 }
 
-func (m *Metrics) budgetSpent(_ context.Context, b middleware.BudgetSpent) {
+func (m *Metrics) budgetSpent(ctx context.Context, b middleware.BudgetSpent) {
 	to := "wait"
 	if b.ToStage {
 		to = "stage"
 	}
-	m.budget.WithLabelValues(string(b.Traffic), to).Inc()
+	m.budget.WithLabelValues(m.labels.value("handler", message.HandlerNameFromCtx(ctx)), string(b.Traffic), to).Inc()
 }
 
 func (m *Metrics) stage(_ context.Context, w stages.Waiting) {
 	m.retries.WithLabelValues(m.labels.value("topic", w.Topic), m.labels.value("handler", w.Handler), "stage", strconv.Itoa(w.Stage)).Inc()
 }
 
+// maxLate bounds what a due time can add to a sum: it comes with a message.
+const maxLate = 24 * time.Hour
+
 func (m *Metrics) reentry(_ context.Context, r stages.Reentry) {
 	topic, handler, stage := m.labels.value("topic", r.Topic), m.labels.value("handler", r.Handler), strconv.Itoa(r.Stage)
 	m.reentries.WithLabelValues(topic, handler, stage).Inc()
-	if r.Stage > 0 && r.Late > 0 { // a store says how late a message is elsewhere
-		m.lateness.WithLabelValues(topic, handler, stage).Observe(r.Late.Seconds())
+	if r.Stage > 0 {
+		m.lateness.WithLabelValues(topic, handler, stage).Observe(min(r.Late, maxLate).Seconds())
 	}
 }
 
 func (m *Metrics) deadLetter(_ context.Context, l poison.Letter) {
-	f := l.Failure
-	m.deadLetters.WithLabelValues(m.labels.value("topic", l.Origin.Topic), m.labels.value("handler", l.Origin.Handler),
-		f.Class.String(), m.labels.value("reason", f.Reason)).Inc()
+	labels := []string{m.labels.value("topic", l.Origin.Topic), m.labels.value("handler", l.Origin.Handler), l.Failure.Class.String(),
+		m.labels.value("reason", l.Failure.Reason)}
+	m.deadLetters.WithLabelValues(labels...).Inc()
+	if l.Redrive.Count > 0 {
+		m.failedAgain.WithLabelValues(labels...).Inc()
+	}
 }
 
 func (m *Metrics) discard(_ context.Context, l poison.Letter) {
@@ -152,7 +169,15 @@ func (m *Metrics) outputError(ctx context.Context, _ error) {
 }
 
 func (m *Metrics) crashLimit(_ context.Context, e crashlimit.Exceeded) {
-	m.exceeded.WithLabelValues(m.labels.value("consumer", e.Consumer)).Inc()
+	m.exceeded.WithLabelValues(m.labels.value("handler", e.Consumer)).Inc()
+}
+
+func (m *Metrics) crashed(_ context.Context, u crashlimit.Unfinished) {
+	m.unfinished.WithLabelValues(m.labels.value("handler", u.Consumer)).Inc()
+}
+
+func (m *Metrics) wait(_ context.Context, w outageguard.Waited) {
+	m.waited.WithLabelValues(m.labels.value("handler", w.Handler)).Observe(w.For.Seconds())
 }
 
 func (m *Metrics) consumer(vec *prometheus.CounterVec) func(context.Context, idempotency.Key) {
@@ -161,7 +186,34 @@ func (m *Metrics) consumer(vec *prometheus.CounterVec) func(context.Context, ide
 	}
 }
 
-func (m *Metrics) purge(_ context.Context, n int) {
-	m.purged.Add(float64(n))
-	m.purgedAt.SetToCurrentTime()
+// The values of the label purge.
+const ofKeys, ofLetters = "keys", "letters"
+
+// Retention counts what a letters.Retention of this config does. Call it before letters.NewRetention. A hook that config has is called after
+// the metrics.
+func (m *Metrics) Retention(config *letters.RetentionConfig) {
+	config.OnTrimmed = after(func(_ context.Context, t letters.Trimmed) {
+		m.purged.WithLabelValues(ofLetters).Add(float64(t.Letters))
+		m.ran(ofLetters, t.Err)
+	}, config.OnTrimmed)
+	m.expect(ofLetters, config.Every)
+}
+
+// expect says that a purge is set up. Its first run is due.
+func (m *Metrics) expect(purge string, every time.Duration) {
+	if every == 0 {
+		every = time.Hour // the default of both
+	}
+	m.purged.WithLabelValues(purge)
+	m.purgeFailures.WithLabelValues(purge)
+	m.purgeEvery.WithLabelValues(purge).Set(every.Seconds())
+	m.purgedAt.WithLabelValues(purge).SetToCurrentTime()
+}
+
+func (m *Metrics) ran(purge string, err error) {
+	if err != nil {
+		m.purgeFailures.WithLabelValues(purge).Inc()
+		return
+	}
+	m.purgedAt.WithLabelValues(purge).SetToCurrentTime()
 }

@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,25 +11,29 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const namespace = "spillway"
 
 // Metrics are the metrics of one or several channels. They are safe for concurrent use.
 type Metrics struct {
-	config  Config
-	labels  *bounded
-	watched atomic.Bool
+	config             Config
+	labels             *bounded
+	watched, campaigns atomic.Bool
+	store              atomic.Pointer[letters.Store] // that Observe found in a Config.Publisher, or nil
 
 	attempts, retries, reentries, budget   *prometheus.CounterVec
-	deadLetters, discarded, refused        *prometheus.CounterVec
-	unplaced, outputs, exceeded, guard     *prometheus.CounterVec
+	deadLetters, failedAgain, discarded    *prometheus.CounterVec
+	refused, unplaced, outputs             *prometheus.CounterVec
+	exceeded, unfinished, guard            *prometheus.CounterVec
 	applied, duplicates, stale, putBack    *prometheus.CounterVec
 	leasesLost, redriven, quarantined      *prometheus.CounterVec
 	redrivesRefused, parked, publishErrors *prometheus.CounterVec
-	purged                                 prometheus.Counter
-	purgedAt                               prometheus.Gauge
-	elapsed, lateness                      *prometheus.HistogramVec
+	purged, purgeFailures                  *prometheus.CounterVec
+	purgedAt, purgeEvery                   *prometheus.GaugeVec
+	elapsed, lateness, waited              *prometheus.HistogramVec
 
 	series atomic.Pointer[map[place]*series] // of attempts; copied on write
 	adding sync.Mutex
@@ -43,40 +48,7 @@ func New(config Config) (*Metrics, error) {
 	}
 	m := &Metrics{config: config, labels: newBounded(config.MaxValues)}
 	m.series.Store(&map[place]*series{})
-	all := []prometheus.Collector{m.labels.folded}
-	counter := func(into **prometheus.CounterVec, name, help string, labels ...string) {
-		*into = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-		all = append(all, *into)
-	}
-	counter(&m.attempts, "attempts_total", "Calls of handlers, by their outcome: success, or the class of the error.", "topic", "handler", "outcome")
-	counter(&m.retries, "retries_total", "Messages that are to be handled again: in place, or in a stage, whose number is the stage.", "topic", "handler", "place", "stage")
-	counter(&m.reentries, "reentries_total", "Messages that came out of a stage, whose number is the stage; 0 are redriven ones.", "topic", "handler", "stage")
-	counter(&m.budget, "retry_budget_spent_total", "Messages for which the retry budget had no further attempt.", "traffic", "to")
-	counter(&m.deadLetters, "dead_letters_total", "Messages set aside, confirmed by the publisher of dead letters.", "topic", "handler", "class", "reason")
-	counter(&m.discarded, "discarded_total", "Messages dropped because their error says so.", "topic", "handler", "reason")
-	counter(&m.refused, "placements_refused_total", "Refusals of a dead letter by a publisher.", "topic", "handler")
-	counter(&m.unplaced, "unplaced_total", "Dead letters that all publishers refused; their messages were given back.", "topic", "handler")
-	counter(&m.outputs, "output_errors_total", "Refusals of a handler's output by its publisher.", "topic", "handler")
-	counter(&m.exceeded, "crash_limit_exceeded_total", "Messages that ended the process too often.", "consumer")
-	counter(&m.guard, "outage_changes_total", "Changes of an outage guard, by the new state.", "handler", "state")
-	counter(&m.applied, "messages_applied_total", "Messages that the idempotent receiver applied.", "consumer")
-	counter(&m.duplicates, "duplicates_total", "Messages that the receiver absorbed because they were applied before.", "consumer")
-	counter(&m.stale, "stale_total", "Messages that the receiver skipped because a later version was applied.", "consumer")
-	counter(&m.putBack, "put_back_total", "Messages that the receiver gave back because another consumer has their key.", "consumer")
-	counter(&m.leasesLost, "leases_lost_total", "Leases of the receiver that ended under a running handler.", "consumer")
-	counter(&m.redriven, "redriven_total", "Letters that came back, by the topic that they were published to.", "topic")
-	counter(&m.quarantined, "quarantined_total", "Letters that failed again after the most redrives.", "topic")
-	counter(&m.redrivesRefused, "redrives_refused_total", "Letters whose topic is not allowed.", "topic")
-	counter(&m.parked, "parked_total", "Messages of dead-letter topics that were parked.", "topic")
-	counter(&m.publishErrors, "redrive_errors_total", "Refusals of a letter on its way back by the publisher.", "topic")
-	m.purged = prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "keys_purged_total", Help: "Keys of the receiver that were purged."})
-	m.purgedAt = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "purge_timestamp_seconds", Help: "When this process purged a key last, as Unix time; 0 is never."})
-	m.elapsed = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: "attempt_duration_seconds", Buckets: config.Buckets,
-		Help: "How long a call of a handler took."}, []string{"topic", "handler"})
-	m.lateness = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: "stage_lateness_seconds",
-		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
-		Help:    "How late a message came out of its stage."}, []string{"topic", "handler", "stage"})
-	if err := register(config.Registerer, append(all, m.purged, m.purgedAt, m.elapsed, m.lateness)); err != nil {
+	if err := register(config.Registerer, m.collectors()); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -89,28 +61,65 @@ func register(r prometheus.Registerer, all []prometheus.Collector) error {
 			for _, done := range all[:i] {
 				r.Unregister(done)
 			}
-			var twice prometheus.AlreadyRegisteredError
-			if errors.As(err, &twice) {
-				return errors.New("prom: the registry has the metrics of another Metrics: use one for all channels, or prometheus.WrapRegistererWith")
+			if errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+				return errors.New("prom: Config.Registerer has the metrics of another Metrics: use one Metrics, or a Registerer with another label " +
+					"for each, such as prometheus.WrapRegistererWith(prometheus.Labels{\"channel\": \"orders\"}, registerer)")
 			}
-			return fmt.Errorf("prom: register: %w", err)
+			return fmt.Errorf("prom: Config.Registerer refuses the metrics; if several Metrics share a registry, each needs a Registerer with the same "+
+				"label names, such as prometheus.WrapRegistererWith(prometheus.Labels{\"channel\": \"orders\"}, registerer): %w", err)
 		}
 	}
 	return nil
 }
 
-// Watch adds what is read at a scrape: the states of the channel's guards, the stores that are away, and the letters that wait in the
-// channel's store. It is called once, with one channel. It starts no goroutine.
-func (m *Metrics) Watch(channel *spillway.Channel) error {
-	if safecall.IsNil(channel) {
+var errNoContext = errors.New("prom: the context is nil: give context.Background() if there is no other")
+
+// Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away, the letters that wait
+// in its dead-letter store, and the messages that wait in its delay store. It makes the table of shared answers in their databases if it is
+// missing, within ctx. It is called once, with one channel.
+func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
+	switch {
+	case ctx == nil:
+		return errNoContext
+	case safecall.IsNil(channel):
 		return errors.New("prom: Watch: the Channel is nil: check the error of spillway.New")
+	case !m.watched.CompareAndSwap(false, true):
+		return errors.New("prom: Watch was called before: it takes one channel, and another channel needs a Metrics of its own, " +
+			"with a Registerer of prometheus.WrapRegistererWith")
 	}
-	if !m.watched.CompareAndSwap(false, true) {
-		return errors.New("prom: Watch was called before: it takes one channel, and another channel needs a Metrics of its own")
+	all, err := m.scraped(ctx, channel)
+	if err == nil {
+		err = register(m.config.Registerer, all)
 	}
+	if err != nil {
+		m.watched.Store(false)
+	}
+	return err
+}
+
+func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]prometheus.Collector, error) {
 	all := []prometheus.Collector{newHealth(channel, m.labels)}
-	if store := channel.Letters(); store != nil {
-		all = append(all, newBacklog(store, m.config, m.labels))
+	store := channel.Letters()
+	if store == nil {
+		store = m.store.Load()
 	}
-	return register(m.config.Registerer, all)
+	if store != nil {
+		source, err := newSource(ctx, store.DB(), store.Service(), "letters/1", &m.config, func(ctx context.Context) (lettersAnswer, error) {
+			return askLetters(ctx, store, m.config.MaxCauses)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, newBacklog(source, m.labels))
+	}
+	if waiting := channel.Stages().Store(); waiting != nil {
+		source, err := newSource(ctx, waiting.DB(), waiting.Service(), "stages/1", &m.config, func(ctx context.Context) ([]stages.Backlog, error) {
+			return channel.Stages().Backlog(ctx)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, newStaged(source, m.labels))
+	}
+	return all, nil
 }

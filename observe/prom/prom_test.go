@@ -62,7 +62,7 @@ func start(t *testing.T, with prom.Config, config spillway.Config, handle messag
 	if s.channel, err = spillway.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.metrics.Watch(s.channel); err != nil {
+	if err := s.metrics.Watch(t.Context(), s.channel); err != nil {
 		t.Fatal(err)
 	}
 	stop := testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
@@ -152,12 +152,12 @@ spillway_messages_applied_total{consumer="shop/billing"} 3
 # HELP spillway_duplicates_total Messages that the receiver absorbed because they were applied before.
 # TYPE spillway_duplicates_total counter
 spillway_duplicates_total{consumer="shop/billing"} 1
-# HELP spillway_letters_causes Causes whose letters wait.
+# HELP spillway_letters_causes Causes whose letters wait, at most 1,000.
 # TYPE spillway_letters_causes gauge
 spillway_letters_causes 2
-# HELP spillway_letters_up 1 if the dead-letter store answered when it was asked last.
-# TYPE spillway_letters_up gauge
-spillway_letters_up 1
+# HELP spillway_source_up 1 if the database answered, and some instance of the service asked it lately.
+# TYPE spillway_source_up gauge
+spillway_source_up{source="letters"} 1
 # HELP spillway_ok 1 if no handler's messages are held, and no store of the channel is away.
 # TYPE spillway_ok gauge
 spillway_ok 1
@@ -177,10 +177,10 @@ spillway_ok 1
 		t.Fatal(err)
 	}
 	s.gathered(t, `
-# HELP spillway_redriven_total Letters that came back, by the topic that they were published to.
+# HELP spillway_redriven_total Letters that a drain or redrive handler brought back, by the topic that they were published to.
 # TYPE spillway_redriven_total counter
 spillway_redriven_total{topic="orders"} 3
-# HELP spillway_letters_causes Causes whose letters wait.
+# HELP spillway_letters_causes Causes whose letters wait, at most 1,000.
 # TYPE spillway_letters_causes gauge
 spillway_letters_causes 0
 `)
@@ -238,12 +238,12 @@ func TestStoreAway(t *testing.T) {
 	})
 	s.publish(t, "1")
 	const waiting = `
-# HELP spillway_letters_causes Causes whose letters wait.
+# HELP spillway_letters_causes Causes whose letters wait, at most 1,000.
 # TYPE spillway_letters_causes gauge
 spillway_letters_causes 1
-# HELP spillway_letters_up 1 if the dead-letter store answered when it was asked last.
-# TYPE spillway_letters_up gauge
-spillway_letters_up %d
+# HELP spillway_source_up 1 if the database answered, and some instance of the service asked it lately.
+# TYPE spillway_source_up gauge
+spillway_source_up{source="letters"} %d
 `
 	s.gathered(t, fmt.Sprintf(waiting, 1))
 	if err := db.Close(); err != nil {
@@ -286,12 +286,12 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, config := range map[string]prom.Config{
-		"Registerer is nil":   {},
-		"another Metrics":     {Registerer: registry},
-		"Buckets[1] is 1":     {Registerer: registry, Buckets: []float64{1, 1}},
-		"MaxValues is -1":     {Registerer: registry, MaxValues: -1},
-		"MaxCauses is 100000": {Registerer: registry, MaxCauses: 100_000},
-		"Interval (-1s)":      {Registerer: registry, Interval: -time.Second},
+		"Registerer is nil": {},
+		"another Metrics":   {Registerer: registry},
+		"Buckets[1] is 1":   {Registerer: registry, Buckets: []float64{1, 1}},
+		"MaxValues is -1":   {Registerer: registry, MaxValues: -1},
+		"MaxCauses is 101":  {Registerer: registry, MaxCauses: 101},
+		"Interval (-1s)":    {Registerer: registry, Interval: -time.Second},
 	} {
 		if _, err := prom.New(config); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
@@ -301,17 +301,17 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := metrics.Watch(nil); err == nil {
+	if err := metrics.Watch(t.Context(), nil); err == nil {
 		t.Error("a nil channel is accepted")
 	}
 	channel, err := spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := metrics.Watch(channel); err != nil {
+	if err := metrics.Watch(t.Context(), channel); err != nil {
 		t.Error(err)
 	}
-	if err := metrics.Watch(channel); err == nil || !strings.Contains(err.Error(), "called before") {
+	if err := metrics.Watch(t.Context(), channel); err == nil || !strings.Contains(err.Error(), "called before") {
 		t.Error(err)
 	}
 }

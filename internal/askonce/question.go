@@ -1,0 +1,123 @@
+package askonce
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+var table = schema.Table{Component: "answers", Name: "spillway_answers", Key: []string{"service", "name"}, Versions: []schema.Version{{
+	File: "0024_answers.sql", Columns: []string{"service", "name", "turn_at", "answered_at", "answer"},
+}}}
+
+// Question is a question that instances of a service share. It is safe for concurrent use.
+type Question struct {
+	db                     *database.Database
+	service, name          any
+	look, take, begin, put string
+}
+
+// New returns the Question of this name. It creates its table if that is missing, within 30 seconds. The name says the version of the
+// answer's form too, so that programs of different versions do not read each other's answers.
+func New(ctx context.Context, db *sql.DB, service, name string) (*Question, error) {
+	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err == nil {
+		err = on.Upgrade(ctx, table)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the table of shared answers: %w", err)
+	}
+	conflict := `ON CONFLICT DO NOTHING`
+	if on.Kind() == database.MySQL {
+		conflict = `ON DUPLICATE KEY UPDATE name = spillway_answers.name`
+	}
+	return &Question{
+		db: on, service: on.Text(service), name: on.Text(name),
+		look: on.Statement(`SELECT now_us() - turn_at, now_us() - answered_at, answered_at, answer FROM spillway_answers WHERE service = ? AND name = ?`),
+		// A turn far in the future is of a clock that went back since.
+		take:  on.Statement(`UPDATE spillway_answers SET turn_at = now_us() WHERE service = ? AND name = ? AND (turn_at <= now_us() - ? OR turn_at > now_us() + ?)`),
+		begin: on.Statement(`INSERT INTO spillway_answers (service, name, turn_at, answered_at, answer) VALUES (?, ?, 0, 0, ?) ` + conflict),
+		put:   on.Statement(`UPDATE spillway_answers SET answered_at = now_us(), answer = ? WHERE service = ? AND name = ?`),
+	}, nil
+}
+
+// Answer is what an instance learnt.
+type Answer struct {
+	Text []byte
+	// Age is how long ago the answer was written, by the database's clock.
+	Age time.Duration
+}
+
+// Ask returns the answer that is there, or that of ask if no instance took a turn within every. While another instance asks, Ask returns
+// the old answer. If there is none yet, Ask waits for it until ctx ends.
+func (q *Question) Ask(ctx context.Context, every time.Duration, ask func(context.Context) ([]byte, error)) (Answer, error) {
+	for {
+		found, err := q.row(ctx)
+		if err != nil {
+			return Answer{}, err
+		}
+		if !found.there {
+			if _, err := q.db.Exec(ctx, q.begin, q.service, q.name, q.db.Bytes("")); err != nil {
+				return Answer{}, err
+			}
+		}
+		if !found.there || found.turn >= every || found.turn < -every {
+			turn := max(every.Microseconds(), 1)
+			n, err := q.db.Exec(ctx, q.take, q.service, q.name, turn, turn)
+			if err != nil {
+				return Answer{}, err
+			}
+			if n > 0 {
+				return q.answer(ctx, ask)
+			}
+		}
+		if found.answered {
+			return found.Answer, nil
+		}
+		if !wait.For(ctx, 20*time.Millisecond+rand.N(30*time.Millisecond)) {
+			return Answer{}, fmt.Errorf("another instance asks the database, and has not answered: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func (q *Question) answer(ctx context.Context, ask func(context.Context) ([]byte, error)) (Answer, error) {
+	text, err := ask(ctx)
+	if err == nil {
+		_, err = q.db.Exec(ctx, q.put, q.db.Bytes(string(text)), q.service, q.name)
+	}
+	return Answer{Text: text}, err
+}
+
+// row is what the table has.
+type row struct {
+	Answer
+	there, answered bool
+	turn            time.Duration // since then
+}
+
+func (q *Question) row(ctx context.Context) (found row, err error) {
+	err = q.db.Query(ctx, func() { found = row{} }, func(rows *sql.Rows) error {
+		var turn, age, answered int64
+		if err := rows.Scan(&turn, &age, &answered, &found.Text); err != nil {
+			return err
+		}
+		found.there, found.answered, found.turn = true, answered > 0, microseconds(turn)
+		found.Age = max(0, microseconds(age))
+		return nil
+	}, q.look, q.service, q.name)
+	return found, err
+}
+
+// microseconds bounds what the database says: its clock may have jumped.
+func microseconds(n int64) time.Duration {
+	const most = int64(1<<62) / int64(time.Microsecond)
+	return time.Duration(max(-most, min(n, most))) * time.Microsecond
+}

@@ -1,0 +1,105 @@
+package prom
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+// maxCampaigns is how many campaigns have series of their own, the newest of those that have not ended.
+const maxCampaigns = 20
+
+// redriving is the collector of campaigns.
+type redriving struct {
+	*source[campaignsAnswer]
+	state                   sourceState
+	states, stopped, inHand *prometheus.Desc
+}
+
+type campaignsAnswer struct {
+	Summary campaigns.Summary
+	Live    []campaign
+}
+
+type campaign struct {
+	ID     string
+	Counts campaigns.Counts
+}
+
+func newRedriving(source *source[campaignsAnswer]) *redriving {
+	return &redriving{source: source, state: newSourceState("campaigns"),
+		states:  newDesc("campaigns", "Campaigns, by their state.", "state"),
+		stopped: newDesc("campaigns_stopped", "Campaigns that stopped themselves, because too many letters failed again, and wait to be resumed."),
+		inHand:  newDesc("campaign_letters", "Letters of a campaign that has not ended, by what became of them. The newest 20 campaigns have series.", "campaign", "outcome"),
+	}
+}
+
+func (r *redriving) Describe(ch chan<- *prometheus.Desc) {
+	r.state.describe(ch)
+	ch <- r.states
+	ch <- r.stopped
+	ch <- r.inHand
+}
+
+func (r *redriving) Collect(ch chan<- prometheus.Metric) {
+	now, at, ok := r.read()
+	r.state.collect(ch, at, ok)
+	if !r.fresh(at, ok) {
+		return
+	}
+	for _, state := range campaigns.States {
+		gauge(ch, r.states, float64(now.Summary.States[state]), string(state))
+	}
+	gauge(ch, r.stopped, float64(now.Summary.Stopped))
+	for _, c := range now.Live {
+		n, id := c.Counts, clean(c.ID)
+		for outcome, letters := range map[string]int{
+			"pending": n.Pending, "not_heard": n.NotHeard, "succeeded": n.Succeeded, "failed_again": n.FailedAgain,
+			"quarantined": n.Quarantined, "refused": n.Refused, "failed": n.Failed, "gone": n.Gone,
+		} {
+			gauge(ch, r.inHand, float64(letters), id, outcome)
+		}
+	}
+}
+
+func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswer, err error) {
+	if a.Summary, err = c.Summary(ctx); err != nil {
+		return a, err
+	}
+	var live []campaigns.State
+	for _, s := range campaigns.States {
+		if !s.Ended() {
+			live = append(live, s)
+		}
+	}
+	all, err := c.List(ctx, campaigns.List{States: live, Limit: maxCampaigns})
+	for _, one := range all {
+		a.Live = append(a.Live, campaign{one.ID, one.Counts})
+	}
+	return a, err
+}
+
+// WatchCampaigns adds the campaigns of a service, which are read at a scrape as the letters are. It makes the table of shared answers if it
+// is missing, within ctx. It is called once.
+func (m *Metrics) WatchCampaigns(ctx context.Context, c *campaigns.Campaigns) error {
+	switch {
+	case ctx == nil:
+		return errNoContext
+	case c == nil:
+		return errors.New("prom: WatchCampaigns: the Campaigns are nil: check the error of campaigns.New")
+	case !m.campaigns.CompareAndSwap(false, true):
+		return errors.New("prom: WatchCampaigns was called before: it takes the campaigns of one service")
+	}
+	store := c.Store()
+	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config, func(ctx context.Context) (campaignsAnswer, error) { return askCampaigns(ctx, c) })
+	if err == nil {
+		err = register(m.config.Registerer, []prometheus.Collector{newRedriving(source)})
+	}
+	if err != nil {
+		m.campaigns.Store(false)
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package prom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe/prom"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// instance is a process of a service, as its scrapes see it.
+type instance struct {
+	*spy
+	registry *prometheus.Registry
+	channel  *spillway.Channel
+}
+
+// instances starts n instances of a service on one database.
+func instances(t *testing.T, d databases.Database, address string, n int, config prom.Config) []*instance {
+	t.Helper()
+	all := make([]*instance, n)
+	for i := range all {
+		db, s := spied(t, d, address)
+		all[i] = &instance{spy: s, registry: prometheus.NewPedanticRegistry()}
+		config.Registerer = all[i].registry
+		metrics, err := prom.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[i].channel, err = spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db}); err != nil {
+			t.Fatal(err)
+		}
+		if err := metrics.Watch(t.Context(), all[i].channel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// letter puts a dead letter into the store.
+func (i *instance) letter(t *testing.T, id, reason string) {
+	t.Helper()
+	l := poison.Letter{Topic: "orders.dlq", Original: newMessage(id)}
+	l.Origin.Topic, l.Origin.Handler, l.Failure.Reason = "orders", "billing", reason
+	l.Failure.FirstFailedAt, l.Failure.LastFailedAt = time.Now(), time.Now()
+	if err := i.channel.Letters().Publish("orders.dlq", l.Encode()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scrape returns the families by their names.
+func (i *instance) scrape(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	families, err := i.registry.Gather()
+	if err != nil {
+		t.Error(err)
+	}
+	byName := make(map[string]*dto.MetricFamily)
+	for _, f := range families {
+		byName[f.GetName()] = f
+	}
+	return byName
+}
+
+// value is the value of the only series of a gauge.
+func value(t *testing.T, families map[string]*dto.MetricFamily, name string) float64 {
+	t.Helper()
+	f := families[name]
+	if f == nil || len(f.Metric) != 1 {
+		t.Errorf("%s has no single series: %v", name, f)
+		return -1
+	}
+	return f.Metric[0].GetGauge().GetValue()
+}
+
+// question is in one statement of each look at the letters, and in no other.
+const question = "COALESCE(SUM(waiting)"
+
+// asks is how often the instances asked the store.
+func asks(all []*instance) (n int) {
+	for _, i := range all {
+		n += i.count(question)
+	}
+	return n
+}
+
+// Feature O1: 5 instances that are scraped 100 times each, at the same time, ask the database once, and all of them have the answer.
+func TestInstancesShareOneAnswer(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		all := instances(t, d, address, 5, prom.Config{Interval: time.Hour, Timeout: time.Minute})
+		for n := range 7 {
+			all[0].letter(t, fmt.Sprint(n), "boom")
+		}
+		var scrapes sync.WaitGroup
+		for _, one := range all {
+			for range 4 {
+				scrapes.Go(func() {
+					for range 25 {
+						families := one.scrape(t)
+						if up, causes := value(t, families, "spillway_source_up"), value(t, families, "spillway_letters_causes"); up != 1 || causes != 1 {
+							t.Errorf("up is %g, causes %g", up, causes)
+						}
+						if n := families["spillway_letters_waiting"].GetMetric()[0].GetGauge().GetValue(); n != 7 {
+							t.Errorf("%g letters wait", n)
+						}
+					}
+				})
+			}
+		}
+		scrapes.Wait()
+		if n := asks(all); n != 1 {
+			t.Errorf("5 instances asked %d times for 500 scrapes", n)
+		}
+		looks := 0
+		for _, one := range all {
+			looks += one.count("FROM spillway_answers")
+		}
+		t.Logf("%d looks at the shared answer", looks)
+	})
+}
+
+// Feature O1: turns are an interval apart, by the database's clock, however many instances are scraped how often. All learn what is new.
+func TestInstancesTakeTurns(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		const interval = 200 * time.Millisecond
+		began := time.Now()
+		all := instances(t, d, address, 5, prom.Config{Interval: interval, Timeout: time.Minute})
+		for n := range 3 {
+			all[n].letter(t, fmt.Sprint(n), fmt.Sprint("reason ", n))
+			for _, one := range all {
+				testkit.Eventually(t, "each instance knows each letter", func() bool {
+					return value(t, one.scrape(t), "spillway_letters_causes") == float64(n+1)
+				})
+			}
+		}
+		if n, most := asks(all), int(time.Since(began)/interval)+1; n > most || n < 2 {
+			t.Errorf("the database was asked %d times in %s, and at most %d times were allowed", n, time.Since(began), most)
+		}
+	})
+}
+
+// Feature O1: an instance whose turn fails, or that dies in it, does not keep the others from asking in the next turn. Until then, all have
+// the old answer.
+func TestInstanceDiesInItsTurn(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		all := instances(t, d, address, 2, prom.Config{Interval: 50 * time.Millisecond, Timeout: time.Minute})
+		dying, lives := all[0], all[1]
+		dying.letter(t, "1", "boom")
+		for _, one := range all {
+			if up := value(t, one.scrape(t), "spillway_source_up"); up != 1 {
+				t.Fatal(up)
+			}
+		}
+		dying.with(func(statement string) error {
+			if !strings.Contains(statement, question) {
+				return nil
+			}
+			return errors.New("killed")
+		})
+		testkit.Eventually(t, "a turn that fails", func() bool { return value(t, dying.scrape(t), "spillway_source_up") == 0 })
+		if families := dying.scrape(t); value(t, families, "spillway_letters_causes") != 1 {
+			t.Error("the old answer is lost")
+		}
+		lives.letter(t, "2", "bang")
+		testkit.Eventually(t, "the other one asks", func() bool { return value(t, lives.scrape(t), "spillway_letters_causes") == 2 })
+		if up := value(t, lives.scrape(t), "spillway_source_up"); up != 1 {
+			t.Error("the instance that lives has no answer")
+		}
+	})
+}
+
+// Feature O1: an answer that no instance renews is not shown as new: all instances say that the source is away. The age of an answer is by
+// the database's clock.
+func TestAnswerThatNobodyRenews(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		all := instances(t, d, address, 2, prom.Config{Interval: time.Hour, Timeout: time.Second, Stale: 24 * time.Hour})
+		if up := value(t, all[0].scrape(t), "spillway_source_up"); up != 1 {
+			t.Fatal(up)
+		}
+		db := d.Open(t, address)
+		if _, err := db.ExecContext(context.Background(), `UPDATE spillway_answers SET answered_at = answered_at - 18000000000`); err != nil {
+			t.Fatal(err)
+		}
+		families := all[1].scrape(t)
+		if up := value(t, families, "spillway_source_up"); up != 0 {
+			t.Errorf("an answer of 5 hours ago is up: %g", up)
+		}
+		at := time.Unix(int64(value(t, families, "spillway_source_answered_timestamp_seconds")), 0)
+		if age := time.Since(at); age < 5*time.Hour-time.Minute {
+			t.Errorf("the answer has the age %s", age)
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package prom
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watermill-spillway/spillway/internal/askonce"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+)
+
+// source is something in a database that is asked for at a scrape: by one instance of the service within Config.Interval. The others read
+// its answer. Between two answers a scrape asks the database nothing.
+type source[T any] struct {
+	ask    func(context.Context) (T, error)
+	shared *askonce.Question
+	config *Config
+
+	mu     sync.Mutex
+	last   T
+	at     time.Time // of last; zero if there is none
+	ok     bool      // the database answered when it was asked last
+	next   time.Time
+	asking chan struct{} // closed when the answer that is under way is there; nil if none is
+	until  time.Time     // when scrapes wait for it no longer
+}
+
+func newSource[T any](ctx context.Context, db *sql.DB, service, name string, config *Config, ask func(context.Context) (T, error)) (*source[T], error) {
+	shared, err := askonce.New(ctx, db, service, name)
+	if err != nil {
+		return nil, fmt.Errorf("prom: %w", err)
+	}
+	return &source[T]{ask: ask, shared: shared, config: config}, nil
+}
+
+// read returns the last answer, when it was given, and whether it is of now: the database answers, and some instance asks it. Scrapes at
+// the same time wait for one answer. A database that hangs holds a scrape for Config.Timeout, and those that follow not at all.
+func (s *source[T]) read() (last T, at time.Time, ok bool) {
+	s.mu.Lock()
+	if now := time.Now(); s.asking == nil && !now.Before(s.next) {
+		s.asking, s.until = make(chan struct{}), now.Add(s.config.Timeout)
+		go s.refresh(s.asking)
+	}
+	asking, rest := s.asking, time.Until(s.until)
+	s.mu.Unlock()
+	if asking != nil {
+		timer := time.NewTimer(rest)
+		defer timer.Stop()
+		select {
+		case <-asking:
+		case <-timer.C:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	late := s.asking != nil && !time.Now().Before(s.until)
+	unasked := time.Since(s.at) > 3*s.config.Interval+s.config.Timeout // the instances whose turns it was do not answer
+	return s.last, s.at, s.ok && !late && !unasked
+}
+
+// refresh asks once. It is the only one at work, and ends with the database's answer.
+func (s *source[T]) refresh(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
+	defer cancel()
+	var a askonce.Answer
+	var now T
+	err := safecall.Call("prom: ask the database", func() (err error) {
+		if a, err = s.shared.Ask(ctx, s.config.Interval, s.askText); err == nil {
+			err = json.Unmarshal(a.Text, &now)
+		}
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ok = err == nil; s.ok {
+		s.last, s.at = now, time.Now().Add(-a.Age)
+	}
+	// An old answer means that another instance is asking just now.
+	rest := min(max(s.config.Interval-a.Age, s.config.Interval/10), s.config.Interval)
+	s.next = time.Now().Add(rest + rand.N(s.config.Interval/10+1))
+	s.asking = nil
+	close(done)
+}
+
+func (s *source[T]) askText(ctx context.Context) ([]byte, error) {
+	now, err := s.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(now)
+}
+
+// fresh reports whether an answer of then may still be shown.
+func (s *source[T]) fresh(at time.Time, ok bool) bool {
+	return !at.IsZero() && (ok || time.Since(at) <= s.config.Stale)
+}
+
+// sourceState are the series that say whether a source answers. They are there at each scrape.
+type sourceState struct{ up, answered *prometheus.Desc }
+
+func newSourceState(source string) sourceState {
+	labels := prometheus.Labels{"source": source}
+	return sourceState{
+		prometheus.NewDesc(namespace+"_source_up", "1 if the database answered, and some instance of the service asked it lately.", nil, labels),
+		prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds", "When the database answered last, as Unix time; 0 is never.", nil, labels),
+	}
+}
+
+func (s sourceState) describe(ch chan<- *prometheus.Desc) {
+	ch <- s.up
+	ch <- s.answered
+}
+
+func (s sourceState) collect(ch chan<- prometheus.Metric, at time.Time, ok bool) {
+	gauge(ch, s.up, flag(ok))
+	gauge(ch, s.answered, unix(at))
+}
+
+func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}
