@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -152,6 +153,7 @@ func (c *Config) share() error {
 			*part = c.Privacy
 		}
 	}
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.Queue.MaskText).Text)
 	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger,
 		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Retention.Logger, &c.Stages.Logger, &outage.Logger} {
 		if *logger == nil {
@@ -170,7 +172,7 @@ func (c *Config) share() error {
 	}
 	if logger := c.Logger; c.Classify.OnRulePanic == nil {
 		c.Classify.OnRulePanic = func(text string, stack []byte) {
-			logger.Error("A classification rule failed; it has no say", fmt.Errorf("%s\n%s", text, stack), nil)
+			logging.RulePanicked.Write(logger, fmt.Errorf("%s\n%s", text, stack), nil)
 		}
 	}
 	classifier, err := classify.New(c.Classify)

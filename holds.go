@@ -3,12 +3,12 @@ package spillway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -50,8 +50,8 @@ type bounded struct {
 func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	for field, configured := range b.holds.fields {
 		if b.redelivery.Cuts(configured) {
-			b.holds.logger.Error(fmt.Sprintf("%s is too long for the broker of a topic; its messages are held for less", field), errCut, watermill.LogFields{
-				"topic": topic, "max_hold": configured, "held": b.redelivery.MaxHold(configured), "redelivery_time": b.redelivery.After,
+			logging.HoldCut.Write(b.holds.logger, errCut, logging.Fields{
+				logging.Config: field, logging.Topic: topic, "max_hold": configured, logging.Held: b.redelivery.MaxHold(configured), "redelivery_time": b.redelivery.After,
 			})
 		}
 	}

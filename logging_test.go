@@ -144,9 +144,9 @@ func TestErrorsAreLogged(t *testing.T) {
 			logger := &lines{}
 			c.config.Queue.MaskText = func(text string) string { return strings.ReplaceAll(text, "4242", "****") }
 			logged(t, c.config, logger, c.handle)
-			want := watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing"}
+			want := watermill.LogFields{"message_id": "m-1", "topic": "orders", "handler": "billing"}
 			if c.level == watermill.ErrorLogLevel {
-				want["dead_letter"] = "orders.dlq"
+				want["dead_letter_topic"] = "orders.dlq"
 			}
 			retries := 0
 			for _, line := range logger.all() {
@@ -154,10 +154,10 @@ func TestErrorsAreLogged(t *testing.T) {
 				if strings.Contains(all, "4242") || strings.Contains(all, "payload") || len(all) > 2<<10 {
 					t.Errorf("level %d: %.300s", line.level, all)
 				}
-				cause := fmt.Sprint(line.err, line.fields["cause"])
+				cause := fmt.Sprint(line.err, line.fields["error"])
 				if line.msg == "The handler failed and is called again" && line.level == watermill.InfoLogLevel {
 					retries++
-					has(t, line.fields, watermill.LogFields{"message_uuid": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
+					has(t, line.fields, watermill.LogFields{"message_id": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
 					if !strings.Contains(cause, c.cause) {
 						t.Errorf("a retry has the cause %.100q", cause)
 					}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -59,7 +59,7 @@ func (m *move) renew() {
 	m.renewed = now
 	if !all {
 		m.lost = true
-		m.Logger.Info("delay: a lease was lost; the rest of the batch is left to other relays", nil)
+		logging.DelayLeaseLost.Write(m.Logger, nil, nil)
 	}
 }
 
@@ -107,8 +107,8 @@ func (m *move) refused(rows []taken, err error) {
 		m.drop(1)
 		return
 	}
-	m.Logger.Error("delay: messages are not published; they are tried again later", err, watermill.LogFields{
-		"topic": boundedtext.Text(first.topic, logged), "id": idOf(first), "messages": len(rows),
+	logging.DelayRefused.Write(m.Logger, err, logging.Fields{
+		logging.Topic: first.topic, logging.MessageID: idOf(first), logging.Messages: len(rows),
 	})
 	if len(rows) == 1 {
 		if first.damage == nil && !m.refusedAlways(err) {
@@ -160,7 +160,7 @@ func (m *move) flush() {
 
 func (m *move) orLog(what string, err error) {
 	if err != nil {
-		m.Logger.Error("delay: cannot "+what+"; other relays take them when the lease is over", err, nil)
+		logging.DelayUnsettled.Write(m.Logger, err, logging.Fields{"doing": what})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -64,9 +65,7 @@ func (c *RelayConfig) setDefaults() {
 	if c.Lease == 0 {
 		c.Lease = 10 * time.Second
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func (c *RelayConfig) validate() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -133,7 +134,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	if w.fails == 0 {
-		w.Logger.Error("delay: the database fails; messages wait until it answers", err, nil)
+		logging.DelayStoreAway.Write(w.Logger, err, nil)
 	}
 	pause := doubled(firstPause, w.fails, maxPause)
 	w.fails++
@@ -143,7 +144,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 
 func (w *worker) recovered() {
 	if w.fails > 0 {
-		w.Logger.Info("delay: the database answers again", nil)
+		logging.DelayStoreBack.Write(w.Logger, nil, nil)
 	}
 	w.fails = 0
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -42,16 +42,17 @@ func (r *Receiver) replay(c *chain.Call, entry Entry, recorded []byte) ([]*messa
 		m.SetContext(c.Msg.Context())
 	}
 	r.watch(c, entry, out)
-	r.config.Logger.Debug("idempotency: absorbed a duplicate", fields(key))
+	logging.DuplicateAbsorbed.Write(r.config.Logger, nil, fields(key))
 	r.tell("OnDuplicate", r.config.OnDuplicate, c.Msg.Context(), key)
 	return out, nil
 }
 
 func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
-	logger := r.config.Logger.With(fields(entry.Key))
-	logger.Debug(fmt.Sprintf("idempotency: skipped version %d: version %d was applied before", entry.Version, applied), nil)
+	logging.VersionSkipped.Write(r.config.Logger, nil, logging.Fields{
+		logging.Consumer: entry.Consumer, logging.Key: entry.ID, "version": entry.Version, "applied": applied,
+	})
 	if hook := r.config.OnStale; hook != nil {
-		safecall.Hook(logger, "OnStale", func() { hook(c.Msg.Context(), entry.Key, entry.Version, applied) })
+		safecall.Hook(r.config.Logger.With(fields(entry.Key)), "idempotency.OnStale", func() { hook(c.Msg.Context(), entry.Key, entry.Version, applied) })
 	}
 }
 
@@ -76,7 +77,7 @@ func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 		defer cancel()
 		err := safecall.Call("Store.MarkPublished", func() error { return r.store.MarkPublished(ctx, entry) })
 		if err != nil {
-			r.config.Logger.Error("idempotency: cannot mark outputs as published; a duplicate publishes them again", err, fields(entry.Key))
+			logging.OutputsUnmarked.Write(r.config.Logger, err, fields(entry.Key))
 		}
 	})
 }

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -114,9 +114,7 @@ func (r *Receiver) share(handler string) {
 		return
 	}
 	if first := *r.handler.Load(); first != handler && r.shared.CompareAndSwap(false, true) {
-		r.config.Logger.Error("Two handlers have the same Consumer: a message that both receive is applied by one of them, and absorbed by "+
-			"the other. Give each handler a receiver of its own, or leave ReceiverConfig.Consumer out",
-			errShared, watermill.LogFields{"consumer": r.config.Consumer, "first": first, "second": handler})
+		logging.ConsumerShared.Write(r.config.Logger, errShared, logging.Fields{logging.Consumer: r.config.Consumer, "first": first, "second": handler})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -32,7 +33,7 @@ func (r *Receiver) complete(c *chain.Call, key Key, k *keeper, outputs []byte) e
 		return classify.Permanent(failed("record", key, err), classify.Description(refused))
 	}
 	err = failed("record", key, err)
-	r.config.Logger.Error("idempotency: cannot record that a message was applied; it is given back, and its effects may happen again", err, fields(key))
+	logging.AppliedUnrecorded.Write(r.config.Logger, err, fields(key))
 	return r.putBack(c, err)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -58,7 +59,7 @@ func (k *keeper) renew() {
 	case errors.Is(err, ErrLeaseLost):
 		k.end(true)
 	default:
-		k.logger.Debug("idempotency: cannot renew a lease, and try again", watermill.LogFields{"error": err})
+		logging.LeaseNotRenewed.Write(k.logger, err, nil)
 		k.renewal.Reset(min(k.d/20, time.Second))
 	}
 }

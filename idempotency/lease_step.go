@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -126,14 +127,14 @@ func (r *Receiver) giveUp(c *chain.Call, key Key, lease Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Msg.Context()), requestTimeout)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
-		r.config.Logger.Error("idempotency: cannot give up the lease of a failed message; it comes again when the lease has expired", err, fields(key))
+		logging.LeaseNotGivenUp.Write(r.config.Logger, err, fields(key))
 	}
 }
 
 // lostLease gives a message back whose lease was lost.
 func (r *Receiver) lostLease(c *chain.Call, key Key, err error) error {
 	err = failed("keep the lease of", key, err)
-	r.config.Logger.Error("idempotency: lost a lease while the handler was at work; its effects may happen twice", err, fields(key))
+	logging.LeaseLost.Write(r.config.Logger, err, fields(key))
 	r.tell("OnLeaseLost", r.config.OnLeaseLost, c.Msg.Context(), key)
 	return r.putBack(c, err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
@@ -114,7 +115,7 @@ func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 	case outage.Contended(err), errors.Is(err, errPatience), errors.Is(ended, context.DeadlineExceeded):
 		return r.putBack(c, err)
 	case errors.Is(err, errNestedPools):
-		r.config.Logger.Error("idempotency: a claim waits for another claim of its own message", err, fields(key))
+		logging.ClaimWaitsForOwn.Write(r.config.Logger, err, fields(key))
 		return r.guard.Interrupted(waitContext(c), c, err, nil)
 	case errors.Is(err, sql.ErrTxDone): // the transaction that was to be joined is over
 		return r.guard.Interrupted(waitContext(c), c, err, nil)

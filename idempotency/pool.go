@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // stuckAfter is how long all connections of a pool must be in use, while no claim ends, before that is logged. It is logged
@@ -91,7 +93,7 @@ func (p *pool) tell(waited time.Duration) {
 		return
 	}
 	stats := p.db.Stats()
-	p.logger.Error("idempotency: messages wait for connections that other messages hold, perhaps for ever", errPoolUsedUp, watermill.LogFields{
+	logging.PoolUsedUp.Write(p.logger, errPoolUsedUp, logging.Fields{
 		"max_open_connections": stats.MaxOpenConnections, "in_use": stats.InUse, "claims": p.claims.Load(), "waited": waited.String(),
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -66,9 +67,7 @@ func (c *PurgeConfig) setDefaults(store Store) {
 			c.Batch = 200
 		}
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func (c *PurgeConfig) validate(store Store) error {
@@ -103,9 +102,8 @@ func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 	}
 	config.setDefaults(store)
 	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
-		config.Logger.Error("Keys are purged while their messages may still come again: a message that is redriven or retried after "+
-			"its key was purged is applied again", fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
-			watermill.LogFields{"store": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": horizon})
+		logging.PurgeTooEarly.Write(config.Logger, fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
+			logging.Fields{"of": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": horizon})
 	}
 	p := &Purge{store: store, config: config}
 	p.life = lifecycle.New(p.start, p.stop)

@@ -7,8 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -29,12 +28,12 @@ func (p *Purge) start() error {
 func (p *Purge) run(ctx context.Context) {
 	for due := rand.N(p.config.Every/10 + 1); wait.For(ctx, due); due = p.config.Every {
 		n, err := p.Run(ctx)
-		fields := watermill.LogFields{"store": fmt.Sprintf("%T", p.store), "keys": n}
+		fields := logging.Fields{"of": fmt.Sprintf("%T", p.store), "keys": n}
 		switch {
 		case err != nil && ctx.Err() == nil:
-			p.config.Logger.Error("A purge of keys failed; it is tried again when the next is due", err, fields)
+			logging.PurgeFailed.Write(p.config.Logger, err, fields)
 		case err == nil && n > 0:
-			p.config.Logger.Debug("Purged keys", fields)
+			logging.KeysPurged.Write(p.config.Logger, nil, fields)
 		}
 	}
 }
@@ -46,7 +45,6 @@ func (p *Purge) stop() {
 	select {
 	case <-p.ended:
 	case <-timer.C:
-		p.config.Logger.Error("A purge of keys did not end in time; the router stops without waiting for it",
-			errors.New("the database does not answer"), watermill.LogFields{"store": fmt.Sprintf("%T", p.store)})
+		logging.PurgeHangs.Write(p.config.Logger, errors.New("the database does not answer"), logging.Fields{"of": fmt.Sprintf("%T", p.store)})
 	}
 }

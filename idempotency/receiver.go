@@ -11,8 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
@@ -86,9 +86,7 @@ func (c *ReceiverConfig) setDefaults() {
 	if c.PutBackAfter == 0 {
 		c.PutBackAfter = time.Second
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func (c *ReceiverConfig) validate(store Store) error {
@@ -165,7 +163,7 @@ func (r *Receiver) tell(name string, hook func(context.Context, Key), ctx contex
 }
 
 func fields(key Key) watermill.LogFields {
-	return watermill.LogFields{"consumer": boundedtext.Text(key.Consumer, 128), "key": boundedtext.Text(key.ID, 128)}
+	return logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID}
 }
 
 // failed adds to err what was being done, with which key, and what to do.

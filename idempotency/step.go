@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -105,7 +106,7 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 // back.
 func (r *Receiver) duplicate(c *chain.Call, entry Entry, claim Claim, record *Record) ([]*message.Message, error) {
 	if err := claim.Release(); err != nil {
-		r.config.Logger.Error("idempotency: cannot release the claim of a duplicate", err, fields(entry.Key))
+		logging.ClaimNotReleased.Write(r.config.Logger, err, fields(entry.Key))
 	}
 	return r.absorb(c, entry, record)
 }
@@ -157,7 +158,7 @@ func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 // left is the error of an attempt that failed with err and may have left something behind. After a commit by the handler
 // itself the key stays, so that another attempt would be absorbed as if this one had succeeded: set aside, it is seen.
 func (r *Receiver) left(key Key, err, released error) error {
-	r.config.Logger.Error("idempotency: cannot release the claim of a failed message", released, fields(key))
+	logging.ClaimNotReleased.Write(r.config.Logger, released, fields(key))
 	if !errors.Is(released, sql.ErrTxDone) {
 		return err
 	}

@@ -31,7 +31,6 @@ type bucket struct {
 	current int64 // number of the present slot, since began
 	slots   [bucketSlots]tally
 	sum     tally
-	said    repeats
 }
 
 // tally counts what happened in a slot, or in all.

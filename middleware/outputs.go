@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -62,9 +63,7 @@ func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 		config.Attempts = 5
 	}
 	config.Backoff.setDefaults()
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config.Logger = logging.Wrap(config.Logger, nil)
 	if queue == nil {
 		return nil, errors.New("middleware: NewOutputs: the queue is nil: give the poison.Queue of the handlers")
 	}

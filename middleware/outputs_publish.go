@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -219,7 +219,9 @@ func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, top
 
 func (p *outputPublisher) report(c *chain.Call, err error) {
 	config := &p.outputs.config
-	config.Logger.Error("A produced message was refused", err, watermill.LogFields{"handler": message.HandlerNameFromCtx(c.Ctx)})
+	logging.OutputRefused.Write(config.Logger, err, logging.Fields{
+		logging.Topic: message.SubscribeTopicFromCtx(c.Ctx), logging.Handler: message.HandlerNameFromCtx(c.Ctx),
+	})
 	if config.OnOutputError != nil {
 		safecall.Hook(config.Logger, "middleware.OnOutputError", func() { config.OnOutputError(c.Ctx, err) })
 	}
@@ -231,8 +233,8 @@ func (p *outputPublisher) passing(messages []*message.Message) {
 		return
 	}
 	p.outputs.untied.Do(func() {
-		p.outputs.config.Logger.Info("Messages of a handler without Outputs.Middleware are published unprotected", watermill.LogFields{
-			"handler": message.HandlerNameFromCtx(messages[0].Context()),
+		logging.OutputsUnprotected.Write(p.outputs.config.Logger, nil, logging.Fields{
+			logging.Handler: message.HandlerNameFromCtx(messages[0].Context()),
 		})
 	})
 }

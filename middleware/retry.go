@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
@@ -243,10 +242,10 @@ func (r *Retry) shown(c *chain.Call, a Attempt) Attempt {
 }
 
 func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
-	if !logging.IsSilent(r.config.Logger) {
-		r.config.Logger.Info("The handler failed and is called again", watermill.LogFields{
-			"attempt": a.Number, "class": a.Verdict.Class.String(), "wait": pause, "handler": message.HandlerNameFromCtx(c.Ctx),
-			"topic": boundedtext.Text(message.SubscribeTopicFromCtx(c.Ctx), 200), "message_uuid": boundedtext.Text(c.ID(), 200), "cause": r.cause(a.Err),
+	topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), a.Verdict.Class.String()
+	if line, due := logging.HandlerRetried.At(r.config.Logger, topic, handler, class); due {
+		line.Write(r.cause(a.Err), logging.Fields{
+			logging.Topic: topic, logging.Handler: handler, logging.Class: class, logging.Attempt: a.Number, logging.Wait: pause, logging.MessageID: c.ID(),
 		})
 	}
 	if r.config.OnRetry != nil {
@@ -258,7 +257,7 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 // maxMasked bounds the text of an error that is masked.
 const maxMasked = 64 << 10
 
-// cause returns the text of err for a log line: bounded and masked.
-func (r *Retry) cause(err error) string {
-	return logging.Cause(r.config.Privacy.Text(boundedtext.Error(err, maxMasked))).Error()
+// cause returns an error with the text of err for a log line: bounded and masked.
+func (r *Retry) cause(err error) error {
+	return logging.Cause(r.config.Privacy.Text(boundedtext.Error(err, maxMasked)))
 }

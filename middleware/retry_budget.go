@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -103,35 +102,16 @@ func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ erro
 	}
 }
 
-// spent calls the hook and logs, once a minute at most.
+// spent calls the hook and logs.
 func (r *Retry) spent(c *chain.Call, b *bucket, event BudgetSpent) {
-	if n, say := b.say(time.Now()); say && !logging.IsSilent(r.config.Logger) {
-		r.config.Logger.Info("The retry budget is spent; messages go to their next stage, or wait", watermill.LogFields{
-			"handler": message.HandlerNameFromCtx(c.Ctx), "traffic": string(b.traffic), "messages": n,
-		})
+	handler, to := message.HandlerNameFromCtx(c.Ctx), "wait"
+	if event.ToStage {
+		to = "stage"
+	}
+	if line, due := logging.BudgetSpent.At(r.config.Logger, handler, string(b.traffic), to); due {
+		line.Write(nil, logging.Fields{logging.Handler: handler, logging.Traffic: string(b.traffic), logging.To: to})
 	}
 	if r.config.OnBudgetSpent != nil {
 		safecall.Hook(r.config.Logger, "middleware.OnBudgetSpent", func() { r.config.OnBudgetSpent(c.Ctx, event) })
 	}
-}
-
-// sayEvery is the least time between two log lines of one bucket.
-const sayEvery = time.Minute
-
-// repeats counts what a log line stands for.
-type repeats struct {
-	last  time.Time
-	since int
-}
-
-// say counts an event. It reports true if a log line is due, and how many events the line stands for.
-func (b *bucket) say(now time.Time) (n int, due bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.said.since++
-	if !b.said.last.IsZero() && now.Sub(b.said.last) < sayEvery {
-		return 0, false
-	}
-	n, b.said = b.said.since, repeats{last: now}
-	return n, true
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -95,9 +96,7 @@ func (c *RetryConfig) setDefaults() {
 	if c.MaxWait == 0 {
 		c.MaxWait = maxRetryAfter
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.MaskText).Text)
 }
 
 func (c *RetryConfig) validate() error {

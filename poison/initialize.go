@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
 )
@@ -130,8 +130,8 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 		err := safecall.Call("publisher", func() error { return destination.Initialize(sink.Publisher, source, sink.Topic) })
 		if err != nil {
 			ready = false
-			q.config.Logger.Error("The dead-letter topic may be missing; its first letter is published anyway", err,
-				watermill.LogFields{"topic": logged(sink.Topic)})
+			logging.LetterTopicMissing.Write(q.config.Logger, err,
+				logging.Fields{logging.DeadLetterTopic: sink.Topic})
 		}
 	}
 	if ready {

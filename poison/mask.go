@@ -3,6 +3,7 @@ package poison
 import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -32,7 +33,7 @@ func (q *Queue) masked(field, value string, mask func(string) string) string {
 	}
 	result := withheld
 	if err := safecall.Call("poison."+field, func() error { result = mask(value); return nil }); err != nil {
-		q.config.Logger.Error("QueueConfig."+field+" panicked; the value is withheld", nil, nil)
+		logging.MaskPanicked.Write(q.config.Logger, nil, logging.Fields{logging.Config: "QueueConfig." + field})
 	}
 	return result
 }

@@ -76,7 +76,7 @@ func TestNoRoomForALetter(t *testing.T) {
 		}
 		if !row.letter {
 			f := lines[0].Fields
-			if f["message_uuid"] != "large" || f["topic"] != "orders" || f["dead_letter"] != "orders.dlq" || f["reason"] != "card_expired" || f["form"] != "plain" {
+			if f["message_id"] != "large" || f["topic"] != "orders" || f["dead_letter_topic"] != "orders.dlq" || f["reason"] != "card_expired" || f["form"] != "plain" {
 				t.Errorf("the line has %v", f)
 			}
 		}

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -128,14 +128,13 @@ func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
 	if form == whole {
 		return
 	}
-	what := "The dead letter was refused for its content; it is published in its raw form"
+	event := logging.LetterRaw
 	if form == plain {
-		what = "No dead letter fits beside its message; the message is published as it came, and its story is in this log alone. " +
-			"For letters of such messages give QueueConfig.Fallbacks a sink that takes larger ones"
+		event = logging.LetterPlain
 	}
 	fields := q.fields(*l)
-	fields["topic"], fields["dead_letter"], fields["form"] = logged(l.Origin.Topic), logged(sink.Topic), form.String()
-	q.config.Logger.Error(what, errors.Join(refusals...), fields)
+	fields[logging.DeadLetterTopic], fields["form"] = sink.Topic, form.String()
+	event.Write(q.config.Logger, errors.Join(refusals...), fields)
 }
 
 // encoder returns what encodes l in a form, for a context and its trace. Values of the context go along, for publishers that join a
@@ -179,11 +178,11 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
 			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, q.config.Privacy.Error(err)) })
 		}
-		fields := watermill.LogFields{"attempt": attempt, "topic": logged(sink.Topic)}
+		fields := logging.Fields{logging.Attempt: attempt, logging.DeadLetterTopic: sink.Topic}
 		if outage.Away(err) { // the guard logs the outage once
-			q.config.Logger.Debug("The publisher of dead letters is unavailable", fields)
+			logging.LetterPublisherAway.Write(q.config.Logger, nil, fields)
 		} else {
-			q.config.Logger.Error("A dead letter was refused", err, fields)
+			logging.LetterRefused.Write(q.config.Logger, err, fields)
 		}
 		if IsRefused(err) {
 			return forGood, err

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
@@ -103,9 +104,7 @@ func (c *QueueConfig) setDefaults() {
 	if c.Node == "" {
 		c.Node, _ = os.Hostname()
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.MaskText).Text)
 }
 
 func (c *QueueConfig) validate() error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -55,7 +54,7 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 	}
 	if c.Claimed() {
 		q.misplaced.Do(func() {
-			q.config.Logger.Error("The queue stands inside an idempotent receiver, or is attached twice; it passes errors on", err, nil)
+			logging.QueueMisplaced.Write(q.config.Logger, err, nil)
 		})
 		return err
 	}
@@ -95,11 +94,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	q.maskMetadata(l.Original.Metadata)
 
 	if failure.Verdict.Class == classify.ClassDiscard {
-		if !logging.IsSilent(q.config.Logger) {
-			fields := q.fields(l)
-			fields["cause"] = q.cause(failure, l).Error()
-			q.config.Logger.Info("Message discarded, because its error is marked so", fields)
-		}
+		q.log(logging.Discarded, failure, l)
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
 		return nil
 	}
@@ -115,17 +110,15 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	}
 	if err != nil {
 		fields := q.fields(l)
-		fields["cause"] = q.cause(failure, l).Error()
-		q.config.Logger.Error("All publishers refused the dead letter; the message is nacked", err, fields)
+		fields[logging.Failure] = q.cause(failure, l)
+		logging.Unplaced.Write(q.config.Logger, err, fields)
 		q.unplaced(ctx, l, err)
 		if c != nil && errors.Is(err, errNoRoom) {
 			q.noRoom.wait(c)
 		}
 		return errors.Join(failure, err)
 	}
-	if !logging.IsSilent(q.config.Logger) { // the fields are a good part of what a letter costs
-		q.config.Logger.Error("Message dead-lettered", q.cause(failure, l), q.fields(l))
-	}
+	q.log(logging.DeadLettered, failure, l)
 	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
 	return nil
 }
@@ -189,7 +182,7 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source naming.S
 	known := Origin{}
 	if q.config.Origin != nil {
 		if err := safecall.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {
-			q.config.Logger.Error("QueueConfig.Origin panicked; the letter has the origin that the router knows", err, nil)
+			logging.OriginPanicked.Write(q.config.Logger, err, nil)
 		}
 	}
 	switch {
@@ -234,15 +227,23 @@ func (q *Queue) causeOf(err error) error {
 	return logging.Cause(q.config.Privacy.Text(textOf(err)))
 }
 
-// fields are those of a log line about a letter: never its payload, and no text of unknown length.
-func (q *Queue) fields(l Letter) watermill.LogFields {
-	return watermill.LogFields{
-		"message_uuid": logged(l.Original.UUID),
-		"topic":        logged(l.Origin.Topic),
-		"handler":      logged(l.Origin.Handler),
-		"dead_letter":  logged(l.Topic),
-		"class":        l.Failure.Class.String(),
-		"reason":       logged(l.Failure.Reason),
-		"attempts":     l.Failure.Attempts,
+// log writes a line about a letter. The fields are a good part of what a letter costs.
+func (q *Queue) log(event *logging.Event, failure *classify.Failure, l Letter) {
+	line, due := event.At(q.config.Logger, l.Origin.Topic, l.Origin.Handler, l.Failure.Class.String(), l.Failure.Reason, l.Topic)
+	if due {
+		line.Write(q.cause(failure, l), q.fields(l))
+	}
+}
+
+// fields are those of a log line about a letter: never its payload.
+func (q *Queue) fields(l Letter) logging.Fields {
+	return logging.Fields{
+		logging.MessageID:       l.Original.UUID,
+		logging.Topic:           l.Origin.Topic,
+		logging.Handler:         l.Origin.Handler,
+		logging.DeadLetterTopic: l.Topic,
+		logging.Class:           l.Failure.Class.String(),
+		logging.Reason:          l.Failure.Reason,
+		logging.Attempt:         l.Failure.Attempts,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -46,7 +47,7 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 	}
 	target, err := h.target(l)
 	if err != nil {
-		h.Logger.Error("A letter is not redriven", err, fields(l, target))
+		logging.RedriveRefused.Write(h.Logger, err, fields(l, target))
 		out, parking := h.park(ctx, msg, l, topic, refused, err)
 		if parking == nil {
 			h.onRefused(ctx, l, target)

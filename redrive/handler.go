@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
 )
@@ -100,8 +100,8 @@ func (h *Handler) makeReady(topic string) {
 		return
 	}
 	if err := h.Initialize(topic); err != nil {
-		h.Logger.Error("The topics for letters that are not redriven may not exist; the letter is published there anyway", err,
-			watermill.LogFields{"dead_letter": logged(topic)})
+		logging.RedriveTopicMissing.Write(h.Logger, err,
+			logging.Fields{logging.DeadLetterTopic: topic})
 	}
 }
 

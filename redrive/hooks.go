@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
@@ -61,14 +62,14 @@ func (r *rules) onPublishError(ctx context.Context, l poison.Letter, err error) 
 	}
 }
 
-// fields are what a log line says of a letter: never its payload, and no text of unknown length.
-func fields(l poison.Letter, topic string) map[string]any {
-	return map[string]any{
-		"message_uuid":  logged(l.Original.UUID),
-		"dead_letter":   logged(l.Topic),
-		"topic":         logged(topic),
-		"handler":       logged(l.Origin.Handler),
-		"redrive_count": l.Redrive.Count,
+// fields are what a log line says of a letter: never its payload.
+func fields(l poison.Letter, topic string) logging.Fields {
+	return logging.Fields{
+		logging.MessageID:       l.Original.UUID,
+		logging.DeadLetterTopic: l.Topic,
+		logging.Topic:           topic,
+		logging.Handler:         l.Origin.Handler,
+		"redrive_count":         l.Redrive.Count,
 	}
 }
 

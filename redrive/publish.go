@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/observe"
@@ -72,7 +73,7 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 		}
 		err = fmt.Errorf("redrive: publish to %q: %w", logged(topic), err)
 		r.onPublishError(ctx, l, err)
-		r.Logger.Error("A publisher refused a letter", err, fields(l, topic))
+		logging.RedriveUnplaced.Write(r.Logger, err, fields(l, topic))
 		if r.Classifier.IsTooLarge(err) {
 			if tooLarge++; tooLarge <= maxShrinks && ctx.Err() == nil {
 				attempt--

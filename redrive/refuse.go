@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -19,7 +20,7 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 		return fmt.Errorf("redrive: count the letters whose topics are not allowed: %w", err)
 	}
 	for _, t := range d.report.RefusedTopics {
-		d.Logger.Error("Letters are not redriven, and wait", ErrNotAllowed, map[string]any{"topic": logged(t.Topic), "letters": t.Letters})
+		logging.RedriveNotAllowed.Write(d.Logger, ErrNotAllowed, logging.Fields{logging.Topic: t.Topic, logging.Letters: t.Letters})
 	}
 	return nil
 }

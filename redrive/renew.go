@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -19,7 +20,7 @@ func (d *drain) renewing(b *batch) (end func()) {
 			select {
 			case <-tick.C:
 				if err := d.renew(b); err != nil {
-					d.Logger.Error("The leases of letters were not renewed; the next try is in a third of a lease", err, nil)
+					logging.LettersNotRenewed.Write(d.Logger, err, nil)
 				}
 			case <-ended:
 				return

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -80,9 +81,7 @@ func newRules(owner string, publisher message.Publisher, r Rules) (rules, error)
 	if r.PublishAttempts == 0 {
 		r.PublishAttempts = 3
 	}
-	if r.Logger == nil {
-		r.Logger = watermill.NopLogger{}
-	}
+	r.Logger = logging.Wrap(r.Logger, nil)
 	if err := r.validate(owner); err != nil {
 		return rules{}, err
 	}
@@ -165,7 +164,7 @@ func (r *rules) entry(l poison.Letter, topic string) string {
 	}
 	var entry string
 	if err := safecall.Call("redrive.ReentryTopic", func() error { entry = r.ReentryTopic(l); return nil }); err != nil {
-		r.Logger.Error("ReentryTopic panicked; the letter goes to its origin topic", err, fields(l, topic))
+		logging.ReentryPanicked.Write(r.Logger, err, fields(l, topic))
 	}
 	if entry == "" {
 		return topic

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -36,7 +37,7 @@ func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 	}
 	topic, err := d.target(l)
 	if err != nil {
-		d.Logger.Error("A letter is not redriven", err, fields(l, topic))
+		logging.RedriveRefused.Write(d.Logger, err, fields(l, topic))
 		d.unreadable(t, topic)
 		return
 	}
@@ -90,7 +91,7 @@ func (d *drain) mark(t letters.Taken, status letters.Status, why, trace string, 
 // is of the database: a drain that went on without marking would publish every letter twice.
 func (d *drain) unmarked(t letters.Taken, err error) {
 	if errors.Is(err, letters.ErrLeaseLost) {
-		d.Logger.Info("A letter was taken over, or arrived again, while it was worked on", map[string]any{"error": err.Error()})
+		logging.LetterTakenOver.Write(d.Logger, err, nil)
 		d.mu.Lock()
 		d.report.LeasesLost++
 		d.considered[t.Seq] = struct{}{}
@@ -121,7 +122,7 @@ func (d *drain) failed(t letters.Taken, err error) {
 func (d *drain) release(taken ...letters.Taken) {
 	err := d.underGrace(func(ctx context.Context) error { return d.store.Release(ctx, taken...) })
 	if err != nil {
-		d.Logger.Error("Letters were not released; they are free again when their lease is over", err, nil)
+		logging.LettersNotReleased.Write(d.Logger, err, nil)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -62,8 +63,7 @@ func (n *Notice) Log(logger watermill.LoggerAdapter, pub message.Publisher, what
 		return
 	}
 	n.once.Do(func() {
-		logger.Info("The publisher can neither make topics nor look for them, so a missing topic shows with its first message: create the topics, "+
-			"and give poison.WithInitializer(publisher, poison.TopicsExist)", watermill.LogFields{"of": what, "publisher": fmt.Sprintf("%T", pub), "topics": topics})
+		logging.NoInitializer.Write(logger, nil, logging.Fields{"of": what, "publisher": fmt.Sprintf("%T", pub), "topics": topics})
 	})
 }
 

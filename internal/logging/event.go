@@ -64,7 +64,11 @@ func (e *Event) Write(logger watermill.LoggerAdapter, err error, fields Fields) 
 	key := append(room[:0], e.Name()...)
 	for _, name := range e.place {
 		key = append(key, 0)
-		switch v := fields[name].(type) {
+		value, ok := fields[name]
+		if !ok {
+			value = log.fields[name]
+		}
+		switch v := value.(type) {
 		case string:
 			key = append(key, clean(v)...)
 		case int:

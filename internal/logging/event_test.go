@@ -17,18 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// standsFor returns of how many lines the written ones tell.
-func standsFor(lines []testkit.Line) (n int) {
-	for _, line := range lines {
-		if repeated, ok := line.Fields[logging.Repeated].(int); ok {
-			n += repeated
-		} else {
-			n++
-		}
-	}
-	return n
-}
-
 func fail(logger watermill.LoggerAdapter, handler string, n int) {
 	logging.OutputRefused.Write(logger, fmt.Errorf("failure %d", n), logging.Fields{logging.Topic: "orders", logging.Handler: handler})
 }
@@ -52,7 +40,7 @@ func TestStorm(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		lines := kept.Errors()
-		if n := standsFor(lines); n != 10_001 {
+		if n := testkit.StandsFor(lines); n != 10_001 {
 			t.Errorf("the lines stand for %d", n)
 		}
 		if len(lines) != 10+11+1 {
@@ -80,8 +68,8 @@ func TestFlush(t *testing.T) {
 		}
 		logging.Flush(logger)
 		logging.Flush(logger)
-		if lines := kept.Errors(); len(lines) != 11 || standsFor(lines) != 100 || lines[10].Fields["of"] != "with" {
-			t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+		if lines := kept.Errors(); len(lines) != 11 || testkit.StandsFor(lines) != 100 || lines[10].Fields["of"] != "with" {
+			t.Errorf("%d lines stand for %d", len(lines), testkit.StandsFor(lines))
 		}
 	})
 }
@@ -99,8 +87,8 @@ func TestPlacesAreBounded(t *testing.T) {
 			t.Errorf("%d lines at once", n)
 		}
 		time.Sleep(2 * time.Minute)
-		if lines := kept.Errors(); len(lines) != most+11 || standsFor(lines) != all {
-			t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+		if lines := kept.Errors(); len(lines) != most+11 || testkit.StandsFor(lines) != all {
+			t.Errorf("%d lines stand for %d", len(lines), testkit.StandsFor(lines))
 		}
 	})
 }
@@ -202,8 +190,8 @@ func TestLoggerHangs(t *testing.T) {
 		}
 		close(block)
 		time.Sleep(10 * time.Minute)
-		if lines := kept.Errors(); standsFor(lines) != all || len(lines) > 1200 {
-			t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+		if lines := kept.Errors(); testkit.StandsFor(lines) != all || len(lines) > 1200 {
+			t.Errorf("%d lines stand for %d", len(lines), testkit.StandsFor(lines))
 		}
 	})
 }
@@ -239,8 +227,8 @@ func TestAtOnce(t *testing.T) {
 	all.Wait()
 	logging.Flush(logger)
 	lines := kept.Lines(watermill.InfoLogLevel, "")
-	if standsFor(lines) != 8000 || len(lines) > 12 {
-		t.Errorf("%d lines stand for %d", len(lines), standsFor(lines))
+	if testkit.StandsFor(lines) != 8000 || len(lines) > 12 {
+		t.Errorf("%d lines stand for %d", len(lines), testkit.StandsFor(lines))
 	}
 }
 

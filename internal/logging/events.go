@@ -19,7 +19,7 @@ var (
 	WaitTooLong = event(isInfo, "wait_too_long", "An error asks for a longer wait than MaxDelay; its message is dead-lettered",
 		Topic, Handler, MessageID, "retry_after", "max_delay")
 	BudgetSpent = event(isInfo, "budget_spent", "The retry budget is spent; messages go to their next stage, or wait",
-		Handler, Traffic, Messages)
+		Handler, Traffic, To)
 	DeadLettered = event(isError, "dead_lettered", "Message dead-lettered",
 		Topic, Handler, Class, Reason, DeadLetterTopic, Attempt, MessageID)
 	Discarded = event(isInfo, "discarded", "Message discarded, because its error is marked so",
@@ -49,7 +49,7 @@ var (
 
 // Functions of the user.
 var (
-	HookPanicked    = event(isError, "hook_panicked", "A hook panicked; the message goes on without it", Hook)
+	HookPanicked    = event(isError, "hook_panicked", "A hook panicked; the message goes on without it", Hook, Consumer, Key)
 	MaskPanicked    = event(isError, "mask_panicked", "A mask panicked; the value is withheld", Config)
 	RulePanicked    = event(isError, "rule_panicked", "A classification rule failed; it has no say")
 	OriginPanicked  = event(isError, "origin_panicked", "QueueConfig.Origin panicked; the letter has the origin that the router knows")
@@ -69,15 +69,15 @@ var (
 	HoldCut = event(isError, "hold_cut", "A configured hold is too long for the broker of a topic; its messages are held for less",
 		Config, Topic, Handler, StageTopic, "max_hold", Held, "redelivery_time", "delay")
 	GuardOpened = event(isError, "guard_opened", "The outage guard opened: messages are held, uncounted, until a probe succeeds",
-		Handler, State, "scope", "why", "actor", "waiting", "lasted")
+		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	GuardReopened = event(isInfo, "guard_reopened", "The outage guard opened again in the ramp: messages are held, uncounted, until a probe succeeds",
-		Handler, State, "scope", "why", "actor", "waiting", "lasted")
+		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	GuardFrozen = event(isInfo, "guard_frozen", "The outage guard is open by hand: messages are held, uncounted, until it is closed by hand",
-		Handler, State, "scope", "why", "actor", "waiting", "lasted")
+		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	GuardClosed = event(isInfo, "guard_closed", "The outage guard closed: messages pass again",
-		Handler, State, "scope", "why", "actor", "waiting", "lasted")
+		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	GuardChanged = event(isDebug, "guard_changed", "The outage guard has another state",
-		Handler, State, "scope", "why", "actor", "waiting", "lasted")
+		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	GuardHeldByOne = event(isError, "guard_held_by_one", "One message alone keeps the outage guard open, and has no stage to go to: it is held. If the "+
 		"message is at fault, let its error be permanent (classify.Permanent), or give the handler stages",
 		Topic, Handler, MessageID)
@@ -92,7 +92,7 @@ var (
 	CrashStoreBack = event(isInfo, "crash_store_back", "The store of the crash limit answers again", After, "unmarked")
 	CrashMarksKept = event(isInfo, "crash_marks_kept", "Old marks of the crash limit cannot be removed; this is tried again")
 	CrashMarkLost  = event(isError, "crash_mark_lost", "A mark that is to be removed is forgotten, and more may be; it counts until its message is handled again, or for 30 days",
-		Consumer, Key)
+		Handler, Key)
 	CrashMessagesUnsigned = event(isError, "crash_messages_unsigned", "Messages that are still being handled are not signed off; they count as if this process had died")
 	CrashProcessUnsigned  = event(isError, "crash_process_unsigned", "This process is not signed off; other processes will take its end for a crash")
 	CrashPeers            = event(isInfo, "crash_peers", "Other processes have not signed off; deliveries are marked until each has sent two heartbeats")

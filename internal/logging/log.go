@@ -95,9 +95,10 @@ func (c *core) entry(e *Event, err error, fields Fields) entry {
 	for name, value := range fields {
 		switch v := value.(type) {
 		case string:
-			if cleaned := clean(v); cleaned != v {
-				fields[name] = cleaned
+			if freeText[name] {
+				v = c.masked(v)
 			}
+			fields[name] = clean(v)
 		case time.Duration:
 			fields[name] = v.String()
 		case error:
@@ -124,10 +125,7 @@ const (
 // text returns the text of err: masked, bounded, in one line.
 func (c *core) text(err error) string {
 	text := boundedtext.Error(err, maxMasked)
-	if c.mask != nil {
-		text = c.masked(text)
-	}
-	return boundedtext.Text(oneLine(text), maxError)
+	return boundedtext.Text(oneLine(c.masked(text)), maxError)
 }
 
 func (c *core) masked(text string) (masked string) {

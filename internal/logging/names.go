@@ -19,6 +19,7 @@ const (
 	Store           = "store" // what is away: a store or publisher of a part
 	State           = "state"
 	Traffic         = "traffic"
+	To              = "to" // the budget's: to a stage, or wait
 	MessageID       = "message_id"
 	Attempt         = "attempt" // of the handler, or of a publisher
 	Key             = "key"
@@ -26,8 +27,7 @@ const (
 	Config          = "config" // the field of a configuration
 	DeadLetterTopic = "dead_letter_topic"
 	StageTopic      = "stage_topic"
-	RedriveTopic    = "redrive_topic" // to which a letter is redriven
-	Failure         = "failure"       // the text of the handler's error, where error is another
+	Failure         = "failure" // the text of the handler's error, where error is another
 	Campaign        = "campaign"
 	ConsumerGroup   = "consumer_group"
 	Queue           = "queue"
@@ -43,5 +43,8 @@ const (
 
 // labels are the names whose values make a place: repeats are counted for each event and place. Each has few values; a place has no id.
 var labels = map[string]bool{Topic: true, Handler: true, Class: true, Reason: true, Stage: true, Consumer: true, Store: true, State: true,
-	Traffic: true, Hook: true, Config: true, DeadLetterTopic: true, StageTopic: true, RedriveTopic: true, Campaign: true, ConsumerGroup: true,
+	Traffic: true, To: true, Hook: true, Config: true, DeadLetterTopic: true, StageTopic: true, Campaign: true, ConsumerGroup: true,
 	Queue: true, Partition: true}
+
+// freeText are the fields whose values are masked, as texts of errors are.
+var freeText = map[string]bool{Reason: true, Error: true, Failure: true}

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // kept is a message that a part held, or holds.
@@ -218,10 +218,9 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 // tell logs once per subscriber that a message came again.
 func (k *kept) tell(r *Redelivery, c *chain.Call, after time.Duration) {
 	r.told.Do(func() {
-		k.logger.Error("A broker delivered a message again that is held here; it is not handled twice here, and messages of this subscriber are held "+
-			"for less from now on", errRedelivered, watermill.LogFields{
-			"handler": message.HandlerNameFromCtx(c.Ctx), "topic": message.SubscribeTopicFromCtx(c.Ctx),
-			"message_uuid": boundedtext.Text(c.ID(), 200), "after": after, "held": r.MaxHold(0),
+		logging.HeldCopy.Write(k.logger, errRedelivered, logging.Fields{
+			logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx),
+			logging.MessageID: c.ID(), logging.After: after, logging.Held: r.MaxHold(0),
 		})
 	})
 }

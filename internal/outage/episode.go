@@ -3,10 +3,8 @@ package outage
 import (
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/recent"
-	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 const (
@@ -45,8 +43,7 @@ func (g *Guard) failing(of recent.Message, now time.Time, err error) {
 		return
 	}
 	e.logged = true
-	g.config.Logger.Error(g.config.Name+": an outage began; messages are held, and given back uncounted, until it is over",
-		err, watermill.LogFields{"since": e.began.UTC().Format(time.RFC3339Nano)})
+	logging.OutageBegan.Write(g.config.Logger, err, logging.Fields{logging.Store: g.config.Name, logging.Since: e.began.UTC().Format(time.RFC3339Nano)})
 }
 
 // calming notes a success after failures. The caller holds mu.
@@ -75,7 +72,7 @@ func (g *Guard) calmed() {
 		time.AfterFunc(rest, g.calmed)
 		return
 	}
-	fields := watermill.LogFields{"lasted": e.back.Sub(e.began).Round(time.Millisecond).String(), "held": e.held, "given_back": e.returned}
+	fields := logging.Fields{logging.Store: g.config.Name, "lasted": e.back.Sub(e.began).Round(time.Millisecond).String(), logging.Held: e.held, "given_back": e.returned}
 	*e = episode{}
-	_ = safecall.Call("the logger", func() error { g.config.Logger.Info(g.config.Name+": the outage is over", fields); return nil })
+	logging.OutageEnded.Write(g.config.Logger, nil, fields)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
@@ -62,9 +63,7 @@ func New(config Config) *Guard {
 	if config.Away == nil {
 		config.Away = Away
 	}
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config.Logger = logging.Wrap(config.Logger, nil)
 	return &Guard{config: config, suspects: suspects{Memory: recent.For[suspect](forgotten)}}
 }
 

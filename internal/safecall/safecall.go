@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // Call calls f. If f panics, Call returns a *classify.PanicError wrapped with name.
@@ -27,7 +28,7 @@ func Call(name string, f func() error) (err error) {
 // Hook calls f and logs its panic.
 func Hook(logger watermill.LoggerAdapter, name string, f func()) {
 	if err := Call(name, func() error { f(); return nil }); err != nil {
-		logger.Error("A hook panicked; the message goes on without it", err, watermill.LogFields{"hook": name})
+		logging.HookPanicked.Write(logger, err, logging.Fields{logging.Hook: name})
 	}
 }
 

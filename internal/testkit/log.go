@@ -68,6 +68,18 @@ func (l *Log) Has(words, field string, value any) bool {
 	return slices.ContainsFunc(l.lines, func(line Line) bool { return strings.Contains(line.Text, words) && line.Fields[field] == value })
 }
 
+// StandsFor returns how many events lines tell of: a line with the field repeated is one for so many.
+func StandsFor(lines []Line) (n int) {
+	for _, line := range lines {
+		if repeated, ok := line.Fields["repeated"].(int); ok {
+			n += repeated
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
 type with struct {
 	to     *Log
 	fields watermill.LogFields

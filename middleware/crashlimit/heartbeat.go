@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 const (
@@ -141,7 +142,7 @@ func (p *process) sweep(ctx context.Context) {
 			return err
 		})
 		if err != nil {
-			p.limit.config.Logger.Error("crashlimit: cannot remove old marks; this is tried again", err, nil)
+			logging.CrashMarksKept.Write(p.limit.config.Logger, err, nil)
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // Config says after how many unfinished deliveries a message is dead-lettered. Its zero value is what most need.
@@ -95,9 +96,7 @@ func (s *settings) setDefaults() {
 	s.Heartbeat = cmp.Or(s.Heartbeat, 2*time.Second)
 	s.quietAfter = cmp.Or(s.quietAfter, defaultQuietAfter)
 	s.aloneWait = cmp.Or(s.aloneWait, defaultAloneWait)
-	if s.Logger == nil {
-		s.Logger = watermill.NopLogger{}
-	}
+	s.Logger = logging.Wrap(s.Logger, nil)
 }
 
 func (s *settings) validate() error {
@@ -190,7 +189,7 @@ func (l *Limit) stop() {
 	l.closing.Store(true)
 	l.leaving.Store(true)
 	if err := l.depart(); err != nil {
-		l.config.Logger.Error("crashlimit: messages that are still being handled are not signed off; they count as if this process had died", err, nil)
+		logging.CrashMessagesUnsigned.Write(l.config.Logger, err, nil)
 	}
 	l.signOffOrLog()
 }
@@ -198,6 +197,6 @@ func (l *Limit) stop() {
 // signOffOrLog is for callers that cannot return an error.
 func (l *Limit) signOffOrLog() {
 	if err := l.signOffIfIdle(); err != nil {
-		l.config.Logger.Error("crashlimit: this process is not signed off; other processes will take its end for a crash", err, nil)
+		logging.CrashProcessUnsigned.Write(l.config.Logger, err, nil)
 	}
 }

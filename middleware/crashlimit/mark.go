@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -41,7 +42,7 @@ type written struct {
 var all = written{delivery: math.MaxInt32}
 
 func (m mark) fields() watermill.LogFields {
-	return watermill.LogFields{"consumer": m.consumer, "key": m.id}
+	return logging.Fields{logging.Handler: m.consumer, logging.Key: m.id}
 }
 
 func (l *Limit) markOf(msg *message.Message) mark {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // outage is a time in which the store fails. No delivery asks it then: messages are handled unmarked. The beats go on
@@ -52,7 +54,7 @@ func (o *outage) began(logger watermill.LoggerAdapter, err error) {
 	o.wait = min(max(2*o.wait, time.Second), maxOutageWait)
 	o.unmarked.Store(0)
 	o.on.Store(true)
-	logger.Error("crashlimit: the store fails; until it answers, crashes go undetected and messages are handled unmarked", err, nil)
+	logging.CrashStoreAway.Write(logger, err, nil)
 }
 
 // answered notes that the store did all that a beat asked.
@@ -68,7 +70,7 @@ func (o *outage) answered(logger watermill.LoggerAdapter) {
 	}
 	o.until = now
 	o.on.Store(false)
-	logger.Info("crashlimit: the store answers again", watermill.LogFields{
-		"after": now.Sub(o.since).Round(time.Millisecond).String(), "unmarked": o.unmarked.Load(),
+	logging.CrashStoreBack.Write(logger, nil, logging.Fields{
+		logging.After: now.Sub(o.since).Round(time.Millisecond).String(), "unmarked": o.unmarked.Load(),
 	})
 }

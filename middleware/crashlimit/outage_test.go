@@ -29,12 +29,12 @@ func TestStoreDownWhileMarking(t *testing.T) {
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("100 messages waited for %s", took)
 		}
-		if n := strings.Count(log.String(), "the store fails"); n != 1 {
+		if n := strings.Count(log.String(), "crash limit fails"); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 		close(f.hang)
 		tick(2)
-		if n := strings.Count(log.String(), "the store answers again"); n != 1 || !strings.Contains(log.String(), "unmarked=99") {
+		if n := strings.Count(log.String(), "crash limit answers again"); n != 1 || !strings.Contains(log.String(), "unmarked=99") {
 			t.Errorf("logged %d times: %s", n, log.String())
 		}
 		seen := 0
@@ -65,7 +65,7 @@ func TestStoreDownAsksSeldom(t *testing.T) {
 		}
 		f.set(func() { f.down = false })
 		tick(1)
-		for _, text := range []string{"the store fails", "the store answers again"} {
+		for _, text := range []string{"crash limit fails", "crash limit answers again"} {
 			if n := strings.Count(log.String(), text); n != 1 {
 				t.Errorf("%q is logged %d times", text, n)
 			}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 const (
@@ -61,7 +61,7 @@ func (l *Limit) begin(insist bool) error {
 	p.note(ctx, err)
 	l.mode.Store(p.mode())
 	if l.mode.Load() == marking {
-		l.config.Logger.Info("crashlimit: other processes have not signed off; deliveries are marked until each has sent two heartbeats", nil)
+		logging.CrashPeers.Write(l.config.Logger, nil, nil)
 	}
 	l.current = p
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -125,10 +125,10 @@ func (p *process) mode() int32 {
 // turn changes between quiet and marking. It never wakes a limit that is off.
 func (l *Limit) turn(to int32) {
 	if to == marking && l.mode.CompareAndSwap(quiet, marking) {
-		l.config.Logger.Info("crashlimit: a process crashed; deliveries are marked", watermill.LogFields{"for": l.config.quietAfter.String()})
+		logging.CrashDetected.Write(l.config.Logger, nil, logging.Fields{"for": l.config.quietAfter.String()})
 	}
 	if to == quiet && l.mode.CompareAndSwap(marking, quiet) {
-		l.config.Logger.Info("crashlimit: no process crashed since; deliveries are no longer marked", nil)
+		logging.CrashQuiet.Write(l.config.Logger, nil, nil)
 	}
 }
 

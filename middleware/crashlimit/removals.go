@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // removals are marks that are to be removed later.
@@ -107,8 +109,7 @@ func (l *Limit) removeLater(m mark, w written) { l.remembered(l.removals.add(m, 
 // remembered logs the first mark that is forgotten. More of them would say nothing new.
 func (l *Limit) remembered(ok bool, m mark) {
 	if !ok && l.removals.full.CompareAndSwap(false, true) {
-		l.config.Logger.Error("crashlimit: a mark that is to be removed is forgotten, and more may be; it counts until its message is handled "+
-			"again, or for 30 days", errTooMany, m.fields())
+		logging.CrashMarkLost.Write(l.config.Logger, errTooMany, m.fields())
 	}
 }
 

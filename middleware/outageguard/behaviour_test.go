@@ -302,7 +302,7 @@ func TestAloneWithoutStages(t *testing.T) {
 		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
 		s.deliver(t.Context(), s.handler(t), "alone")
 		s.checkAllHandled(t, 1)
-		if lines := logger.Lines(watermill.ErrorLogLevel, "One message alone"); len(lines) != 1 || lines[0].Fields["message_uuid"] != "alone" {
+		if lines := logger.Lines(watermill.ErrorLogLevel, "One message alone"); len(lines) != 1 || lines[0].Fields["message_id"] != "alone" {
 			t.Error(lines)
 		}
 	})

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -135,11 +133,11 @@ func (g *Guard) tell() {
 }
 
 func (g *Guard) log(change Change) {
-	fields := watermill.LogFields{
-		"handler": change.Handler, "state": change.To.String(), "reason": boundedtext.Text(change.Reason, 200), "waiting": change.Waiting,
+	fields := logging.Fields{
+		logging.Handler: change.Handler, logging.State: change.To.String(), logging.Reason: change.Reason, "waiting": change.Waiting,
 	}
 	if change.Handler == "" {
-		fields["handler"] = "all"
+		fields[logging.Handler] = "all"
 	}
 	if change.Scope != "" {
 		fields["scope"] = change.Scope
@@ -152,19 +150,19 @@ func (g *Guard) log(change Change) {
 	}
 	switch {
 	case change.To == Closed:
-		g.config.Logger.Info("The outage guard closed: messages pass again", fields)
+		logging.GuardClosed.Write(g.config.Logger, nil, fields)
 	case change.To == Frozen:
-		g.config.Logger.Info("The outage guard is open by hand: messages are held, uncounted, until it is closed by hand", fields)
+		logging.GuardFrozen.Write(g.config.Logger, nil, fields)
 	case change.To == Open && change.From == Ramping:
-		fields["cause"] = g.cause(change.Cause).Error()
-		g.config.Logger.Info("The outage guard opened again in the ramp: messages are held, uncounted, until a probe succeeds", fields)
+		fields[logging.Error] = g.cause(change.Cause).Error()
+		logging.GuardReopened.Write(g.config.Logger, nil, fields)
 	case change.To == Open && change.From == Closed:
-		g.config.Logger.Error("The outage guard opened: messages are held, uncounted, until a probe succeeds", g.cause(change.Cause), fields)
+		logging.GuardOpened.Write(g.config.Logger, g.cause(change.Cause), fields)
 	default:
 		if change.Cause != nil {
-			fields["cause"] = g.cause(change.Cause).Error()
+			fields[logging.Error] = g.cause(change.Cause).Error()
 		}
-		g.config.Logger.Debug("The outage guard is "+change.To.String(), fields)
+		logging.GuardChanged.Write(g.config.Logger, nil, fields)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -91,9 +92,7 @@ func (c *Config) setDefaults() {
 	c.MaxProbe = cmp.Or(c.MaxProbe, max(5*time.Second, c.Probe))
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 5*time.Minute)
 	c.MaxScopes = cmp.Or(c.MaxScopes, 100)
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.MaskText).Text)
 }
 
 func (c *Config) validate() error {

@@ -7,13 +7,12 @@ import (
 	"math"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -313,7 +312,6 @@ func (p *passage) bounded(err error) error {
 var errAlone = errors.New("no other message failed with it")
 
 func (p *passage) logAlone(err error) {
-	p.guard.config.Logger.Error("One message alone keeps the outage guard open, and has no stage to go to: it is held. If the message is at fault, "+
-		"let its error be permanent (classify.Permanent), or give the handler stages", p.guard.cause(fmt.Errorf("%w: %w", errAlone, err)),
-		watermill.LogFields{"handler": message.HandlerNameFromCtx(p.c.Ctx), "message_uuid": boundedtext.Text(p.c.ID(), 200)})
+	logging.GuardHeldByOne.Write(p.guard.config.Logger, p.guard.cause(fmt.Errorf("%w: %w", errAlone, err)),
+		logging.Fields{logging.Topic: message.SubscribeTopicFromCtx(p.c.Ctx), logging.Handler: message.HandlerNameFromCtx(p.c.Ctx), logging.MessageID: p.c.ID()})
 }

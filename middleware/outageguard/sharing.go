@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -66,7 +67,7 @@ func (s *sharing) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 	defer cancel()
 	if _, err := s.store.db.Exec(ctx, s.store.say.leave, s.store.service, s.store.db.Text(s.instance)); err != nil && !s.away {
-		s.guard.config.Logger.Error("outageguard: the store does not answer; outages of this instance count until they expire", err, nil)
+		logging.GuardNotCleared.Write(s.guard.config.Logger, err, nil)
 	}
 	s.guard.lonely()
 }
@@ -104,9 +105,9 @@ func (s *sharing) round(ctx context.Context) {
 	if away := err != nil; away != s.away {
 		s.away = away
 		if away {
-			s.guard.config.Logger.Error("outageguard: the store does not answer; each instance decides for itself until it does", s.guard.cause(err), nil)
+			logging.GuardStoreAway.Write(s.guard.config.Logger, s.guard.cause(err), nil)
 		} else {
-			s.guard.config.Logger.Info("outageguard: the store answers again", nil)
+			logging.GuardStoreBack.Write(s.guard.config.Logger, nil, nil)
 		}
 	}
 }

@@ -193,12 +193,12 @@ func TestStoreAway(t *testing.T) {
 	away.Store(true)
 	i.send(3)
 	i.until(outageguard.ReasonAway)
-	testkit.Eventually(t, "the log says so", func() bool { return len(i.log.Lines(watermill.ErrorLogLevel, "the store does not answer")) == 1 })
+	testkit.Eventually(t, "the log says so", func() bool { return len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")) == 1 })
 	away.Store(false)
 	testkit.Eventually(t, "all are handled", func() bool { return i.handled.Load() == 3 })
 	i.until("")
 	i.stop()
-	if n := len(i.log.Lines(watermill.ErrorLogLevel, "the store does not answer")); n != 1 {
+	if n := len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")); n != 1 {
 		t.Errorf("%d lines", n)
 	}
 }

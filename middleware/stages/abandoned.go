@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
 )
@@ -77,14 +76,13 @@ func (s *Stages) topics() (sources []string, known map[string]bool) {
 }
 
 func (s *Stages) abandoned(topic string, messages int) {
-	s.config.Logger.Error("Messages wait in a stage topic that no handler of this process consumes: add their handler, list a removed delay as Retired, "+
-		"or check that another service consumes it", errAbandoned, watermill.LogFields{"stage_topic": topic, "messages": messages})
+	logging.StageAbandoned.Write(s.config.Logger, errAbandoned, logging.Fields{logging.StageTopic: topic, logging.Messages: messages})
 }
 
 var errAbandoned = errors.New("stage topic without a handler")
 
 func (s *Stages) unseen(err error, where string) {
 	if err != nil {
-		s.config.Logger.Error("The search for messages in removed stages failed", err, watermill.LogFields{"in": where})
+		logging.StageSearchFailed.Write(s.config.Logger, err, logging.Fields{"in": where})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
@@ -135,9 +136,7 @@ func (c *Config) setDefaults() {
 	if c.MaxDelay == 0 {
 		c.MaxDelay = 24 * time.Hour
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 // minDelay catches a delay in a wrong unit, and keeps a stage from spinning.

@@ -217,7 +217,7 @@ func TestRedeliveryIsLogged(t *testing.T) {
 		p.Parallel = 40
 		r := redelivered{pubsub: p, says: -1, delays: []time.Duration{m1}, messages: 10, lasts: 10 * time.Minute}
 		r.check(t, log)
-		if n := log.count("delivered a message again that is held in a stage"); n != 1 || log.count("RedeliveryTime") != 1 {
+		if n := log.count("delivered a message again that is held here"); n != 1 || log.count("RedeliveryTime") != 1 {
 			t.Errorf("%d lines: %q", n, log.all())
 		}
 		if p.Copies() > 2*r.messages { // each was held for 20 s, once

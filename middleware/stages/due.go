@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -26,8 +26,8 @@ func (w *waiter) stageOf(msg *message.Message) poison.RetryStage {
 		number = w.nearest(stage.Number)
 	}
 	if stage.Number != number && stage.Number != 0 {
-		w.log().Info("A message waits in a stage that was removed; it goes on in the nearest stage", watermill.LogFields{
-			"handler": w.of.name, "stage_topic": w.topic, "stage": stage.Number, "nearest": number,
+		logging.StageRemoved.Write(w.log(), nil, logging.Fields{
+			logging.Handler: w.of.name, logging.StageTopic: w.topic, logging.Stage: stage.Number, "nearest": number,
 		})
 	}
 	stage.Number = number
@@ -83,20 +83,20 @@ func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
 	hold := holds
 	if hold > minHold && chain.TransactionOf(ctx) != nil {
 		hold = minHold
-		w.warn("The subscriber of a stage topic holds a transaction open for each waiting message; messages go round every second and come late", hold)
+		w.warn(logging.StageInTransaction, hold)
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now)/2 < hold {
 		hold = max(deadline.Sub(now)/2, min(minHold, holds))
-		w.warn("A stage is longer than its subscriber's ack deadline; messages go round, come late, and hold a transaction while they wait", hold)
+		w.warn(logging.StageDeadline, hold)
 	}
 	return hold
 }
 
 // warn logs once that the stage does not suit its subscriber.
-func (w *waiter) warn(text string, hold time.Duration) {
+func (w *waiter) warn(event *logging.Event, hold time.Duration) {
 	w.warned.Do(func() {
-		w.log().Error(text, errors.New("set stages.Config.Store"),
-			watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic, "delay": w.delay, "held": hold})
+		event.Write(w.log(), errors.New("set stages.Config.Store"),
+			logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic, "delay": w.delay, logging.Held: hold})
 	})
 }
 
@@ -124,7 +124,7 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.R
 	round.Metadata.Set(poison.KeyRetryEntry, nextEntry(round.Metadata[poison.KeyRetryEntry]))
 	err := safecall.Call("publisher", func() error { return w.of.stages.config.Publisher.Publish(w.topic, round) })
 	if taken = err == nil; !taken {
-		w.log().Error("A message that waits longer than MaxHold was not taken by its stage topic again; it is given back", err,
-			watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
+		logging.StageRoundRefused.Write(w.log(), err,
+			logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic, logging.MessageID: msg.UUID})
 	}
 }

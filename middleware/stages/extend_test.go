@@ -236,7 +236,7 @@ func TestStagedIsLogged(t *testing.T) {
 		s.publish("orders", "1")
 		time.Sleep(time.Minute)
 		s.stop()
-		if log.count("card **** refused") != 1 || log.count("message_uuid:1") != 1 || log.count("4242") != 0 {
+		if log.count("card **** refused") != 1 || log.count("message_id:1") != 1 || log.count("4242") != 0 {
 			t.Errorf("%s", strings.Join(log.all(), "\n"))
 		}
 	})

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // claim makes msg the one copy of its message that is held here, and reports whether it is. If another copy is held, claim waits until that
@@ -63,10 +62,9 @@ func (w *waiter) cameAgain(msg *message.Message, after time.Duration) {
 		return
 	}
 	sub.told.Do(func() {
-		w.log().Error("A broker delivered a message again that is held in a stage; it is not handled twice here, and messages of this subscriber "+
-			"are held for less from now on", errRedelivered, watermill.LogFields{
-			"handler": w.of.name, "stage_topic": w.topic, "message_uuid": boundedtext.Text(msg.UUID, 200), "after": after,
-			"held": w.maxHold(),
+		logging.HeldCopy.Write(w.log(), errRedelivered, logging.Fields{
+			logging.Handler: w.of.name, logging.StageTopic: w.topic, logging.MessageID: msg.UUID, logging.After: after,
+			logging.Held: w.maxHold(),
 		})
 	})
 }

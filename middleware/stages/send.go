@@ -3,14 +3,13 @@ package stages
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
@@ -34,10 +33,11 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 		return s.refused(c, to, failure, number, fmt.Errorf("stages: stage %d of handler %q, %q: %w", number, h.name, to.topic, err))
 	}
 	s.refusals.taken(to.topic)
-	if !logging.IsSilent(s.config.Logger) {
-		s.config.Logger.Info("The handler failed; the message waits for its next attempt", watermill.LogFields{
-			"handler": h.name, "topic": h.topic, "stage_topic": to.topic, "stage": number, "wait": pause, "class": failure.Verdict.Class.String(),
-			"attempts": failure.Attempts, "message_uuid": boundedtext.Text(c.Msg.UUID, 200), "cause": s.inside.Cause(failure.Err).Error(),
+	class := failure.Verdict.Class.String()
+	if line, due := logging.HandlerDelayed.At(s.config.Logger, h.topic, h.name, class, strconv.Itoa(number), to.topic); due {
+		line.Write(s.inside.Cause(failure.Err), logging.Fields{
+			logging.Topic: h.topic, logging.Handler: h.name, logging.Class: class, logging.Stage: number, logging.StageTopic: to.topic,
+			logging.Attempt: failure.Attempts, logging.Wait: pause, logging.MessageID: c.Msg.UUID,
 		})
 	}
 	if s.config.OnStage != nil {
@@ -100,16 +100,16 @@ var (
 
 // refused handles a message that its stage did not take, although the stage is not away.
 func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, err error) error {
-	fields := watermill.LogFields{
-		"handler": message.HandlerNameFromCtx(c.Ctx), "topic": message.SubscribeTopicFromCtx(c.Ctx), "stage_topic": to.topic, "stage": number,
-		"message_uuid": boundedtext.Text(c.Msg.UUID, 200),
+	fields := logging.Fields{
+		logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx), logging.StageTopic: to.topic, logging.Stage: number,
+		logging.MessageID: c.Msg.UUID,
 	}
 	condemned := outage.Away(err) && c.WaitContext().Err() == nil // the guard saw others pass
 	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, recent.Of(c)) {
-		s.config.Logger.Error("A message cannot go into its stage; it is dead-lettered", err, fields)
+		logging.StageCondemned.Write(s.config.Logger, err, fields)
 		return errors.Join(failure, err)
 	}
-	s.config.Logger.Error("The stage did not take the message; it is given back", err, fields)
+	logging.StageRefused.Write(s.config.Logger, err, fields)
 	return c.PutBack(errors.Join(err, failure))
 }
 

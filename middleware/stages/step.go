@@ -3,12 +3,11 @@ package stages
 import (
 	"errors"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -82,8 +81,7 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	number, pause, ok := s.next(stageOf(c), failure.Verdict.RetryAfter)
 	if !ok {
 		if asked := failure.Verdict.RetryAfter; asked > s.config.MaxDelay {
-			s.config.Logger.Info("An error asks for a longer wait than MaxDelay; its message is dead-lettered",
-				watermill.LogFields{"handler": h.name, "message_uuid": boundedtext.Text(c.Msg.UUID, 200), "retry_after": asked, "max_delay": s.config.MaxDelay})
+			logging.WaitTooLong.Write(s.config.Logger, nil, logging.Fields{logging.Topic: h.topic, logging.Handler: h.name, logging.MessageID: c.Msg.UUID, "retry_after": asked, "max_delay": s.config.MaxDelay})
 		}
 		return failure
 	}

@@ -3,13 +3,14 @@ package stages
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/naming"
 )
@@ -114,17 +115,19 @@ func (t *stageTopic) holds() time.Duration { return evenly(t.longest, t.maxHold(
 func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
 	t.redelivery.Store(sub.redelivery)
 	config := &t.of.stages.config
-	fields := watermill.LogFields{"handler": t.of.name, "stage_topic": t.topic, "delay": t.delay, "held": t.maxHold(),
+	fields := logging.Fields{logging.Handler: t.of.name, logging.StageTopic: t.topic, "delay": t.delay, logging.Held: t.maxHold(),
 		"redelivery_time": sub.redelivery.After}
 	if config.MaxHold > 0 {
 		fields["max_hold"] = config.MaxHold
 	}
 	if sub.redelivery.Cuts(config.MaxHold) {
-		config.Logger.Error("MaxHold of stages is too long for the broker of a stage topic; messages are held for less", errCut, fields)
+		cut := maps.Clone(fields)
+		cut[logging.Config] = "stages.Config.MaxHold"
+		logging.HoldCut.Write(config.Logger, errCut, cut)
 	}
 	if t.holds() < t.longest {
-		fields["held"] = t.holds()
-		config.Logger.Info("A stage is longer than its messages can be held; they are published to their stage topic again", fields)
+		fields[logging.Held] = t.holds()
+		logging.StageRounds.Write(config.Logger, nil, fields)
 	}
 }
 

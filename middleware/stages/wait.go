@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
@@ -65,7 +66,7 @@ func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out ch
 	defer close(out)
 	defer func() { // before the router takes the handler for stopped
 		if err := w.of.stages.closeUnused(w.sharedSubscriber); err != nil {
-			w.log().Error("The subscriber of a stage topic cannot be closed", err, watermill.LogFields{"handler": w.of.name, "stage_topic": w.topic})
+			logging.StageNotClosed.Write(w.log(), err, logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic})
 		}
 	}()
 	ctx, cancel := context.WithCancel(ctx)

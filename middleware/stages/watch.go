@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"sync"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // watched logs once if messages reach a handler without Stages.Middleware. Failures of the live handler would not be staged, and
@@ -27,9 +27,8 @@ func (s *Stages) watched(h message.HandlerFunc, live bool) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		if !met(msg) {
 			once.Do(func() {
-				s.config.Logger.Error("A handler with stages runs without Stages.Middleware, so its messages do not wait in stages: Attach the channel to its "+
-					"router, or add the middleware with AddMiddleware of what AddHandler returned", errUnprotected,
-					watermill.LogFields{"handler": message.HandlerNameFromCtx(msg.Context()), "topic": message.SubscribeTopicFromCtx(msg.Context())})
+				logging.StageUnprotected.Write(s.config.Logger, errUnprotected,
+					logging.Fields{logging.Handler: message.HandlerNameFromCtx(msg.Context()), logging.Topic: message.SubscribeTopicFromCtx(msg.Context())})
 			})
 		}
 		return h(msg)

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // consumer passes the messages of one of watermill-amqp's subscriptions on, one after the other.
@@ -203,8 +203,7 @@ func (c *consumer) grace(msg *message.Message) bool {
 		return true
 	case <-msg.Nacked():
 	case <-timer.C:
-		c.config.Logger.Info("A handler ignores its context and runs on; its message is requeued",
-			watermill.LogFields{"message_uuid": msg.UUID, "queue": c.queue, "grace": c.config.SettleGrace})
+		logging.HandlerIgnoresContext.Write(c.config.Logger, nil, logging.Fields{logging.MessageID: msg.UUID, logging.Queue: c.queue, "grace": c.config.SettleGrace})
 	}
 	return false
 }

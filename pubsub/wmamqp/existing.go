@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // The flags of a queue, under the names that the broker gives them when it compares arguments.
@@ -26,7 +27,7 @@ const maxLessons = 40
 // answer to a declaration with the arguments wanted.
 func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted amqp091.Table, refusal error) error {
 	arguments, rest := learn(wanted, refusal, func(arguments amqp091.Table) error { return declare(conn, queue, arguments) })
-	fields := watermill.LogFields{"queue": queue, "refusal": refusal.Error()}
+	fields := logging.Fields{logging.Queue: queue, logging.Error: refusal.Error()}
 	if dropping := drops(arguments); dropping != "" {
 		if !p.config.AllowLossyTopics {
 			return fmt.Errorf("wmamqp: queue %q is there, %s, and loses letters that it confirmed: delete it, so that it is declared anew, "+
@@ -35,7 +36,7 @@ func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted 
 		fields["loses"] = dropping
 	}
 	if rest == nil {
-		p.config.Logger.Info("The dead-letter queue is there with other arguments; it is taken as it is", fields)
+		logging.QueueDiffers.Write(p.config.Logger, nil, fields)
 		return nil
 	}
 	found := onChannel(conn, func(c *amqp091.Channel) error {
@@ -45,8 +46,8 @@ func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted 
 	if found != nil {
 		return fmt.Errorf("wmamqp: queue %q can neither be declared nor found: declare it, durable and without expiry, or let this user do so: %w", queue, errors.Join(refusal, found))
 	}
-	fields["refusal"] = rest.Error()
-	p.config.Logger.Info("The dead-letter queue is there; the broker does not show whether it keeps its letters. It is taken as it is", fields)
+	fields[logging.Error] = rest.Error()
+	logging.QueueUnknown.Write(p.config.Logger, nil, fields)
 	return nil
 }
 

@@ -3,8 +3,7 @@ package wmamqp
 import (
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -37,8 +36,8 @@ func (c *consumer) change(prefetch int) {
 		if err == nil {
 			return
 		}
-		c.config.Logger.Error("Consuming could not begin again after an outage of what the handler needs; it is tried again", err,
-			watermill.LogFields{"queue": c.queue, "wait": beginAgain})
+		logging.ConsumeNotResumed.Write(c.config.Logger, err,
+			logging.Fields{logging.Queue: c.queue, logging.Wait: beginAgain})
 		if !wait.For(c.ctx, beginAgain) {
 			return
 		}

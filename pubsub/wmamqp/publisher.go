@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -48,9 +49,7 @@ func (c *PublisherConfig) setDefaults() {
 	if c.QueueType == "" {
 		c.QueueType = amqp091.QueueTypeQuorum
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 	setAMQPDefaults(&c.AMQP)
 	if d, ok := c.AMQP.Marshaler.(amqp.DefaultMarshaler); ok && d.PostprocessPublishing == nil {
 		c.AMQP.Marshaler = Marshaler{IDHeader: d.MessageUUIDHeaderKey}

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -61,9 +62,7 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.InFlight == 0 {
 		c.InFlight = 1
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 	if c.AMQP.Consume.Qos.PrefetchCount == 0 {
 		c.AMQP.Consume.Qos.PrefetchCount = 1
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -112,7 +112,7 @@ func (d *delivery) settled() outcome {
 func (d *delivery) abandon() {
 	d.cancel()
 	record := d.of.record
-	d.config.Logger.Debug("The group session ended before the message was settled; it will be redelivered", watermill.LogFields{
-		"topic": record.Topic, "partition": record.Partition, "offset": record.Offset,
+	logging.SessionEnded.Write(d.config.Logger, nil, logging.Fields{
+		logging.Topic: record.Topic, logging.Partition: record.Partition, logging.Offset: record.Offset,
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -71,9 +72,7 @@ func (c *PublisherConfig) setDefaults() {
 	if c.TopicTimeout == 0 {
 		c.TopicTimeout = 10 * time.Second
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func (c *PublisherConfig) validate() error {

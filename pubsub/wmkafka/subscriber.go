@@ -11,6 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 var errNoBrokers = errors.New("wmkafka: there are no brokers: give the address of at least one")
@@ -69,9 +71,7 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.SettleGrace == 0 {
 		c.SettleGrace = time.Second
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func (c *SubscriberConfig) validate() error {

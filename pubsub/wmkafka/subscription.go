@@ -7,6 +7,8 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // subscription is one call of Subscribe. Watermill-kafka's subscriber keeps the connection and the group for it; where
@@ -54,7 +56,7 @@ func (s *subscription) cutLater() {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		s.config.Logger.Error("A subscription did not end in time; its connections are cut", errCut, nil)
+		logging.SubscriptionCut.Write(s.config.Logger, errCut, nil)
 		s.connections.cut()
 	case <-s.ended:
 	}

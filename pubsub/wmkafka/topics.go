@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -102,8 +102,8 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, e
 		switch {
 		case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // it comes into being when it is subscribed to
 		case err != nil:
-			p.config.Logger.Error("The source topic cannot be described; its dead-letter topics are created without a source", err,
-				watermill.LogFields{"topic": source})
+			logging.SourceUnknown.Write(p.config.Logger, err,
+				logging.Fields{logging.Topic: source})
 		default:
 			wanted.partitions = found.partitions
 			wanted.maxMessageBytes = found.maxMessageBytes + room
@@ -131,7 +131,7 @@ func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) 
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = admin.CreateTopic(topic, wanted.detail(), false)
 		if err == nil {
-			p.config.Logger.Info("Created a topic", watermill.LogFields{"topic": topic, "settings": wanted.String()})
+			logging.TopicCreated.Write(p.config.Logger, nil, logging.Fields{logging.Topic: topic, "settings": wanted.String()})
 			return p.awaitLeaders(admin, topic, wanted)
 		}
 		if !errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was quicker
@@ -162,7 +162,7 @@ func (p *Publisher) accept(flaw error) error {
 	if !p.config.AllowLossyTopics {
 		return flaw
 	}
-	p.config.Logger.Error("Messages may be lost or refused, which PublisherConfig.AllowLossyTopics accepts", flaw, nil)
+	logging.TopicLossy.Write(p.config.Logger, flaw, nil)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (p *Publisher) fitsRequest(admin admin, source string, wanted settings) err
 	const setting = "socket.request.max.bytes"
 	most, limit := largestRequest, "what this client sends"
 	if bytes, err := brokerNumber(admin, setting); err != nil {
-		p.config.Logger.Debug("The broker does not report how large a request may be", watermill.LogFields{"error": err.Error()})
+		logging.RequestUnknown.Write(p.config.Logger, err, nil)
 	} else if bytes-requestRoom <= most {
 		most, limit = bytes-requestRoom, fmt.Sprintf("the broker's %s=%d", setting, bytes)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // ErrPositionAhead says that the position of the consumer group cannot be a position in the table: new messages would be
@@ -101,7 +101,7 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 			return false, err
 		}
 		if trust == doubted {
-			s.logger.Info("The position is valid on another server: its transaction ids go on from those of the old server", nil)
+			logging.PositionMoved.Write(s.logger, nil, nil)
 		}
 		return true, t.commit()
 	case !errors.Is(ahead, ErrPositionAhead):
@@ -127,6 +127,6 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 	}
 	s.suspicious = false
 	s.gap, s.nacks, s.cuts, s.losses = gap{}, count{}, count{}, count{} // they are of other messages
-	s.logger.Error("The position was set back to the start: everything in the table is delivered", ahead, watermill.LogFields{})
+	logging.PositionReset.Write(s.logger, ahead, nil)
 	return true, nil
 }

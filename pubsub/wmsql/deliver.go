@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -87,7 +88,7 @@ func (s *subscription) settled(ctx context.Context, msg *message.Message, d *del
 	case <-msg.Nacked():
 		return nacked
 	case <-grace.C:
-		s.logger.Info("A handler did not settle its message in time: its transaction is rolled back, and its messages come again", nil)
+		logging.HandlerTooSlow.Write(s.logger, nil, nil)
 		return rolledBack
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -32,8 +32,7 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 		return nil
 	}
 	if err := s.source.noteColumn(ctx, s.db, topic); err != nil { // the role may not, or consumers are busy: the next start tries again
-		s.config.Logger.Info("The table of positions has no column spillway_server, so a move to another server is noticed only until transaction ids pass the position; the next start adds the column",
-			watermill.LogFields{"topic": topic, "error": err.Error()})
+		logging.ServerUnrecorded.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic})
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -50,9 +51,7 @@ type Publisher struct {
 // names the field of config that is wrong.
 func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Publisher, error) {
 	set(&config.Timeout, 30*time.Second)
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config.Logger = logging.Wrap(config.Logger, nil)
 	if db == nil {
 		return nil, errors.New("wmsql: the db of NewPublisher is nil: give the database to publish to")
 	}
@@ -199,6 +198,6 @@ func (p *Publisher) initializeOnce(topic string) error {
 		return err
 	}
 	p.ready.Store(topic, nil)
-	p.config.Logger.Info("The table of the topic exists", watermill.LogFields{"topic": topic})
+	logging.TableExists.Write(p.config.Logger, nil, logging.Fields{logging.Topic: topic})
 	return nil
 }

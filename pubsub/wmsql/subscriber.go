@@ -12,6 +12,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -75,9 +76,7 @@ func (c *SubscriberConfig) setDefaults() {
 	set(&c.MaxNackBackoff, max(5*time.Second, c.NackBackoff))
 	set(&c.PollInterval, 100*time.Millisecond)
 	set(&c.GapWait, 50*time.Millisecond)
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func set[T comparable](field *T, value T) {
@@ -160,8 +159,7 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)
 		}
 	} else {
-		config.Logger.Info("The adapters are not watermill-sql's own for this database; their own queries are used, at their own cost",
-			watermill.LogFields{"schema": fmt.Sprintf("%T", config.Schema), "offsets": fmt.Sprintf("%T", config.Offsets), "database": dialect.name})
+		logging.ForeignAdapter.Write(config.Logger, nil, logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "offsets": fmt.Sprintf("%T", config.Offsets), "database": dialect.name})
 	}
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -72,7 +73,7 @@ func (c *count) of(at position) int {
 func newSubscription(s *Subscriber, topic string) *subscription {
 	return &subscription{
 		Subscriber: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead && s.source != nil,
-		logger: s.config.Logger.With(watermill.LogFields{"topic": topic, "consumer_group": s.config.ConsumerGroup}),
+		logger: s.config.Logger.With(logging.Fields{logging.Topic: topic, logging.ConsumerGroup: s.config.ConsumerGroup}),
 	}
 }
 
@@ -91,7 +92,7 @@ func (s *subscription) run(ctx context.Context) {
 		} else {
 			s.errors++
 			pause = s.backoff(s.errors)
-			s.logger.Error("Consuming failed: what was not committed comes again", err, watermill.LogFields{"wait": pause})
+			logging.ConsumeFailed.Write(s.logger, err, logging.Fields{logging.Wait: pause})
 		}
 		if pause > 0 && !wait.For(ctx, pause) {
 			return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -49,9 +50,7 @@ func (c *Config) setDefaults() {
 	if c.MaxRedrives == 0 {
 		c.MaxRedrives = redrive.DefaultMaxRedrives
 	}
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 	c.Allow = slices.Clone(c.Allow)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -115,7 +116,7 @@ func (b *batch) renewing() {
 		select {
 		case <-tick.C:
 			if err := b.renewUnless(b.config.Lease * 5 / 6); err != nil {
-				b.Campaigns.config.Logger.Error("The leases of letters were not renewed; the next try is in a third of a lease", err, map[string]any{"campaign": b.campaign})
+				logging.LettersNotRenewed.Write(b.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: b.campaign})
 			}
 		case <-b.ended:
 			return

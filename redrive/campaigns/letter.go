@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -58,7 +59,7 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 	}
 	topic, why := f.Worker.target(request, t.Origin.Topic)
 	if why != "" {
-		config.Logger.Error("A letter is not redriven", fmt.Errorf("campaigns: %s: %q", why, logged(topic)), f.fields(t, topic))
+		logging.RedriveRefused.Write(config.Logger, fmt.Errorf("campaigns: %s: %q", why, logged(topic)), f.fields(t, topic))
 		return result{row: p.row, outcome: refused, why: why + " " + logged(topic)}, ""
 	}
 	if request.FirstStage {
@@ -101,7 +102,7 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 func (f *flight) entry(l poison.Letter, topic string) string {
 	var entry string
 	if err := safecall.Call("campaigns.ReentryTopic", func() error { entry = f.Campaigns.config.ReentryTopic(l); return nil }); err != nil {
-		f.Campaigns.config.Logger.Error("ReentryTopic panicked; the letter goes to its origin topic", err, map[string]any{"topic": logged(topic)})
+		logging.ReentryPanicked.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Topic: topic})
 	}
 	if entry == "" {
 		return topic
@@ -146,9 +147,10 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 	}
 }
 
-// fields are what a log line says of a letter: never its payload, and no text of unknown length.
-func (f *flight) fields(t letters.Taken, topic string) map[string]any {
-	return map[string]any{"campaign": f.campaign.ID, "letter": t.Seq, "message_uuid": logged(t.Original.UUID), "topic": logged(topic)}
+// fields are what a log line says of a letter: never its payload.
+func (f *flight) fields(t letters.Taken, topic string) logging.Fields {
+	return logging.Fields{logging.Campaign: f.campaign.ID, "letter": t.Seq, logging.MessageID: t.Original.UUID, logging.Topic: topic,
+		logging.Handler: t.Origin.Handler}
 }
 
 // edited returns a changed copy of the message.

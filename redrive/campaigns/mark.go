@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -76,7 +77,7 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 			}
 			return
 		}
-		f.Campaigns.config.Logger.Error("Letters were not marked; the worker tries again", err, map[string]any{"campaign": f.campaign.ID, "letters": len(some)})
+		logging.LettersUnmarked.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID, logging.Letters: len(some)})
 		time.Sleep(pause)
 		over := f.settler.isEnding() && time.Since(began) > maxWrite
 		left := some[:0]

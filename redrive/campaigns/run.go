@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -88,7 +89,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 			if ctx.Err() != nil {
 				return
 			}
-			f.Campaigns.config.Logger.Error("A campaign stands still; the worker tries again", err, map[string]any{"campaign": f.campaign.ID})
+			logging.CampaignStands.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 			wait.For(ctx, pause)
 			pause = min(2*pause, maxPause)
 			continue
@@ -156,7 +157,7 @@ func (f *flight) release(taken ...letters.Taken) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
 	if err := f.store.Release(ctx, taken...); err != nil {
-		f.Campaigns.config.Logger.Error("Letters were not released; they are free again when their lease is over", err, map[string]any{"campaign": f.campaign.ID})
+		logging.LettersNotReleased.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 	}
 }
 

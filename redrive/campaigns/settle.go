@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -136,7 +137,7 @@ func (s *settler) settle() {
 		if err == nil || s.isEnding() && time.Since(start) > maxWrite {
 			break
 		}
-		s.Campaigns.config.Logger.Error("What became of letters was not written down; the worker tries again", err, map[string]any{"campaign": s.campaign.ID})
+		logging.OutcomeUnsaved.Write(s.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: s.campaign.ID})
 		time.Sleep(pause)
 	}
 	if !runs { // paused, cancelled, or its canary is out: what was not begun goes back

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -270,7 +271,7 @@ func (r *rounds) able(c Campaign) bool {
 	}
 	if lacks != "" && !r.complained[c.ID] {
 		r.complained[c.ID] = true
-		r.Campaigns.config.Logger.Error("A campaign is left to other workers", errors.New("campaigns: "+lacks), map[string]any{"campaign": c.ID})
+		logging.CampaignLeft.Write(r.Campaigns.config.Logger, errors.New("campaigns: "+lacks), logging.Fields{logging.Campaign: c.ID})
 	}
 	return lacks == ""
 }
@@ -281,9 +282,9 @@ func (r *rounds) report(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 	case err != nil && !r.away:
 		r.away = true
-		log.Error("Campaigns stand still; the worker tries again", err, nil)
+		logging.CampaignsStand.Write(log, err, nil)
 	case err == nil && r.away:
 		r.away = false
-		log.Info("Campaigns go on", nil)
+		logging.CampaignsGoOn.Write(log, nil, nil)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -77,9 +78,7 @@ func (c *RetentionConfig) setDefaults() {
 	if c.Every == 0 {
 		c.Every = time.Hour
 	}
-	if safecall.IsNil(c.Logger) {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = logging.Wrap(c.Logger, nil)
 	c.Rules = slices.Clone(c.Rules)
 }
 
@@ -227,7 +226,7 @@ func (r *Retention) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		next := r.config.Every
 		if _, err := r.Trim(ctx); err != nil && ctx.Err() == nil {
-			r.config.Logger.Error("Letters past their retention were not all deleted", err, nil)
+			logging.RetentionFailed.Write(r.config.Logger, err, nil)
 			next = min(next, afterError)
 		}
 		wait.For(ctx, next)
@@ -274,8 +273,8 @@ func (r *Retention) apply(ctx context.Context, i int) (n int, err error) {
 	}
 	n, err = r.store.purge(ctx, r.config.due(i, time.Now()), act, r.rest)
 	if n > 0 {
-		r.config.Logger.Info("Deleted letters past their retention", watermill.LogFields{
-			"letters": n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons, "causes": len(rule.Causes),
+		logging.LettersDeleted.Write(r.config.Logger, nil, logging.Fields{
+			logging.Letters: n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons, "causes": len(rule.Causes),
 			"older_than": rule.OlderThan.String(), "service": r.store.service,
 		})
 	}
