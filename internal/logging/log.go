@@ -1,7 +1,6 @@
 package logging
 
 import (
-	"errors"
 	"maps"
 	"reflect"
 	"strconv"
@@ -111,7 +110,7 @@ func (c *core) entry(e *Event, err error, fields Fields) entry {
 		err = nil
 	}
 	if err != nil {
-		err = errors.New(c.text(err))
+		err = masked(c.text(err))
 	}
 	return entry{e.level, e.text, err, fields}
 }
@@ -124,12 +123,15 @@ const (
 
 // text returns the text of err: masked, bounded, in one line.
 func (c *core) text(err error) string {
-	text := boundedtext.Error(err, maxMasked)
-	return boundedtext.Text(oneLine(c.masked(text)), maxError)
+	text, ok := err.(masked)
+	if !ok {
+		text = masked(c.masked(boundedtext.Error(err, maxMasked)))
+	}
+	return boundedtext.Text(oneLine(string(text)), maxError)
 }
 
-func (c *core) masked(text string) (masked string) {
-	masked = "[withheld: the mask panicked]"
+func (c *core) masked(text string) (shown string) {
+	shown = "[withheld: the mask panicked]"
 	defer func() { _ = recover() }()
 	return c.mask(text)
 }
