@@ -19,12 +19,12 @@ type about struct {
 	Waiting                                                    int64  `json:",omitempty"` // letters of a Threshold
 }
 
-// text is about as the ledger keeps it. Texts are clean and short from here on.
-func (a about) text() string {
-	for _, name := range []*string{&a.Subject, &a.Cause, &a.Topic, &a.Handler, &a.Class, &a.Reason} {
-		*name = line(*name, maxName)
+// text is about as the ledger keeps it. Texts are masked, clean and short from here on, in this order: half of a secret has no shape.
+func (n *Notifier) text(a about) string {
+	for _, name := range []*string{&a.Subject, &a.Topic, &a.Handler, &a.Reason} { // cause and class are our own
+		*name = line(n.config.Privacy.Text(*name), maxName)
 	}
-	a.Description = line(a.Description, maxDescription)
+	a.Description = line(n.config.Privacy.Text(a.Description), maxDescription)
 	text, _ := json.Marshal(a) // which cannot fail: it is strings and a number
 	return string(text)
 }

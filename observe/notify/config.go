@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // Config configures a Notifier. Only Sinks is required.
@@ -56,9 +57,9 @@ type Config struct {
 	// CloseTimeout is how long a router that closes waits for notices that are being sent. Default: 5 s.
 	CloseTimeout time.Duration
 
-	// MaskText changes the texts of errors before they stand in a notice, after what spillway.Config masks. If it panics, the text is
-	// withheld. Default: none.
-	MaskText func(text string) string
+	// Privacy masks secrets in the texts of notices, and in the errors of sinks. Default: that of the spillway.Config with its MaskText, or
+	// credentials are masked.
+	Privacy *privacy.Redactor
 	// Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: the logger of the spillway.Config, or the
 	// router's.
 	Logger watermill.LoggerAdapter

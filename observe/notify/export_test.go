@@ -2,13 +2,26 @@ package notify
 
 import "time"
 
-// Hurry makes a Notifier do in milliseconds what it does in seconds.
-func Hurry(n *Notifier) {
-	n.pace = pace{round: 5 * time.Millisecond, sweep: 20 * time.Millisecond, lease: 2 * time.Second, answer: 5 * time.Second, retry: time.Millisecond}
+// Hurry makes a Notifier do in milliseconds what it does in seconds. A lease does not end by itself: a machine may stand still.
+func Hurry(n *Notifier) { HurryWith(n, time.Hour, 10*time.Second) }
+
+// HurryWith is Hurry with another lease, and time in which the database must answer.
+func HurryWith(n *Notifier, lease, answer time.Duration) {
+	n.pace = pace{round: 5 * time.Millisecond, sweep: 20 * time.Millisecond, lease: lease, answer: answer, retry: time.Millisecond}
 }
 
-// Unhurry is the pace of production, for tests with a clock of their own.
-func Unhurry(n *Notifier) { n.pace = paces }
+// Start and Stop do what the plugin does with a router, for tests with a clock of their own.
+func (n *Notifier) Start() { _ = n.start() } // whose error is nil
+
+// Stop is the end of Start.
+func (n *Notifier) Stop() { n.stop() }
+
+// Pending is the number of subjects that wait for the next round.
+func (n *Notifier) Pending() int {
+	n.pending.mu.Lock()
+	defer n.pending.mu.Unlock()
+	return len(n.pending.reports)
+}
 
 // Line is line.
 var Line = line

@@ -8,7 +8,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/poison"
@@ -27,6 +26,9 @@ func (n *Notifier) Observe(config *spillway.Config) {
 	if n.config.Logger == nil {
 		n.config.Logger = config.Logger
 	}
+	if n.config.Privacy == nil {
+		n.config.Privacy = config.Privacy.With(config.Queue.MaskText)
+	}
 	hooks := &config.Queue.Hooks
 	placed := hooks.OnDeadLetter
 	hooks.OnDeadLetter = func(ctx context.Context, l poison.Letter) {
@@ -44,12 +46,9 @@ func (n *Notifier) Observe(config *spillway.Config) {
 	}
 	if config.Outage != nil {
 		guarded := *config.Outage // the caller may use its own again
-		mask, theirs := guarded.MaskText, guarded.OnChange
-		if mask == nil {
-			mask = config.Queue.MaskText
-		}
+		theirs := guarded.OnChange
 		guarded.OnChange = func(c outageguard.Change) {
-			n.guardChanged(c, mask)
+			n.guardChanged(c)
 			if theirs != nil {
 				theirs(c)
 			}
@@ -80,11 +79,11 @@ func (n *Notifier) unplaced(l poison.Letter, err error) {
 
 func (n *Notifier) aboutLetter(cause string, l poison.Letter, description string) about {
 	return about{Cause: cause, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason,
-		Description: n.masked(description)}
+		Description: description}
 }
 
 // guardChanged counts an opening. Its end shows when no instance says any more that the guard is open.
-func (n *Notifier) guardChanged(c outageguard.Change, mask func(string) string) {
+func (n *Notifier) guardChanged(c outageguard.Change) {
 	if c.To != outageguard.Open && c.To != outageguard.Frozen || c.From == outageguard.Ramping || c.From == outageguard.Probing {
 		return
 	}
@@ -92,7 +91,7 @@ func (n *Notifier) guardChanged(c outageguard.Change, mask func(string) string) 
 	n.report(GuardOpen, c.Handler+"\n"+c.Scope, 1, now, now, func() about {
 		text := c.Actor
 		if c.Cause != nil {
-			text = n.masked(boundedtext.Error(c.Cause, maxMasked), mask)
+			text = boundedtext.Error(c.Cause, maxMasked)
 		}
 		return about{Handler: c.Handler, Subject: c.Scope, Reason: c.Reason, Description: text}
 	})
@@ -101,21 +100,8 @@ func (n *Notifier) guardChanged(c outageguard.Change, mask func(string) string) 
 // report counts what happened, and has the next round begin.
 func (n *Notifier) report(kind Kind, subject string, times int64, first, last time.Time, say func() about) {
 	if n.wants(kind) {
-		n.pending.add(ledger.Key{Kind: string(kind), Subject: subject}, times, first, last, say)
+		n.pending.add(ledger.Key{Kind: string(kind), Subject: subject}, times, first, last, func() string { return n.text(say()) })
 	}
-}
-
-// masked is the text after all masks. What a mask panics over is withheld.
-func (n *Notifier) masked(text string, masks ...func(string) string) string {
-	for _, mask := range append(masks, n.masks...) {
-		if mask == nil {
-			continue
-		}
-		masked := "[withheld: the mask panicked]"
-		_ = safecall.Call("notify: a mask", func() error { masked = mask(text); return nil })
-		text = masked
-	}
-	return text
 }
 
 // holder is another one for each Notifier: two of them in a process must not end each other's leases.

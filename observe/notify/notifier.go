@@ -26,7 +26,6 @@ type Notifier struct {
 	late    *logging.Late // nil with a logger of the configuration
 	pending *pending
 	life    *lifecycle.Lifecycle
-	masks   []func(string) string
 
 	mu        sync.Mutex
 	channel   *spillway.Channel
@@ -45,9 +44,6 @@ func New(config Config) (*Notifier, error) {
 	config.Sinks, config.Kinds = slices.Clone(config.Sinks), slices.Clone(config.Kinds)
 	n := &Notifier{config: config, pace: paces, pending: newPending()}
 	n.life = lifecycle.New(n.start, n.stop)
-	if config.MaskText != nil {
-		n.masks = append(n.masks, config.MaskText)
-	}
 	return n, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 func TestMain(m *testing.M) {
@@ -146,7 +147,7 @@ func TestNewCause(t *testing.T) {
 		Link: func(n notify.Notice) string {
 			return "https://runbooks.example.com/" + string(n.Kind) + "?cause=" + n.Cause
 		},
-		MaskText: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") },
+		Privacy: privacy.Default().With(func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }),
 	}, spillway.Config{Queue: poison.QueueConfig{Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { called.Add(1) }}}},
 		func(msg *message.Message) error {
 			return classify.Permanent(errors.New("customer "+msg.UUID+" has no password hunter2"), classify.Reason("no_such_customer"))

@@ -161,7 +161,7 @@ func (o *outlet) log(err error, p *parcel) {
 }
 
 func (o *outlet) cause(err error) error {
-	return logging.Cause(line(o.n.masked(boundedtext.Error(err, maxMasked)), maxDescription))
+	return logging.Cause(line(o.n.config.Privacy.Text(boundedtext.Error(err, maxMasked)), maxDescription))
 }
 
 func (o *outlet) fields(p *parcel) watermill.LogFields {

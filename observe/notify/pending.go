@@ -23,12 +23,12 @@ func newPending() *pending {
 }
 
 // add counts a report. It never waits for anything but other calls of add. say is called once for each subject and round.
-func (p *pending) add(key ledger.Key, n int64, first, last time.Time, say func() about) {
+func (p *pending) add(key ledger.Key, n int64, first, last time.Time, say func() string) {
 	r := ledger.Report{Key: key, N: n, First: first, Last: last}
 	if p.merge(r, false) {
 		return
 	}
-	r.About = say().text() // outside of the lock: masks may be slow
+	r.About = say() // outside of the lock: masks may be slow
 	p.merge(r, true)
 	select {
 	case p.wake <- struct{}{}:

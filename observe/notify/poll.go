@@ -53,7 +53,7 @@ func (r *running) lasts(ctx context.Context, kind Kind, subject string, since ti
 	if since.IsZero() || since.After(now) {
 		since = now
 	}
-	return r.report(ctx, r.n.shared, ledger.Report{Key: ledger.Key{Kind: string(kind), Subject: subject}, First: since, Last: now, About: a.text()})
+	return r.report(ctx, r.n.shared, ledger.Report{Key: ledger.Key{Kind: string(kind), Subject: subject}, First: since, Last: now, About: r.n.text(a)})
 }
 
 // reportAway has this process say that the database is away: others cannot be asked.
@@ -61,8 +61,8 @@ func (r *running) reportAway(ctx context.Context, err error) {
 	if !r.n.wants(StoreAway) {
 		return
 	}
-	a := about{Subject: "the database of the notices", Description: r.n.masked(err.Error())}
-	_ = r.report(ctx, r.n.local, ledger.Report{Key: ledger.Key{Kind: string(StoreAway), Subject: "notices"}, First: r.away, Last: time.Now(), About: a.text()}) // in memory
+	a := about{Subject: "the database of the notices", Description: err.Error()}
+	_ = r.report(ctx, r.n.local, ledger.Report{Key: ledger.Key{Kind: string(StoreAway), Subject: "notices"}, First: r.away, Last: time.Now(), About: r.n.text(a)}) // in memory
 }
 
 // maxGroups is the number of causes that are looked at, those with the most letters.
@@ -84,7 +84,7 @@ func (r *running) pollLetters(ctx context.Context) error {
 			if g.Count < most {
 				break
 			}
-			a := about{Cause: g.Cause, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason, Description: r.n.masked(g.Description), Waiting: int64(g.Count)}
+			a := about{Cause: g.Cause, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason, Description: g.Description, Waiting: int64(g.Count)}
 			if err := r.lasts(ctx, Threshold, g.Cause, g.FirstFailedAt, a); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func (r *running) pollLetters(ctx context.Context) error {
 		}
 		if time.Since(since) >= most {
 			return r.lasts(ctx, OldestLetter, "", since, about{Cause: h.Cause, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
-				Description: r.n.masked(h.Description)})
+				Description: h.Description})
 		}
 	}
 	return nil
@@ -128,7 +128,7 @@ func (r *running) pollCampaigns(ctx context.Context) error {
 			if !c.ResumeAt.IsZero() {
 				why += "; it resumes by itself at " + c.ResumeAt.UTC().Format(time.RFC3339)
 			}
-			if err := r.lasts(ctx, CampaignStopped, c.ID, stopped, about{Subject: c.ID, Description: r.n.masked(why)}); err != nil {
+			if err := r.lasts(ctx, CampaignStopped, c.ID, stopped, about{Subject: c.ID, Description: why}); err != nil {
 				return err
 			}
 		}

@@ -1,3 +1,118 @@
 package notify_test
 
-func dieIfAsked() {}
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe/notify"
+)
+
+const childVariable = "SPILLWAY_NOTIFY_CHILD"
+
+// order is what a process of its own does: it reports a letter, and is killed when it is about to send the notice.
+type order struct{ Driver, Address string }
+
+var drivers = map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}
+
+func dieIfAsked() {
+	text := os.Getenv(childVariable)
+	if text == "" {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "child:", child(text))
+	os.Exit(1)
+}
+
+func child(text string) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	db, err := sql.Open(o.Driver, o.Address)
+	if err != nil {
+		return err
+	}
+	kill := func(context.Context, notify.Notice) error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) }
+	n, err := notify.New(notify.Config{Sinks: []notify.Sink{kill}, DB: db, Service: "shop"})
+	if err != nil {
+		return err
+	}
+	notify.HurryWith(n, time.Second, 10*time.Second)
+	config := spillway.Config{Publisher: nowhere{}}
+	n.Observe(&config)
+	channel, err := spillway.New(context.Background(), config)
+	if err == nil {
+		err = n.Watch(context.Background(), channel)
+	}
+	if err != nil {
+		return err
+	}
+	n.Start()
+	config.Queue.Hooks.OnDeadLetter(context.Background(), letter("a"))
+	time.Sleep(testkit.Patience)
+	return errors.New("it was not killed")
+}
+
+// runChild runs a process until it is killed.
+func runChild(t *testing.T, d databases.Database, address string) {
+	t.Helper()
+	text, err := json.Marshal(order{drivers[d.Name], address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	out, err := cmd.CombinedOutput()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+		t.Fatalf("the process was not killed: %v\n%s", err, out)
+	}
+}
+
+// Feature O4: a process that is killed between its claim and the delivery has another send the notice, once.
+func TestKilled(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		runChild(t, d, address)
+		var in inbox
+		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}}, notify.Hurry)
+		if n := in.one(t, notify.NewCause, notify.StatusNew); n.Reason != "a" || n.Count != 1 {
+			t.Errorf("%+v", n)
+		}
+		one.hooks.OnDeadLetter(context.Background(), letter("a"))
+		one.hooks.OnDeadLetter(context.Background(), letter("b")) // which is told after what is still due of a
+		testkit.Eventually(t, "the notice of b", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 1 }, in.String)
+		one.stop()
+		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 2 || all[1].Reason != "b" {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
+// Feature O4: if the second process is killed too, the notice is given up, and said to be: a notice that kills must not kill for ever.
+func TestKilledTwice(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		runChild(t, d, address)
+		runChild(t, d, address) // whose sweep, or report, finds what the first left behind
+		var in inbox
+		log := &testkit.Log{}
+		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}, Logger: log}, notify.Hurry)
+		testkit.Eventually(t, "it is given up", func() bool { return len(log.Lines(watermill.ErrorLogLevel, "given up")) > 0 })
+		one.hooks.OnDeadLetter(context.Background(), letter("b"))
+		n := in.one(t, notify.NewCause, notify.StatusNew)
+		if n.Reason != "b" || n.Missed != 1 {
+			t.Errorf("%+v", n)
+		}
+	})
+}

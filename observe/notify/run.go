@@ -87,7 +87,7 @@ func (r *running) round(ctx context.Context) {
 	switch {
 	case err != nil && r.away.IsZero():
 		r.away = time.Now()
-		logger.Error("The database of the notices does not answer; what happens is counted, and sent when it answers", logging.Cause(r.n.masked(err.Error())), nil)
+		logger.Error("The database of the notices does not answer; what happens is counted, and sent when it answers", logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
 	case err == nil && !r.away.IsZero():
 		r.away = time.Time{}
 		logger.Info("The database of the notices answers again", nil)
@@ -152,7 +152,9 @@ func (r *running) sweep(ctx context.Context, in *ledger.Ledger) error {
 	}
 	due, lost, err := in.Sweep(ctx)
 	for _, t := range due {
-		r.send(in, t)
+		if !r.sent.has(t) { // the instance may have stood still for longer than its lease
+			r.send(in, t)
+		}
 	}
 	if lost > 0 {
 		r.n.logger().Error("Notices were given up: two instances ended before they had sent them", fmt.Errorf("%d notices", lost), nil)

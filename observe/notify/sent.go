@@ -16,10 +16,9 @@ type parcel struct {
 	made   time.Time
 
 	// of sent, under its lock
-	open    int  // sinks that are not through with it
-	begun   bool // a sink was called with it
-	unsent  bool // the router closed before a sink was through
-	settled bool
+	open   int  // sinks that are not through with it
+	begun  bool // a sink was called with it
+	unsent bool // the router closed before a sink was through
 }
 
 // sent knows the notices whose leases the instance has.
@@ -36,6 +35,18 @@ func (s *sent) add(in *ledger.Ledger, t ledger.Telling, notice Notice, sinks int
 	defer s.mu.Unlock()
 	s.parcels[p] = true
 	return p
+}
+
+// has reports whether a notice is on its way.
+func (s *sent) has(t ledger.Telling) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.parcels {
+		if p.t.Key == t.Key && p.t.Opened == t.Opened && p.t.Number == t.Number {
+			return true
+		}
+	}
+	return false
 }
 
 // begin notes that a sink may have sent the notice.

@@ -1,0 +1,141 @@
+package notify_test
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe/notify"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// instance is a Notifier as a process of its own would have it, without a router: its hooks are called by the test.
+type instance struct {
+	*notify.Notifier
+	hooks poison.Hooks
+	stop  func() // once
+}
+
+func newInstance(t testing.TB, db *sql.DB, with notify.Config, hurry func(*notify.Notifier)) *instance {
+	t.Helper()
+	with.DB, with.Service = db, "shop"
+	n, err := notify.New(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hurry(n)
+	config := spillway.Config{Publisher: nowhere{}}
+	n.Observe(&config)
+	channel, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Watch(t.Context(), channel); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	stop := sync.OnceFunc(n.Stop)
+	t.Cleanup(stop)
+	return &instance{n, config.Queue.Hooks, stop}
+}
+
+// Feature O4: a storm of 100,000 letters of 3 causes in 4 instances is one first notice for each cause, and one with the number of the
+// others: by the counts, nothing is told twice and no letter is forgotten.
+func TestStorm(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		const instances, causes = 4, 3
+		letters := 100_000
+		if d.Name != databases.Postgres.Name || testing.Short() {
+			letters = 20_000
+		}
+		var in inbox
+		var all []*instance
+		for range instances {
+			all = append(all, newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}}, notify.Hurry))
+		}
+		var storm sync.WaitGroup
+		for i, one := range all {
+			storm.Go(func() {
+				for n := i; n < letters; n += instances {
+					one.hooks.OnDeadLetter(context.Background(), letter(cause(n%causes)))
+				}
+			})
+		}
+		storm.Wait()
+		db := d.Open(t, address)
+		number := func(query string) (n int) {
+			if err := db.QueryRow(query).Scan(&n); err != nil {
+				t.Error(err)
+			}
+			return n
+		}
+		testkit.Eventually(t, "all letters are counted, and the first notices sent", func() bool {
+			return number(`SELECT COALESCE(SUM(total), 0) FROM spillway_notices WHERE kind = 'new_cause'`) == letters &&
+				number(`SELECT COUNT(*) FROM spillway_notices WHERE kind = 'new_cause' AND telling = ''`) == causes
+		}, in.String)
+		if _, err := db.Exec(`UPDATE spillway_notices SET ends_at = 0 WHERE kind = 'new_cause'`); err != nil { // an hour goes by
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, "the summaries", func() bool { return len(in.of(notify.NewCause, notify.StatusSummary)) >= causes }, in.String)
+		for _, one := range all {
+			one.stop()
+		}
+		told := map[string]int64{}
+		for _, n := range in.of(notify.NewCause, notify.StatusNew) {
+			if told[n.Reason] != 0 {
+				t.Errorf("a second first notice: %+v", n)
+			}
+			told[n.Reason] = n.Count
+		}
+		for _, n := range in.of(notify.NewCause, notify.StatusSummary) {
+			if told[n.Reason] += n.Count; n.Total != told[n.Reason] || n.Description != "order 7 is "+n.Reason {
+				t.Errorf("%d of %s are told, and %+v", told[n.Reason], n.Reason, n)
+			}
+		}
+		sum := int64(0)
+		for _, n := range told {
+			sum += n
+		}
+		if len(told) != causes || sum != int64(letters) || len(in.all) != 2*causes {
+			t.Errorf("%d letters of %d causes are told in %d notices: %v", sum, len(told), len(in.all), in.String())
+		}
+	})
+}
+
+// Feature O4: what an instance has not begun to send when its router closes, another sends at once; and a Notifier that is started again
+// goes on.
+func TestHandOver(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var in inbox
+		begun := make(chan string, 100)
+		hangs := func(ctx context.Context, n notify.Notice) error { begun <- n.Reason; <-ctx.Done(); return ctx.Err() }
+		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{hangs}, CloseTimeout: 10 * time.Millisecond}, notify.Hurry)
+		for i := range 5 {
+			one.hooks.OnDeadLetter(context.Background(), letter(cause(i)))
+		}
+		first := testkit.Receive(t, "the first notice", begun)
+		db := d.Open(t, address)
+		testkit.Eventually(t, "5 claims", func() bool {
+			n := 0
+			return db.QueryRow(`SELECT COUNT(*) FROM spillway_notices WHERE kind = 'new_cause' AND telling = 'new'`).Scan(&n) == nil && n == 5
+		})
+		one.stop()
+		newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}}, notify.Hurry)
+		testkit.Eventually(t, "the notices that were not begun", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) >= 4 }, in.String)
+		for _, n := range in.of(notify.NewCause, notify.StatusNew) {
+			if n.Reason == first {
+				t.Errorf("%+v was begun, and its lease goes on", n)
+			}
+		}
+		one.Start()
+		defer one.Stop()
+		one.hooks.OnDeadLetter(context.Background(), letter("x"))
+		for testkit.Receive(t, "a notice after the second start", begun) != "x" {
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe/notify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// quick looks often. A state ends soon after.
+var quick = notify.Config{Poll: 20 * time.Millisecond, Settle: 200 * time.Millisecond}
+
+// some waits for a notice of a kind and status, and returns the first: on a machine that stands still a state can end and begin again.
+func (b *inbox) some(t testing.TB, kind notify.Kind, status notify.Status) notify.Notice {
+	t.Helper()
+	testkit.Eventually(t, fmt.Sprintf("a notice %s of %s", status, kind), func() bool { return len(b.of(kind, status)) > 0 }, b.String)
+	return b.of(kind, status)[0]
+}
+
+// stored puts letters of a cause into the channel's store, first failed long ago.
+func stored(t testing.TB, store *letters.Store, cause string, n int) {
+	t.Helper()
+	for i := range n {
+		l := letter(cause)
+		l.Original = message.NewMessage(fmt.Sprint(cause, i), []byte("{}"))
+		l.Failure.FirstFailedAt = time.Now().Add(-48 * time.Hour)
+		if err := store.Publish("orders.dlq", l.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Feature O4: letters that wait are too many, or too old, until they are gone.
+func TestLettersWait(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var in inbox
+		with := quick
+		with.Threshold, with.Sinks = 3, []notify.Sink{in.sink}
+		s := start(t, with, spillway.Config{Service: "shop", DB: d.Open(t, address)}, nil)
+		stored(t, s.channel.Letters(), "many", 5)
+		stored(t, s.channel.Letters(), "few", 2)
+		n := in.some(t, notify.Threshold, notify.StatusNew)
+		if n.Reason != "many" || n.Count < 3 || n.Count > 5 || n.Topic != "orders" || n.Handler != "billing" || n.Description != "order 7 is many" ||
+			n.Title != fmt.Sprintf("%d dead letters of a cause wait: orders, billing, many", n.Count) {
+			t.Errorf("%+v", n)
+		}
+		old := in.some(t, notify.OldestLetter, notify.StatusNew)
+		if age := time.Since(old.First); age < 47*time.Hour || age > 49*time.Hour || old.Cause != n.Cause {
+			t.Errorf("%+v", old)
+		}
+		if found := in.of(notify.NewCause, notify.StatusNew); len(found) > 0 {
+			t.Errorf("letters from elsewhere are no new cause: %+v", found)
+		}
+		if _, err := s.channel.Letters().MarkAll(t.Context(), letters.Filter{}, letters.StatusDiscarded, letters.Act{By: "ann", Reason: "a test"}); err != nil {
+			t.Fatal(err)
+		}
+		if over := in.some(t, notify.Threshold, notify.StatusResolved); over.Reason != "many" || over.Cause != n.Cause {
+			t.Errorf("%+v", over)
+		}
+		in.some(t, notify.OldestLetter, notify.StatusResolved)
+		s.stop()
+		for _, n := range in.of(notify.Threshold, notify.StatusNew) {
+			if n.Reason != "many" {
+				t.Errorf("%+v", n)
+			}
+		}
+	})
+}
+
+// Feature O4: a campaign that stopped itself is a notice, and one that a person paused is none.
+func TestCampaignStops(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var in inbox
+		with := quick
+		with.Sinks = []notify.Sink{in.sink}
+		s := start(t, with, spillway.Config{Service: "shop", DB: d.Open(t, address)}, nil)
+		all, err := campaigns.New(t.Context(), s.channel.Letters(), campaigns.Config{Allow: []string{"orders"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.notifier.WatchCampaigns(all); err != nil {
+			t.Fatal(err)
+		}
+		began := func(cause, by, why string) campaigns.Campaign {
+			stored(t, s.channel.Letters(), cause, 1)
+			c, err := all.Start(t.Context(), campaigns.Request{Filter: letters.Filter{Reasons: []string{cause}}, Act: campaigns.Act{By: "ann", Reason: "repaired"}})
+			if err == nil {
+				c, err = all.Pause(t.Context(), c.ID, campaigns.Act{By: by, Reason: why})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		began("a", "ann", "lunch")
+		c := began("b", campaigns.ByItself, "60 of 100 letters heard of failed again")
+		n := in.some(t, notify.CampaignStopped, notify.StatusNew)
+		if n.Subject != c.ID || n.Description != "60 of 100 letters heard of failed again" || n.Title != "Campaign "+c.ID+" stopped itself" {
+			t.Errorf("%+v", n)
+		}
+		if _, err := all.Cancel(t.Context(), c.ID, campaigns.Act{By: "ann", Reason: "enough"}); err != nil {
+			t.Fatal(err)
+		}
+		if over := in.some(t, notify.CampaignStopped, notify.StatusResolved); over.Subject != c.ID {
+			t.Errorf("%+v", over)
+		}
+	})
+}
+
+// refusing refuses all letters while away.
+type refusing struct {
+	nowhere
+	away atomic.Bool
+}
+
+func (r *refusing) Publish(string, ...*message.Message) error {
+	if r.away.Load() {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return nil
+}
+
+// Feature O4: a publisher of letters that is away is a notice, and one when it is back.
+func TestStoreAway(t *testing.T) {
+	var in inbox
+	with := quick
+	with.Sinks = []notify.Sink{in.sink}
+	pub := &refusing{}
+	pub.away.Store(true)
+	s := start(t, with, spillway.Config{Publisher: pub, Queue: poison.QueueConfig{PublishAttempts: 1}}, func(*message.Message) error {
+		return errors.New("boom")
+	})
+	s.publish(t, "1")
+	if n := in.some(t, notify.StoreAway, notify.StatusNew); n.Subject == "" || !strings.Contains(n.Title, n.Subject) {
+		t.Errorf("%+v", n)
+	}
+	pub.away.Store(false)
+	in.some(t, notify.StoreAway, notify.StatusResolved)
+	in.some(t, notify.NewCause, notify.StatusNew)
+}
+
+// Feature O4: while the database of the notices is away, no hook waits, the process says so itself, and letters are told when it is back,
+// with their number.
+func TestDatabaseAway(t *testing.T) {
+	address, err := url.Parse(databases.Postgres.Create(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := faultproxy.New(address.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	address.Host = proxy.Addr()
+	for name, fault := range map[string]func(){"cut": proxy.Cut, "silent": proxy.HalfOpen} {
+		t.Run(name, func(t *testing.T) {
+			proxy.Heal()
+			db := databases.Postgres.Open(t, address.String())
+			var in inbox
+			with := quick
+			with.Sinks = []notify.Sink{in.sink}
+			with.Poll, with.Settle = 100*time.Millisecond, time.Second
+			one := newInstance(t, db, with, func(n *notify.Notifier) { notify.HurryWith(n, time.Hour, 500*time.Millisecond) })
+			one.hooks.OnDeadLetter(context.Background(), letter("before"+name))
+			testkit.Eventually(t, "the first notice", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 0 })
+			fault()
+			for range 1000 { // each returns: there is no more to wait for than a lock
+				one.hooks.OnDeadLetter(context.Background(), letter("while"+name))
+			}
+			n := in.some(t, notify.StoreAway, notify.StatusNew)
+			if n.Subject != "the database of the notices" || strings.Contains(fmt.Sprintf("%+v", n), "spillway:spillway@") {
+				t.Errorf("%+v", n)
+			}
+			proxy.Heal()
+			testkit.Eventually(t, "the letters of the outage", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 1 }, in.String)
+			if late := in.of(notify.NewCause, notify.StatusNew)[1]; late.Reason != "while"+name || late.Count != 1000 {
+				t.Errorf("%+v", late)
+			}
+			in.some(t, notify.StoreAway, notify.StatusResolved)
+			one.stop()
+		})
+	}
+}

@@ -1,0 +1,306 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/observe/notify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
+)
+
+// bubble is a Notifier without a router and a database, in a bubble whose clock stands still while it works.
+type bubble struct {
+	*notify.Notifier
+	hooks   poison.Hooks
+	guard   func(outageguard.Change)
+	channel *spillway.Channel
+	log     *testkit.Log
+}
+
+func inBubble(t *testing.T, with notify.Config) *bubble {
+	t.Helper()
+	b := &bubble{log: &testkit.Log{}}
+	with.Logger = b.log
+	n, err := notify.New(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := spillway.Config{Publisher: nowhere{}, Outage: &outageguard.Config{}}
+	n.Observe(&config)
+	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Outage.OnChange
+	if b.channel, err = spillway.New(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Watch(t.Context(), b.channel); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	return b
+}
+
+func (b *bubble) place(causes ...string) {
+	for _, cause := range causes {
+		b.hooks.OnDeadLetter(context.Background(), letter(cause))
+	}
+}
+
+// Feature O4: a cause is told at once, then counted by the hour; after an hour without a letter it is new again.
+func TestHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}})
+		begun := time.Now()
+		b.place("a")
+		synctest.Wait()
+		first := in.one(t, notify.NewCause, notify.StatusNew)
+		if time.Since(begun) > 0 || first.Count != 1 {
+			t.Errorf("%+v after %s", first, time.Since(begun))
+		}
+		for range 1000 {
+			time.Sleep(3 * time.Second)
+			b.place("a")
+		}
+		if n := len(in.of(notify.NewCause, notify.StatusSummary)); n != 0 {
+			t.Errorf("%d summaries within the hour", n)
+		}
+		time.Sleep(15 * time.Minute)
+		summary := in.one(t, notify.NewCause, notify.StatusSummary)
+		if summary.Count != 1000 || summary.Total != 1001 || summary.ID == first.ID || summary.Cause != first.Cause || !summary.First.Equal(first.First) ||
+			summary.Title != "1000 more dead letters of a cause: orders, billing, a" {
+			t.Errorf("%+v", summary)
+		}
+		time.Sleep(3 * time.Hour)
+		in.one(t, notify.NewCause, notify.StatusSummary)
+		b.place("a")
+		time.Sleep(2 * time.Second)
+		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 2 || all[1].ID == first.ID || all[1].Total != 1 {
+			t.Errorf("%+v", all)
+		}
+		b.Stop()
+	})
+}
+
+// Feature O4: an open guard is a notice, and one when it was closed for a minute. A guard that opens and closes all the time is no more.
+func TestGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Privacy: privacy.Default().With(func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") })})
+		for range 30 {
+			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Closed, To: outageguard.Open, Reason: outageguard.ReasonAway, Cause: errors.New("refused hunter2")})
+			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Open, To: outageguard.Probing})
+			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Probing, To: outageguard.Ramping})
+			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Ramping, To: outageguard.Closed})
+			time.Sleep(20 * time.Second)
+		}
+		n := in.one(t, notify.GuardOpen, notify.StatusNew)
+		if n.Handler != "billing" || n.Subject != "acme" || n.Reason != "away" || n.Description != "refused ***" || n.Count != 1 {
+			t.Errorf("%+v", n)
+		}
+		if over := in.of(notify.GuardOpen, notify.StatusResolved); len(over) > 0 {
+			t.Errorf("%+v", over)
+		}
+		time.Sleep(2 * time.Minute)
+		over := in.one(t, notify.GuardOpen, notify.StatusResolved)
+		if over.Total != 30 || !strings.HasPrefix(over.Title, "Resolved: The outage guard holds messages: billing") {
+			t.Errorf("%+v", over)
+		}
+		b.channel.Outage().Open("shipping", "by hand") // which the poll sees as long as it lasts
+		time.Sleep(time.Hour)
+		if all := in.of(notify.GuardOpen, notify.StatusNew); len(all) != 2 || all[1].Handler != "shipping" || len(in.of(notify.GuardOpen, notify.StatusResolved)) != 1 {
+			t.Errorf("%v", in.String())
+		}
+		b.channel.Outage().Close("shipping")
+		time.Sleep(2 * time.Minute)
+		if all := in.of(notify.GuardOpen, notify.StatusResolved); len(all) != 2 {
+			t.Errorf("%+v", all)
+		}
+		b.Stop()
+	})
+}
+
+// Feature O4: a sink that refuses for 50 minutes receives what waited, in order, and the log has two lines. What it refuses for longer is
+// given up, and the next notice says how many.
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		var down atomic.Bool
+		var attempts atomic.Int32
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{func(ctx context.Context, n notify.Notice) error {
+			attempts.Add(1)
+			if down.Load() {
+				return fmt.Errorf("500 Internal Server Error")
+			}
+			return in.sink(ctx, n)
+		}}})
+		down.Store(true)
+		b.place("a", "b", "c")
+		time.Sleep(50 * time.Minute)
+		if n := attempts.Load(); n < 40 || n > 100 {
+			t.Errorf("%d attempts in 50 minutes", n)
+		}
+		down.Store(false)
+		time.Sleep(2 * time.Minute)
+		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 3 || all[0].Missed+all[1].Missed+all[2].Missed != 0 {
+			t.Errorf("%+v", all)
+		}
+		if lines := b.log.Errors(); len(lines) != 1 || len(b.log.Lines(watermill.InfoLogLevel, "accepts")) != 1 {
+			t.Errorf("%v", lines)
+		}
+		down.Store(true)
+		b.place("d", "e")
+		time.Sleep(3 * time.Hour)
+		down.Store(false)
+		time.Sleep(2 * time.Minute)
+		b.place("f")
+		time.Sleep(2 * time.Second)
+		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 4 || all[3].Reason != "f" || all[3].Missed != 2 {
+			t.Errorf("%+v", all)
+		}
+		b.place("g")
+		time.Sleep(2 * time.Second)
+		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 5 || all[4].Missed != 0 {
+			t.Errorf("%+v", all)
+		}
+		b.Stop()
+	})
+}
+
+// Feature O4: what a sink says of the next attempt holds: at once never, after a while, or no more.
+func TestVerdictsOfSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []time.Duration
+		begun := time.Now()
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{func(_ context.Context, n notify.Notice) error {
+			calls = append(calls, time.Since(begun))
+			switch len(calls) {
+			case 1:
+				return classify.Transient(errors.New("slow down"), classify.RetryAfter(5*time.Minute))
+			case 2:
+				return classify.Transient(errors.New("slow down"), classify.RetryAfter(1000*time.Hour))
+			case 3:
+				return classify.Permanent(errors.New("no such hook"))
+			case 4:
+				panic("a bug")
+			}
+			return nil
+		}}})
+		b.place("a")
+		time.Sleep(30 * time.Minute)
+		if len(calls) != 3 || calls[1] != 5*time.Minute || calls[2] != 15*time.Minute {
+			t.Errorf("%v", calls)
+		}
+		b.place("b")
+		time.Sleep(time.Minute)
+		if len(calls) != 5 {
+			t.Errorf("%v", calls)
+		}
+		b.Stop()
+	})
+}
+
+// Feature O4: a sink that hangs holds up no other sink, no hook, and the end for no longer than CloseTimeout. What does not fit its queue is
+// counted.
+func TestHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		deaf := make(chan struct{}) // a sink that does not even end with its context
+		var once atomic.Bool
+		b := inBubble(t, notify.Config{QueueSize: 2, MaxNew: 1000, GiveUp: 10 * time.Minute, Sinks: []notify.Sink{in.sink, func(ctx context.Context, _ notify.Notice) error {
+			if once.CompareAndSwap(false, true) {
+				<-deaf
+			} else {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}}})
+		for i := range 10 {
+			b.place(cause(i))
+			time.Sleep(2 * time.Second)
+		}
+		if n := len(in.of(notify.NewCause, notify.StatusNew)); n != 10 {
+			t.Errorf("%d notices, of 10, beside a sink that hangs", n)
+		}
+		if lines := b.log.Errors(); len(lines) != 1 || !strings.Contains(lines[0].Text, "is full") {
+			t.Errorf("%v", lines)
+		}
+		b.place(cause(0))
+		time.Sleep(2 * time.Hour) // GiveUp has the summary told to those who listen
+		if all := in.of(notify.NewCause, notify.StatusSummary); len(all) != 1 {
+			t.Errorf("%+v", all)
+		}
+		begun := time.Now()
+		b.Stop()
+		if took := time.Since(begun); took > 7*time.Second {
+			t.Errorf("it closed in %s", took)
+		}
+		close(deaf)
+	})
+}
+
+// cause is a word without a digit, which would be folded.
+func cause(i int) string {
+	return strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(fmt.Sprint(i))
+}
+
+// Feature O4: 10,000 causes within a second are 10 notices, one that says there are more, and one with the number of the others.
+func TestManyCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}})
+		for i := range 10_000 {
+			b.place(cause(i))
+			if n := b.Pending(); n > 1001 {
+				t.Fatalf("%d subjects are kept", n)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		told, many := in.of(notify.NewCause, notify.StatusNew), in.one(t, notify.ManyNotices, notify.StatusNew)
+		if len(told) != 10 || many.Subject != "new_cause" {
+			t.Errorf("%d notices, and %+v", len(told), many)
+		}
+		time.Sleep(2 * time.Hour)
+		sum := many.Count
+		for _, n := range append(told, in.of(notify.ManyNotices, notify.StatusSummary)...) {
+			sum += n.Count
+		}
+		if sum != 10_000 || len(in.all) > 13 {
+			t.Errorf("%d letters are told in %d notices: %v", sum, len(in.all), in.String())
+		}
+		b.Stop()
+	})
+}
+
+// Feature O4: a letter that no publisher takes is a notice.
+func TestUnplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Kinds: []notify.Kind{notify.Unplaced}})
+		b.place("a")
+		for range 50 {
+			b.hooks.OnUnplaced(context.Background(), letter("a"), errors.New("broker away"))
+		}
+		time.Sleep(2 * time.Hour)
+		n, more := in.one(t, notify.Unplaced, notify.StatusNew), in.of(notify.Unplaced, notify.StatusSummary)
+		sum := n.Count
+		for _, m := range more {
+			sum += m.Count
+		}
+		if n.Description != "broker away" || sum != 50 || len(in.all) > 2 {
+			t.Errorf("%v", in.String())
+		}
+		b.Stop()
+	})
+}
