@@ -23,10 +23,14 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 	hopeless, flaky, good := numbered("hopeless", 3), numbered("flaky", 5), numbered("good", 10)
 	var j journal
 	passed := newTally(len(good))
-	b.startStaged(b.channel(append(change, b.staged(delays...))...), b.noting(&j, func(stage int, msg *message.Message) error {
-		if stage == 2 && !passed.full(msg.Context()) { // the last attempt goes on only when all that are good have come
+	// The last stage goes on only when all that are good have come. A handler that waits for them would hold the transaction of keys
+	// that they need.
+	lastWaits := message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
+		if poison.RetryStageOf(msg).Number == 2 && !passed.full(msg.Context()) {
 			b.Errorf("%q is in its last stage, and good ones wait behind those that failed", msg.UUID)
 		}
+	})
+	b.startStaged(b.channel(append(change, b.staged(delays...))...), b.noting(&j, func(stage int, msg *message.Message) error {
 		switch {
 		case strings.HasPrefix(msg.UUID, "good"):
 			passed.add(msg.UUID)
@@ -36,7 +40,7 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 			return errNotYet
 		}
 		return nil
-	}))
+	}), func(router *message.Router) { router.AddSubscriberDecorators(lastWaits) })
 	b.ids(slices.Concat(hopeless, flaky, good)...)
 	b.untilApplied(append(flaky, good...)...)
 	b.untilPlaced(3)

@@ -29,8 +29,9 @@ func (b *bench) delayStore() {
 // dueOrder has messages wait for what their errors ask: the last for the shortest time.
 func (b *bench) dueOrder(store *delay.Store) {
 	const n, step = 5, 300 * time.Millisecond
+	const first = 10 * step // the shortest wait, so that all are stored before the first is due
 	ids := numbered("id", n)
-	after := func(id string) time.Duration { return step * time.Duration(n+1-slices.Index(ids, id)) }
+	after := func(id string) time.Duration { return first + step*time.Duration(n-1-slices.Index(ids, id)) }
 	var j journal
 	waits := make(chan time.Duration, 10*n)
 	var put sync.Map // when each message was in the store, or all but committed to it
@@ -48,7 +49,7 @@ func (b *bench) dueOrder(store *delay.Store) {
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
 	const clocks = 50 * time.Millisecond // between ours, which says when a message is due, and the database's
-	const commits = 4 * step             // a message that is stored later than this before another one is taken may come behind that
+	const commits = 8 * step             // a message that is stored later than this before another one is taken may come behind that
 	var back []string
 	var last visit
 	for _, v := range j.of("") {
