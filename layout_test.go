@@ -66,6 +66,7 @@ var floors = map[string]int{
 	// dead letters on their way back
 	"redrive":                   3,
 	"redrive/campaigns":         3,
+	"redrive/erasure":           3,
 	"redrive/internal/jsonedit": 0,
 	// the front door
 	"": 4,

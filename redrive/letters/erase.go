@@ -26,6 +26,8 @@ type EraseOptions struct {
 	// Before is called with at most 200 letters before they are erased, outside of any transaction. The letters that have a
 	// lease are among them. An error ends Erase. Default: none.
 	Before func(ctx context.Context, some []Head) error
+	// Progress is called after each transaction with what was done so far. Default: none.
+	Progress func(done Erased)
 }
 
 // Erased is what Erase did.
@@ -46,7 +48,7 @@ type Erased struct {
 // called again after an error, and goes on where it ended. It returns what it did, also with an error. A letter that arrives
 // again later is a new letter.
 //
-// The database may keep old versions of rows for a while: see docs/erasure.md.
+// The database may keep old versions of rows for a while: see docs/privacy.md.
 func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptions) (done Erased, err error) {
 	if err := s.usable(ctx); err != nil {
 		return done, err
@@ -74,6 +76,9 @@ func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptio
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}
 		done.Letters, done.InHand = done.Letters+n, done.InHand+len(some)-n
+		if options.Progress != nil {
+			options.Progress(done)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 	}
 	erased := list(t, store, letters.Filter{IDs: []string{"ann-1"}, Statuses: letters.Statuses()})
 	if len(erased) != 1 || erased[0].Status != letters.StatusErased || len(erased[0].Original.Payload) > 0 || len(erased[0].Original.Metadata) > 0 ||
-		erased[0].Marked.By != "bob" || erased[0].Marked.Reason != "request 17" || erased[0].Size != 0 {
+		erased[0].Marked.By != "bob" || erased[0].Marked.Reason != "request 17" || erased[0].Size != 0 || erased[0].Failure.Description != "" {
 		t.Errorf("%+v", erased)
 	}
 	history, err := store.History(ctx, erased[0].Seq)

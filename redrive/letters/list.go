@@ -118,7 +118,9 @@ func scanLetter(rows *sql.Rows) (Letter, error) {
 	}
 	msg := message.NewMessage(string(id), payload)
 	var damage error
-	if msg.Metadata, damage = metadatacodec.Read(metadata); damage != nil { // shown, so that the letters behind it can be reached
+	if Status(status) == StatusErased {
+		msg.Metadata = message.Metadata{}
+	} else if msg.Metadata, damage = metadatacodec.Read(metadata); damage != nil { // shown, so that the letters behind it can be reached
 		msg.Metadata = message.Metadata{}
 	}
 	l.Status, l.StoredAt, l.Marked.At = Status(status), fromMicro(storedAt), fromMicro(markedAt)

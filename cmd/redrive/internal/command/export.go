@@ -59,6 +59,9 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 			}
 			n := 0
 			for l, err := range each(cmd.Context(), store, f) {
+				if err == nil && l.Status == letters.StatusErased { // it would come back as a letter without a message
+					continue
+				}
 				if err == nil {
 					err = write(l)
 				}

@@ -16,7 +16,7 @@ type choice struct {
 	causes, topics, notTopics, deadLetterTopics, handlers, classes, reasons, types, ids, statuses, redriveIDs []string
 	metadata                                                                                                  []string
 	payload                                                                                                   string
-	leased                                                                                                    bool
+	leased, noOrigin                                                                                          bool
 	text, stack, since, until                                                                                 string
 	after                                                                                                     int64
 	seqs                                                                                                      []int64
@@ -40,6 +40,7 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 		f.StringSliceVar(&c.statuses, "status", nil, strings.Join(statusNames(), ", ")+" (default waiting)")
 	}
 	f.StringSliceVar(&c.deadLetterTopics, "dead-letter-topic", nil, "topic that the letter was placed in")
+	f.BoolVar(&c.noOrigin, "no-origin", false, "only messages that do not say where they came from")
 	f.StringVar(&c.stack, "stack", "", "hash of the stack")
 	f.StringArrayVar(&c.metadata, "metadata", nil, "metadata key=value; read in every letter that the other flags choose")
 	f.StringVar(&c.payload, "payload", "", "text that the payload contains; read in every letter that the other flags choose")
@@ -55,7 +56,7 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filter, error) {
 	f := letters.Filter{
 		Topics: c.topics, NotTopics: c.notTopics, DeadLetterTopics: c.deadLetterTopics, Handlers: c.handlers, Reasons: c.reasons,
-		Types: c.types, IDs: c.ids, RedriveIDs: c.redriveIDs, Description: c.text, StackHash: c.stack, Payload: c.payload, Leased: c.leased,
+		Types: c.types, IDs: c.ids, RedriveIDs: c.redriveIDs, Description: c.text, StackHash: c.stack, Payload: c.payload, Leased: c.leased, NoOrigin: c.noOrigin,
 	}
 	for _, name := range c.classes {
 		class, ok := classify.ParseClass(name)
@@ -98,7 +99,7 @@ func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filt
 // empty reports whether no flag chooses anything.
 func (c *choice) empty() bool {
 	return len(c.causes)+len(c.topics)+len(c.notTopics)+len(c.deadLetterTopics)+len(c.handlers)+len(c.classes)+len(c.reasons)+
-		len(c.types)+len(c.ids)+len(c.statuses)+len(c.redriveIDs)+len(c.seqs)+len(c.metadata) == 0 && c.text+c.stack+c.since+c.until+c.payload == "" && !c.leased
+		len(c.types)+len(c.ids)+len(c.statuses)+len(c.redriveIDs)+len(c.seqs)+len(c.metadata) == 0 && c.text+c.stack+c.since+c.until+c.payload == "" && !c.leased && !c.noOrigin
 }
 
 // wholeCauses returns the hashes that begin as given.

@@ -18,19 +18,29 @@ type purgeReport struct {
 func (a *app) purge() *cobra.Command {
 	var chosen choice
 	var olderThan, reason string
-	var yes bool
+	var yes, dryRun bool
+	var rules []string
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Delete letters that are done with",
 		Long: `purge deletes letters with their metadata and payloads, for good, in small transactions beside other traffic. The record of what was
 done with them stays. --status says which: redriven, succeeded, failed_again and discarded letters are done with. Letters that
-wait are deleted only if --status waiting asks for it.`,
+wait are deleted only if --status waiting asks for it.
+
+With --rule, purge does once what a Retention of the service does again and again. A rule has words such as status=succeeded,discarded, class=permanent,
+reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a letter matches decides. --dry-run says how many letters each rule deletes.`,
 		Example: `  redrive purge --status succeeded,discarded --older-than 30d --reason "retention"
+  redrive purge --rule "reason=suspected_fraud keep" --rule "status=succeeded,discarded older-than=30d" --dry-run
   redrive purge --status discarded --cause 9f3a12bc --older-than 0s --reason "personal data" --yes`,
 		Args: arguments(0, 0, "none: flags choose the letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			if len(rules) > 0 {
+				return a.retain(ctx, rules, reason, dryRun, yes, chosen)
+			}
 			switch {
+			case dryRun:
+				return wrong("--dry-run needs --rule; redrive list takes the other flags, and says what they choose")
 			case reason == "":
 				return wrong("--reason is empty: say why, for those who read the record later")
 			case len(chosen.statuses) == 0:
@@ -63,6 +73,8 @@ wait are deleted only if --status waiting asks for it.`,
 		},
 	}
 	cmd.Flags().StringVar(&olderThan, "older-than", "", "failed at least so long ago: 30d, 12h; 0s is every age (required)")
+	cmd.Flags().StringArrayVar(&rules, "rule", nil, "which letters, from which age; several rules are tried in their order")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with --rule: say what each rule would delete, and delete nothing")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	chosen.flags(cmd, true)

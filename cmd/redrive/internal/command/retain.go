@@ -1,0 +1,141 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// retained is what one rule did, or would do.
+type retained struct {
+	Rule   string `json:"rule"`
+	Purged int    `json:"purged"`
+	DryRun bool   `json:"dry_run,omitempty"`
+}
+
+// retain is purge with rules.
+func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun, yes bool, chosen choice) error {
+	switch {
+	case !reflect.DeepEqual(chosen, choice{}):
+		return wrong("--rule and flags that choose letters are both given: write status=, class=, reason= and cause= into the rules")
+	case reason == "" && !dryRun:
+		return wrong("--reason is empty: say why, for those who read the record later")
+	}
+	store, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	var done letters.Trimmed
+	config := letters.RetentionConfig{Act: letters.Act{By: a.settings.by, Reason: reason}, OnTrimmed: func(_ context.Context, t letters.Trimmed) { done = t }}
+	for _, text := range texts {
+		rule, err := ruleOf(ctx, store, text)
+		if err != nil {
+			return err
+		}
+		config.Rules = append(config.Rules, rule)
+	}
+	retention, err := letters.NewRetention(store, config)
+	if err != nil {
+		return coded{err, exitWrong}
+	}
+	due, err := retention.Due(ctx)
+	if err != nil {
+		return err
+	}
+	all := 0
+	for _, n := range due {
+		all += n
+	}
+	if dryRun {
+		return a.retained(texts, due, true)
+	}
+	if all == 0 {
+		return none("no letter is past the age of its rule")
+	}
+	if !yes {
+		if err := a.screen.Confirm("delete %s of %s for good?", several(all, "letter"), a.owner()); err != nil {
+			return err
+		}
+	}
+	if _, err = retention.Trim(ctx); len(done.Rules) > 0 {
+		err = errors.Join(err, a.retained(texts, done.Rules, false))
+	}
+	return err
+}
+
+func (a *app) retained(rules []string, numbers []int, dryRun bool) error {
+	for i, rule := range rules {
+		if a.json {
+			if err := a.screen.JSON(retained{rule, numbers[i], dryRun}); err != nil {
+				return err
+			}
+			continue
+		}
+		did := map[bool]string{true: "would delete", false: "deleted"}[dryRun]
+		a.screen.Line("%s %s: %s", did, several(numbers[i], "letter"), rule)
+	}
+	return nil
+}
+
+// ruleOf reads a rule of words.
+func ruleOf(ctx context.Context, store *letters.Store, text string) (rule letters.RetentionRule, err error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return rule, wrong("--rule is empty: write status=succeeded older-than=30d")
+	}
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		values := strings.Split(value, ",")
+		switch {
+		case word == "keep":
+			rule.Keep = true
+			continue
+		case value == "":
+			return rule, wrong("--rule has %q: want a word such as status=succeeded, or keep", word)
+		}
+		switch name {
+		case "status":
+			for _, status := range values {
+				rule.Statuses = append(rule.Statuses, letters.Status(status))
+			}
+		case "class":
+			for _, class := range values {
+				c, ok := classify.ParseClass(class)
+				if !ok {
+					return rule, wrong("--rule has class=%s: use permanent, invalid, transient or unknown", class)
+				}
+				rule.Classes = append(rule.Classes, c)
+			}
+		case "reason":
+			rule.Reasons = append(rule.Reasons, values...)
+		case "cause":
+			if rule.Causes, err = wholeCauses(ctx, store, values); err != nil {
+				return rule, err
+			}
+		case "older-than":
+			if rule.OlderThan, err = age(value); err != nil {
+				return rule, err
+			}
+		default:
+			return rule, wrong("--rule has %q: the words are status=, class=, reason=, cause=, older-than= and keep", word)
+		}
+	}
+	return rule, nil
+}
+
+// age reads 12h or 30d.
+func age(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if d, err := time.ParseDuration(days + "h"); err == nil && d > 0 && d < 100_000*time.Hour {
+			return 24 * d, nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return d, nil
+	}
+	return 0, wrong("--rule has older-than=%s: give an age such as 12h or 30d", text)
+}

@@ -1,0 +1,249 @@
+package campaigns
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/erasedtext"
+)
+
+// Forgotten is what Forget did, or would do.
+type Forgotten struct {
+	// Texts is the number of campaigns and events of campaigns that said something.
+	Texts int
+	// Open are the ids of campaigns that go on saying it: they are still selecting, or have it in an edit and have not ended. Cancel
+	// them, or wait for their end, and call Forget again.
+	Open []string
+}
+
+// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata, description and
+// payload of their filters, their edits and reasons) and from reasons and details of their events. The word erased takes their
+// place. A value of fewer than 4 bytes is replaced only if it is all of a text. What the campaigns did, and their counts, stay.
+// With a dry run nothing is changed.
+func (c *Campaigns) Forget(ctx context.Context, dryRun bool, values ...string) (done Forgotten, err error) {
+	if err := c.usable(ctx); err != nil {
+		return done, err
+	}
+	for after := ""; err == nil; {
+		var some []kept
+		if some, err = c.kept(ctx, after); err != nil || len(some) == 0 {
+			break
+		}
+		for _, k := range some {
+			if after = k.id; err == nil {
+				err = c.forget(ctx, k, values, dryRun, &done)
+			}
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("campaigns: forget, after %d texts: %w", done.Texts, err)
+	}
+	return done, err
+}
+
+// kept are the texts of a campaign.
+type kept struct {
+	id, request, why string
+	state            State
+}
+
+func (c *Campaigns) kept(ctx context.Context, after string) (some []kept, err error) {
+	err = c.query(ctx, func() { some = nil }, func(rows *sql.Rows) error {
+		var k kept
+		var state string
+		err := rows.Scan(&k.id, &state, &k.request, &k.why)
+		k.state = State(state)
+		some = append(some, k)
+		return err
+	}, `SELECT id, state, request, why FROM spillway_campaigns WHERE service = ? AND id > ? ORDER BY id LIMIT 100`, c.service(), c.db.Text(after))
+	return some, err
+}
+
+func (c *Campaigns) forget(ctx context.Context, k kept, values []string, dryRun bool, done *Forgotten) error {
+	request, inEdit, err := forgetRequest(k.request, values)
+	if err != nil {
+		return err
+	}
+	why, written := erasedtext.Replace(k.why, values), 0
+	if request != k.request && (k.state == Selecting || inEdit && !k.state.Ended()) {
+		done.Open, request = append(done.Open, k.id), k.request
+	}
+	if request != k.request || why != k.why {
+		written++
+	}
+	if dryRun {
+		events, err := c.saying(ctx, k.id, values)
+		done.Texts += written + len(events)
+		return err
+	}
+	if written > 0 {
+		err := c.write(ctx, func(tx *sql.Tx) (err error) {
+			written, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET request = ?, why = CASE WHEN why = ? THEN ? ELSE why END WHERE id = ? AND state = ?`,
+				c.db.Text(request), c.db.Text(k.why), c.db.Text(why), c.db.Text(k.id), c.db.Text(string(k.state)))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if written == 0 { // it moved on meanwhile
+			done.Open = append(done.Open, k.id)
+		}
+	}
+	events, err := c.saying(ctx, k.id, values)
+	if err != nil || len(events) == 0 {
+		done.Texts += written
+		return err
+	}
+	err = c.write(ctx, func(tx *sql.Tx) error {
+		for _, e := range events {
+			if _, err := c.exec(ctx, tx, `UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ?`,
+				c.db.Text(erasedtext.Replace(e.Reason, values)), c.db.Text(erasedtext.Replace(e.Details, values)), e.Seq); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		done.Texts += written + len(events)
+	}
+	return err
+}
+
+// saying returns the events of a campaign whose texts have one of the values.
+func (c *Campaigns) saying(ctx context.Context, id string, values []string) (found []Event, err error) {
+	for after := int64(0); ; {
+		events, err := c.History(ctx, id, after)
+		if err != nil || len(events) == 0 {
+			return found, err
+		}
+		for _, e := range events {
+			if after = e.Seq; erasedtext.Replace(e.Reason, values) != e.Reason || erasedtext.Replace(e.Details, values) != e.Details {
+				found = append(found, e)
+			}
+		}
+	}
+}
+
+// forgetRequest returns a request without the values, and whether the edit had some of them.
+func forgetRequest(text string, values []string) (request string, inEdit bool, err error) {
+	r, err := decoded(text)
+	if err != nil {
+		return "", false, err
+	}
+	before, err := json.Marshal(r)
+	if err != nil {
+		return "", false, err
+	}
+	f := &r.Filter
+	for i := range f.IDs {
+		f.IDs[i] = erasedtext.Replace(f.IDs[i], values)
+	}
+	for key, value := range f.Metadata {
+		f.Metadata[key] = erasedtext.Replace(value, values)
+	}
+	f.Description, f.Payload = erasedtext.Replace(f.Description, values), erasedtext.Replace(f.Payload, values)
+	r.Reason = erasedtext.Replace(r.Reason, values)
+	if e := r.Edit; e != nil {
+		was := e.String()
+		for key, value := range e.Set {
+			e.Set[key] = erasedtext.Replace(value, values)
+		}
+		if e.Merge, err = forgetJSON(e.Merge, values); err == nil {
+			e.Patch, err = forgetJSON(e.Patch, values)
+		}
+		if err != nil {
+			return "", false, err
+		}
+		inEdit = e.String() != was
+	}
+	after, err := json.Marshal(r)
+	if err != nil || bytes.Equal(before, after) {
+		return text, false, err
+	}
+	return string(after), inEdit, nil
+}
+
+// forgetJSON takes values from the texts and numbers of a JSON text. Without such a value the text stays as it is.
+func forgetJSON(text json.RawMessage, values []string) (json.RawMessage, error) {
+	if len(text) == 0 {
+		return text, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, fmt.Errorf("read an edit: %w", err)
+	}
+	changed := false
+	value = forgetValue(value, values, &changed)
+	if !changed {
+		return text, nil
+	}
+	return json.Marshal(value)
+}
+
+func forgetValue(value any, values []string, changed *bool) any {
+	switch v := value.(type) {
+	case string:
+		is := erasedtext.Replace(v, values)
+		*changed = *changed || is != v
+		return is
+	case json.Number:
+		if erasedtext.Replace(v.String(), values) == erasedtext.Word {
+			*changed = true
+			return erasedtext.Word
+		}
+	case []any:
+		for i := range v {
+			v[i] = forgetValue(v[i], values, changed)
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = forgetValue(v[key], values, changed)
+		}
+	}
+	return value
+}
+
+// ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its payload. It takes
+// at most 500 letters, and returns how many texts there were.
+func (c *Campaigns) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
+	if err := c.usable(ctx); err != nil {
+		return 0, err
+	}
+	if len(seqs) == 0 {
+		return 0, nil
+	}
+	if len(seqs) > settledAtOnce {
+		return 0, fmt.Errorf("campaigns: forget %d letters: at most %d are possible: use several calls", len(seqs), settledAtOnce)
+	}
+	letters := make([]any, len(seqs))
+	for i, seq := range seqs {
+		letters[i] = seq
+	}
+	for after := ""; ; {
+		some, err := c.kept(ctx, after)
+		if err == nil && len(some) > 0 {
+			after = some[len(some)-1].id
+			ids := make([]any, len(some))
+			for i, k := range some {
+				ids[i] = c.db.Text(k.id)
+			}
+			err = c.write(ctx, func(tx *sql.Tx) error {
+				changed, err := c.exec(ctx, tx, `UPDATE spillway_campaign_letters SET why = '`+erasedtext.Word+`' WHERE campaign IN (`+marks(len(ids))+`) AND seq IN (`+marks(len(letters))+
+					`) AND why <> '' AND why <> '`+erasedtext.Word+`'`, append(ids, letters...)...)
+				n += changed
+				return err
+			})
+		}
+		if err != nil {
+			return n, fmt.Errorf("campaigns: forget %d letters: %w", len(seqs), err)
+		}
+		if len(some) == 0 {
+			return n, nil
+		}
+	}
+}

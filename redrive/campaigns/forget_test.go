@@ -1,0 +1,97 @@
+package campaigns_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature D14: a person's values go from requests, edits, reasons and events of campaigns, by all fields, and nothing else does. A
+// campaign that would publish the value is named, and keeps it until it has ended.
+func TestForget(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db, ctx := d.Create(t)(), t.Context()
+		store := fixture.StoreOn(t, db)
+		all := open(t, store, config)
+		const person, short = "ann@example.com", "42"
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(120)...) // more campaigns than a page, each with one letter
+		why := campaigns.Act{By: "eve", Reason: "for " + person}
+		var ids []string
+		for i := range 103 {
+			r := campaigns.Request{Filter: letters.Filter{IDs: []string{fmt.Sprint("id-", i)}}, Act: why}
+			switch i {
+			case 0:
+				r.Edit = &campaigns.Edit{Set: map[string]string{"to": person, "n": short, "other": "142"}, Unset: []string{"x"},
+					Merge: []byte(`{"n": 42, "m": 142, "big": 90071992547409931.10, "to": {"list": ["x ` + person + `"]}}`),
+					Patch: []byte(`[{"op":"add","path":"/42","value":"` + person + `"}]`)}
+			case 1:
+				r.Edit = &campaigns.Edit{Merge: []byte(`{ "kept" :  1.50 }`)}
+			}
+			ids = append(ids, start(t, all, r).ID)
+		}
+		if _, err := all.Pause(ctx, ids[2], campaigns.Act{By: "eve", Reason: "of " + person}); err != nil {
+			t.Fatal(err)
+		}
+		dry, err := all.Forget(ctx, true, person, short)
+		if err != nil || dry.Texts != 102+103+1 || !slices.Equal(dry.Open, ids[:1]) {
+			t.Errorf("a dry run says %d texts, %d open, %v", dry.Texts, len(dry.Open), err)
+		}
+		if done, err := all.Forget(ctx, false, person, short); err != nil || done.Texts != dry.Texts || !slices.Equal(done.Open, ids[:1]) {
+			t.Errorf("%d texts, %d open, %v", done.Texts, len(done.Open), err)
+		}
+		if c, err := all.Get(ctx, ids[0]); err != nil || c.Request.Edit.Set["to"] != person || !strings.Contains(string(c.Request.Edit.Merge), person) {
+			t.Errorf("the edit of an open campaign: %s, %v", c.Request.Edit, err)
+		}
+		if _, err := all.Cancel(ctx, ids[0], campaigns.Act{By: "eve", Reason: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{1, 0} {
+			if done, err := all.Forget(ctx, false, person, short); err != nil || done.Texts != want || len(done.Open) > 0 {
+				t.Errorf("%+v, %v, want %d texts", done, err, want)
+			}
+		}
+		c, err := all.Get(ctx, ids[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := c.Request.Edit; fmt.Sprint(e.Set) != "map[n:erased other:142 to:erased]" || !slices.Equal(e.Unset, []string{"x"}) ||
+			string(e.Merge) != `{"big":90071992547409931.10,"m":142,"n":"erased","to":{"list":["x erased"]}}` ||
+			string(e.Patch) != `[{"op":"add","path":"/42","value":"erased"}]` || c.Request.Reason != "for erased" || c.Request.Filter.IDs[0] != "id-0" {
+			t.Errorf("%s, %q", e, c.Request.Reason)
+		}
+		if c, err := all.Get(ctx, ids[1]); err != nil || !strings.Contains(string(c.Request.Edit.Merge), "1.50") {
+			t.Errorf("%s, %v", c.Request.Edit.Merge, err)
+		}
+		if c, err := all.Get(ctx, ids[2]); err != nil || c.Why != "of erased" || c.State != campaigns.Paused {
+			t.Errorf("%+v, %v", c, err)
+		}
+		history, err := all.History(ctx, ids[2], 0)
+		if err != nil || len(history) != 3 || history[0].Reason != "for erased" || history[2].Reason != "of erased" {
+			t.Errorf("%+v, %v", history, err)
+		}
+
+		if _, err := db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{2, 0} {
+			if n, err := all.ForgetLetters(ctx, 3, 4, 999); err != nil || n != want {
+				t.Errorf("%d texts of letters, %v, want %d", n, err, want)
+			}
+		}
+		var left int
+		if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_campaign_letters WHERE why = 'erased'`).Scan(&left); err != nil || left != 2 {
+			t.Errorf("%d, %v", left, err)
+		}
+		if n, err := all.ForgetLetters(ctx); n != 0 || err != nil {
+			t.Error(n, err)
+		}
+		if _, err := all.ForgetLetters(ctx, make([]int64, 501)...); err == nil {
+			t.Error("too many letters are accepted")
+		}
+	})
+}

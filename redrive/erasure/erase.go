@@ -1,0 +1,165 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Erase erases a person's data, in small transactions beside other traffic. It returns what it did, also with an error, and can be
+// called again after any. If something was left alone, the error is ErrInHand.
+func Erase(ctx context.Context, stores Stores, request Request) (Report, error) {
+	if ctx == nil {
+		return Report{}, errors.New("erasure: the context is nil: use context.Background() if there is no other")
+	}
+	if err := errors.Join(stores.validate(), request.validate()); err != nil {
+		return Report{}, err
+	}
+	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
+	e := erasing{Stores: stores, request: &request, report: Report{Selector: Selector(request.IDs, request.Metadata)}, forgotten: map[string]struct{}{}}
+	err := e.record(ctx, "began")
+	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.letters} {
+		if err == nil {
+			err = step(ctx)
+		}
+	}
+	if err == nil {
+		err = e.record(ctx, fmt.Sprintf("erased %d letters, %d delayed messages, %d keys, %d texts; left %d in hand",
+			e.report.Letters, e.report.Delayed, e.report.Keys, e.report.Texts, e.report.InHand()))
+	}
+	if err == nil && e.report.InHand() > 0 && !request.DryRun {
+		err = ErrInHand
+	}
+	return e.report, err
+}
+
+// erasing is one Erase.
+type erasing struct {
+	Stores
+	request   *Request
+	report    Report
+	forgotten map[string]struct{} // ids whose keys were looked for
+}
+
+func (e *erasing) progress() {
+	if e.request.Progress != nil {
+		e.request.Progress(e.report)
+	}
+}
+
+func (e *erasing) act() letters.Act {
+	return letters.Act{By: e.request.By, Reason: e.request.Reason, Detail: "selector " + e.report.Selector}
+}
+
+func (e *erasing) record(ctx context.Context, what string) error {
+	if e.request.DryRun {
+		return nil
+	}
+	act := e.act()
+	act.Detail += "; " + what
+	return e.Letters.RecordErasure(ctx, act)
+}
+
+// campaigns takes the values from what campaigns say. An id that stays in the record stays there too.
+func (e *erasing) campaigns(ctx context.Context) error {
+	if e.Campaigns == nil || len(e.request.texts()) == 0 {
+		return nil
+	}
+	done, err := e.Campaigns.Forget(ctx, e.request.DryRun, e.request.texts()...)
+	e.report.Texts, e.report.CampaignsOpen = e.report.Texts+done.Texts, done.Open
+	e.progress()
+	return err
+}
+
+// named forgets the keys of ids that were asked for: their letters may be gone already.
+func (e *erasing) named(ctx context.Context) error { return e.keys(ctx, e.request.IDs) }
+
+func (e *erasing) delayed(ctx context.Context) error {
+	if e.Delayed == nil {
+		return nil
+	}
+	done, err := e.Delayed.Erase(ctx, delay.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata}, delay.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
+	e.report.Delayed, e.report.DelayedInHand = done.Messages, done.InHand
+	e.progress()
+	return err
+}
+
+// keys forgets the keys of messages, once each.
+func (e *erasing) keys(ctx context.Context, ids []string) error {
+	if e.Keys == nil {
+		return nil
+	}
+	var keys []string
+	for _, id := range ids {
+		if _, done := e.forgotten[id]; !done && id != "" {
+			e.forgotten[id] = struct{}{}
+			keys = append(keys, id)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	done, err := idempotency.Forget(ctx, e.Keys, idempotency.Forgetting{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
+	e.report.Keys, e.report.KeysInHand = e.report.Keys+done.Keys, e.report.KeysInHand+done.Held
+	e.progress()
+	return err
+}
+
+func (e *erasing) letters(ctx context.Context) error {
+	f := letters.Filter{IDs: e.request.IDs, Metadata: e.request.Metadata}
+	if e.request.DryRun {
+		return e.count(ctx, f)
+	}
+	before := e.report
+	_, err := e.Letters.Erase(ctx, f, e.act(), letters.EraseOptions{ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(),
+		Before: e.beside, Progress: func(done letters.Erased) {
+			e.report.Letters, e.report.LettersInHand = before.Letters+done.Letters, before.LettersInHand+done.InHand
+			e.progress()
+		}})
+	return err
+}
+
+// beside erases what belongs to letters: it would not be found without them.
+func (e *erasing) beside(ctx context.Context, some []letters.Head) error {
+	ids, seqs := make([]string, len(some)), make([]int64, len(some))
+	for i, h := range some {
+		ids[i], seqs[i] = h.MessageID, h.Seq
+	}
+	if err := e.keys(ctx, ids); err != nil || e.Campaigns == nil || e.request.DryRun {
+		return err
+	}
+	n, err := e.Campaigns.ForgetLetters(ctx, seqs...)
+	e.report.Texts += n
+	return err
+}
+
+// count is what a dry run does.
+func (e *erasing) count(ctx context.Context, f letters.Filter) error {
+	for _, status := range letters.Statuses() {
+		if status != letters.StatusErased {
+			f.Statuses = append(f.Statuses, status)
+		}
+	}
+	for f.Limit = 200; ; {
+		some, err := e.Letters.Heads(ctx, f)
+		if err == nil && len(some) > 0 {
+			err = e.beside(ctx, some)
+		}
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		f.After = some[len(some)-1].Seq
+		for _, h := range some {
+			if h.LeasedUntil.IsZero() {
+				e.report.Letters++
+			} else {
+				e.report.LettersInHand++
+			}
+		}
+		e.progress()
+	}
+}

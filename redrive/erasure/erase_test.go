@@ -1,0 +1,191 @@
+package erasure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/erasure"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature D14: nothing that is kept says anything of a person who was erased, in no table. What is kept of others stays. A dry run
+// says the same numbers and changes nothing. The record says who erased, when, why and how much, without the value.
+func TestErase(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db := d.Create(t)()
+		s, ctx := open(t, db), t.Context()
+		const n = 230
+		fill(t, db, s, n)
+		why := campaigns.Act{By: "eve", Reason: person + " complains"}
+		ended, err := s.Campaigns.Start(ctx, campaigns.Request{Filter: letters.Filter{Metadata: whom, IDs: []string{"ann-1", "ann-2"}}, Act: why,
+			Edit: &campaigns.Edit{Set: map[string]string{"to": person}, Merge: []byte(`{"big":12345678901234567890,"to":["` + person + `"]}`)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Campaigns.Cancel(ctx, ended.ID, why); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`); err != nil {
+			t.Fatal(err)
+		}
+		taken, err := s.Letters.Take(ctx, letters.Filter{IDs: []string{"ann-7"}}, time.Hour, 1)
+		if err != nil || len(taken) != 1 {
+			t.Fatal(taken, err)
+		}
+		request := erasure.Request{Metadata: whom, Act: act, DryRun: true}
+		before := saying(t, db, person)
+		dry, err := erasure.Erase(ctx, s, request)
+		if err != nil || dry.Letters != n-1 || dry.LettersInHand != 1 || dry.Delayed != 20 || dry.Keys != n || dry.Texts < 3 {
+			t.Errorf("a dry run says %s, %v", asJSON(t, dry), err)
+		}
+		if after := saying(t, db, person); len(after) != len(before) || len(before) < 4*n {
+			t.Errorf("before %d places, after the dry run %d", len(before), len(after))
+		}
+		request.DryRun = false
+		steps := 0
+		request.Progress = func(erasure.Report) { steps++ }
+		report, err := erasure.Erase(ctx, s, request)
+		if !errors.Is(err, erasure.ErrInHand) || report.Letters != n-1 || report.LettersInHand != 1 || report.Delayed != 20 || report.Keys != n || steps < 5 {
+			t.Errorf("%s after %d steps, %v", asJSON(t, report), steps, err)
+		}
+		if report.Texts < dry.Texts {
+			t.Errorf("%d texts, and the dry run said %d", report.Texts, dry.Texts)
+		}
+		if err := s.Letters.Release(ctx, taken...); err != nil {
+			t.Fatal(err)
+		}
+		if report, err = erasure.Erase(ctx, s, request); err != nil || report.Letters != 1 || report.InHand() != 0 || report.Delayed != 0 {
+			t.Errorf("after the lease: %s, %v", asJSON(t, report), err)
+		}
+		if left := saying(t, db, person); len(left) > 0 {
+			t.Errorf("%s is still in %v", person, left)
+		}
+		wantOthers(t, db, s, n)
+		events, err := s.Letters.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventErasure}})
+		if err != nil || len(events) != 4 || events[0].By != "bob" || events[0].Reason != "request 17" ||
+			!strings.HasSuffix(events[0].Detail, erasure.Selector(nil, whom)+"; began") || !strings.Contains(events[1].Detail, fmt.Sprintf("erased %d letters, 20 delayed messages, %d keys", n-1, n)) {
+			t.Errorf("on record are %+v, %v", events, err)
+		}
+		c, err := s.Campaigns.Get(ctx, ended.ID)
+		if err != nil || c.Request.Reason != "erased complains" || c.Request.Edit.Set["to"] != "erased" || c.Selected != 2 ||
+			!strings.Contains(string(c.Request.Edit.Merge), "12345678901234567890") || !slices.Equal(c.Request.Filter.IDs, []string{"ann-1", "ann-2"}) {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
+}
+
+// Feature D14: by ids, with ids that name the person: neither the letters nor the record nor the keys have them.
+func TestErase_forgetsIDs(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db := d.Create(t)()
+		s, ctx := open(t, db), t.Context()
+		fill(t, db, s, 3)
+		fixture.Publish(t, s.Letters, "orders.dlq", personal(person))
+		if n, err := s.Letters.MarkAll(ctx, letters.Filter{IDs: []string{person}}, letters.StatusDiscarded, letters.Act{By: "eve", Reason: "so says " + person}); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		ids := []string{person, "ann-0", "ann-1", "ann-2"}
+		for i := range 20 {
+			ids = append(ids, fmt.Sprint("waits-ann-", i))
+		}
+		report, err := erasure.Erase(ctx, s, erasure.Request{IDs: ids, ForgetIDs: true, Act: act})
+		if err != nil || report.Letters != 4 || report.Delayed != 20 || report.Keys != 3 {
+			t.Errorf("%s, %v", asJSON(t, report), err)
+		}
+		for _, value := range []string{person, "ann-0", "ann-1"} {
+			if left := saying(t, db, value); len(left) > 0 {
+				t.Errorf("%s is still in %v", value, left)
+			}
+		}
+		wantOthers(t, db, s, 3)
+		if again, err := erasure.Erase(ctx, s, erasure.Request{IDs: ids, ForgetIDs: true, Act: act}); err != nil || again.Letters+again.Delayed+again.Keys != 0 {
+			t.Errorf("once more: %s, %v", asJSON(t, again), err)
+		}
+	})
+}
+
+// Feature D14: a campaign that would publish the value goes on, and is named. When it has ended, the value goes.
+func TestErase_openCampaign(t *testing.T) {
+	db := fixture.SQLite.Create(t)()
+	s, ctx := open(t, db), t.Context()
+	fixture.Publish(t, s.Letters, "orders.dlq", fixture.Several(2)...)
+	c, err := s.Campaigns.Start(ctx, campaigns.Request{Act: campaigns.Act{By: "eve", Reason: "r"}, Edit: &campaigns.Edit{Set: map[string]string{"to": person}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := erasure.Request{Metadata: whom, Act: act}
+	report, err := erasure.Erase(ctx, s, request)
+	if !errors.Is(err, erasure.ErrInHand) || !slices.Equal(report.CampaignsOpen, []string{c.ID}) {
+		t.Errorf("%s, %v", asJSON(t, report), err)
+	}
+	if _, err := s.Campaigns.Cancel(ctx, c.ID, campaigns.Act{By: "eve", Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	if report, err = erasure.Erase(ctx, s, request); err != nil || report.Texts != 1 || len(saying(t, db, person)) > 0 {
+		t.Errorf("%s, %v", asJSON(t, report), err)
+	}
+}
+
+// Feature D14: a campaign that runs finds an erased letter gone, and ends.
+func TestErase_besideCampaign(t *testing.T) {
+	db := fixture.SQLite.Create(t)()
+	s, ctx := open(t, db), t.Context()
+	fixture.Publish(t, s.Letters, "orders.dlq", personal("ann-1"), fixture.Letter("other-1", "{}"))
+	all := letters.Filter{Statuses: letters.Statuses()}
+	c, err := s.Campaigns.Start(ctx, campaigns.Request{Filter: all, Act: campaigns.Act{By: "eve", Reason: "r"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act}); err != nil || report.Letters != 1 {
+		t.Fatalf("%s, %v", asJSON(t, report), err)
+	}
+	out := &fixture.Outbox{}
+	worker, err := campaigns.NewWorker(s.Campaigns, out, campaigns.WorkerConfig{Poll: 5 * time.Millisecond, Lease: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(run) }()
+	defer func() { stop(); <-done }()
+	eventually(t, "the campaign ends", func() bool {
+		c, err = s.Campaigns.Get(ctx, c.ID)
+		return err != nil || c.State == campaigns.Finished
+	})
+	if ids := out.IDs(); err != nil || c.Gone != 1 || c.Redriven != 1 || len(ids) != 1 || ids["other-1"] != 1 {
+		t.Errorf("%+v, %v, published %v", c, err, ids)
+	}
+}
+
+// Feature D14: a request that cannot be meant is refused, and so is a reason that would keep the value on record.
+func TestErase_refuses(t *testing.T) {
+	s := open(t, fixture.SQLite.Create(t)())
+	for want, r := range map[string]erasure.Request{
+		"are empty":              {Act: act},
+		"both set":               {Act: act, IDs: []string{"1"}, Metadata: whom},
+		"501 ids":                {Act: act, IDs: make([]string, 501)},
+		"empty id":               {Act: act, IDs: []string{""}},
+		"empty key or value":     {Act: act, Metadata: map[string]string{"customer": ""}},
+		"Act.By":                 {IDs: []string{"1"}, Act: erasure.Act{Reason: "r"}},
+		"Act.Reason is empty":    {IDs: []string{"1"}, Act: erasure.Act{By: "b"}},
+		"Act.Reason has a value": {Metadata: whom, Act: erasure.Act{By: "b", Reason: "for " + person}},
+	} {
+		if _, err := erasure.Erase(t.Context(), s, r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if _, err := erasure.Erase(t.Context(), erasure.Stores{}, erasure.Request{IDs: []string{"1"}, Act: act}); err == nil {
+		t.Error("no store")
+	}
+	s.Keys, s.Delayed, s.Campaigns = nil, nil, nil
+	if report, err := erasure.Erase(t.Context(), s, erasure.Request{IDs: []string{"1"}, Act: act}); err != nil || report.InHand()+report.Letters != 0 {
+		t.Errorf("with letters alone: %+v, %v", report, err)
+	}
+}

@@ -1,0 +1,190 @@
+package erasure_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/erasure"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		if err := child(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// person is the value that must not be found after it was erased.
+const person = "ann.smith@example.com"
+
+var (
+	act  = erasure.Act{By: "bob", Reason: "request 17"}
+	whom = map[string]string{"customer": person}
+)
+
+// storesOn opens all stores that can have data of a person.
+func storesOn(db *sql.DB) (s erasure.Stores, err error) {
+	ctx, stop := contextOf()
+	defer stop()
+	if s.Letters, err = letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"}); err != nil {
+		return s, err
+	}
+	if s.Delayed, err = delay.NewStore(ctx, db, delay.StoreConfig{Service: "shop"}); err != nil {
+		return s, err
+	}
+	if s.Keys, err = idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"}); err != nil {
+		return s, err
+	}
+	s.Campaigns, err = campaigns.New(ctx, s.Letters, campaigns.Config{Allow: []string{"orders"}})
+	return s, err
+}
+
+func open(t testing.TB, db *sql.DB) erasure.Stores {
+	t.Helper()
+	s, err := storesOn(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// personal is a letter of the person, who is everywhere in it.
+func personal(id string) *message.Message {
+	return fixture.Letter(id, `{"email":"`+person+`"}`, func(l *poison.Letter) {
+		l.Original.Metadata.Set("customer", person)
+		l.Failure.Description, l.Failure.Stack = "cannot write to "+person, "goroutine 1\n"+person
+		l.Failure.History = []classify.Attempt{{At: fixture.FailedAt, Class: classify.ClassPermanent, Error: "bounced: " + person}}
+	})
+}
+
+// fill stores n letters of the person and n of others, with a key for each, and some messages that wait.
+func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
+	t.Helper()
+	var batch []*message.Message
+	for i := range n {
+		batch = append(batch, personal(fmt.Sprint("ann-", i)), fixture.Letter(fmt.Sprint("other-", i), "{}"))
+	}
+	fixture.Publish(t, s.Letters, "orders.dlq", batch...)
+	d, err := database.Detect(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.Write(t.Context(), func(tx *sql.Tx) error {
+		for _, msg := range batch {
+			outputs := []byte("receipt")
+			if strings.HasPrefix(msg.UUID, "ann") {
+				outputs = []byte("receipt for " + person)
+			}
+			if _, err := tx.Exec(d.Statement(`INSERT INTO spillway_keys (consumer, id, outputs, fingerprint, applied_at) VALUES (?, ?, ?, ?, 1)`),
+				d.Text("shop/billing"), d.Text(msg.UUID), outputs, []byte("print")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		for _, of := range []string{person, "bob"} {
+			msg := message.NewMessage(fmt.Sprint("waits-", of[:3], "-", i), []byte(`{"email":"`+of+`"}`))
+			msg.Metadata.Set("customer", of)
+			if err := s.Delayed.Put(t.Context(), "orders", msg, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// tables are all tables that can have data of a message.
+var tables = []string{"spillway_dead_letters", "spillway_letter_bodies", "spillway_letter_causes", "spillway_letter_counts", "spillway_letter_events",
+	"spillway_delayed", "spillway_keys", "spillway_campaigns", "spillway_campaign_letters", "spillway_campaign_events"}
+
+// saying returns where a value stands: the table and the column of each row that has it.
+func saying(t testing.TB, db *sql.DB, value string) (where []string) {
+	t.Helper()
+	for _, table := range tables {
+		rows, err := db.Query(`SELECT * FROM ` + table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = database.Each(rows, func(rows *sql.Rows) error {
+			cells := make([]sql.RawBytes, len(columns))
+			to := make([]any, len(columns))
+			for i := range cells {
+				to[i] = &cells[i]
+			}
+			err := rows.Scan(to...)
+			for i, cell := range cells {
+				if strings.Contains(string(cell), value) {
+					where = append(where, table+"."+columns[i])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return where
+}
+
+// wantOthers fails the test unless what is kept of others is as it was.
+func wantOthers(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
+	t.Helper()
+	left := 0
+	for f := (letters.Filter{Limit: 500}); ; {
+		found := fixture.List(t, s.Letters, f)
+		if len(found) == 0 {
+			break
+		}
+		for _, l := range found {
+			if f.After = l.Seq; !strings.HasPrefix(l.Original.UUID, "other-") || string(l.Original.Payload) != "{}" || l.Original.Metadata.Get("tenant") != "blue" ||
+				l.Failure.Description != "customer "+l.Original.UUID+" is unknown" {
+				t.Fatalf("%+v", l)
+			}
+			left++
+		}
+	}
+	var keys int
+	if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_keys WHERE outputs IS NOT NULL AND fingerprint IS NOT NULL AND id LIKE 'other-%'`).Scan(&keys); err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := s.Delayed.Waiting(t.Context())
+	if left != n || keys != n || err != nil || len(waiting) != 1 || waiting[0].Messages != 20 {
+		t.Errorf("of others are left: %d letters, %d keys, %+v, %v; want %d, %d and 20", left, keys, waiting, err, n, n)
+	}
+}
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
