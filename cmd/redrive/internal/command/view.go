@@ -20,7 +20,8 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   audit     number at kind seq id by reason redrive_id detail
   doctor    check ok detail
   export    see redrive export --help
-  purge     chosen purged left
+  purge     chosen purged left; with --rule for each rule: rule purged dry_run
+  erase     selector letters letters_in_hand delayed delayed_in_hand keys keys_in_hand texts campaigns_open dry_run
   unlease   broken
   discard   chosen discarded left
   import    imported skipped
