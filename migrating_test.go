@@ -112,17 +112,24 @@ func TestMigratingThrottle(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer other.Close()
-			entered, left := make(chan struct{}), make(chan struct{})
+			entered, left, seen := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			signal := func(to chan<- struct{}) {
+				select {
+				case to <- struct{}{}:
+				case <-seen: // the message can come again
+				}
+			}
 			throttle := wm.NewThrottle(1, 100*time.Millisecond)
 			waits := func(h message.HandlerFunc) message.HandlerFunc {
-				after := throttle.Middleware(func(msg *message.Message) ([]*message.Message, error) { left <- struct{}{}; return h(msg) })
-				return func(msg *message.Message) ([]*message.Message, error) { entered <- struct{}{}; return after(msg) }
+				after := throttle.Middleware(func(msg *message.Message) ([]*message.Message, error) { signal(left); return h(msg) })
+				return func(msg *message.Message) ([]*message.Message, error) { signal(entered); return after(msg) }
 			}
 			stop := b.run(where(b.channel(), waits), func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
 			b.publish(numbered(1)...)
 			<-entered
 			_, err = other.Exec(`CREATE TABLE others (id TEXT)`)
 			<-left
+			close(seen)
 			stop()
 			if locked := err != nil; locked != (name == "inside") {
 				t.Errorf("while the message waits for its turn, another writer gets: %v", err)

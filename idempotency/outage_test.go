@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // feed delivers messages, so many at a time, and each again until it is acked.
@@ -107,7 +107,7 @@ func TestStoreCrashesUnderLoad(t *testing.T) {
 		}
 		t.Run(d.name, func(t *testing.T) {
 			c := newCell(t, d)
-			dead, outputs, logger := &taken{}, &taken{}, watermill.NewCaptureLogger()
+			dead, outputs, logger := &taken{}, &taken{}, &testkit.Log{}
 			channel, err := spillway.New(t.Context(), spillway.Config{
 				Publisher: dead, Logger: logger, Idempotency: c.store(c.db),
 				Receiver: idempotency.ReceiverConfig{Optimistic: d.optimistic},
@@ -163,9 +163,8 @@ func TestStoreCrashesUnderLoad(t *testing.T) {
 			if unique = slices.Compact(unique); len(unique) != 400 {
 				t.Errorf("%d outputs with ids of their own", len(unique))
 			}
-			lines := logger.Captured()
-			if begins := len(lines[watermill.ErrorLogLevel]); begins == 0 || begins > 3 {
-				t.Errorf("%d errors are logged: %v", begins, lines[watermill.ErrorLogLevel])
+			if lines := logger.Errors(); len(lines) == 0 || len(lines) > 3 {
+				t.Errorf("%d errors are logged: %v", len(lines), lines)
 			}
 		})
 	}

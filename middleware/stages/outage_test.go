@@ -2,7 +2,6 @@ package stages_test
 
 import (
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,8 +20,6 @@ import (
 // Feature R12: a downstream is away for hours when messages come out of their stage. They wait, and count nothing. Neither a message
 // that is held by the guard, nor one that waits for room, is held for longer than its broker allows, such as RabbitMQ's consumer_timeout.
 func TestOutageOfHours(t *testing.T) {
-	// With the race detector Go 1.26 crashes if timers of one bubble fire on two processors at once: they share its race context.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const from, until = 5 * time.Minute, 3 * time.Hour
 	for name, row := range map[string]struct {
 		messages              int
