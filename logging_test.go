@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -195,6 +197,70 @@ func TestLoggerOfItsOwn(t *testing.T) {
 		t.Errorf("own %v, the router's %v", own.all(), routers.all())
 	}
 }
+
+// Feature O5: a storm of 10,000 failures on a real router writes few lines. They stand for all failures, also those of the last minute,
+// when the router has closed.
+func TestStormOfFailures(t *testing.T) {
+	const storm = 10_000
+	log := &testkit.Log{}
+	letters, orders := gochannel.NewGoChannel(gochannel.Config{}, nil), gochannel.NewGoChannel(gochannel.Config{}, nil)
+	var placed atomic.Int64
+	config := spillway.Config{Publisher: letters, Logger: log}
+	config.Retry = middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Microsecond, Max: time.Microsecond}}
+	config.Queue.Hooks.OnDeadLetter = func(context.Context, poison.Letter) { placed.Add(1) }
+	dlc, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dlc.Attach(router)
+	router.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error { return errors.New("the bank is away") })
+	ran := make(chan error, 1)
+	go func() { ran <- router.Run(context.Background()) }()
+	<-router.Running()
+	for n := range storm {
+		if err := orders.Publish("orders", message.NewMessage(fmt.Sprint(n), nil)); err != nil {
+			t.Fatal(err)
+		}
+		for int64(n)-placed.Load() > 100 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	testkit.Eventually(t, "all are dead letters", func() bool { return placed.Load() == storm })
+	if err := errors.Join(router.Close(), <-ran, letters.Close()); err != nil {
+		t.Error(err)
+	}
+	retries, dead := log.Lines(watermill.InfoLogLevel, "is called again"), log.Lines(watermill.ErrorLogLevel, "dead-lettered")
+	for name, lines := range map[string][]testkit.Line{"retries": retries, "dead letters": dead} {
+		if n := testkit.StandsFor(lines); n != storm {
+			t.Errorf("the lines of %s stand for %d", name, n)
+		}
+		if n := len(lines); n > 30 { // eleven, and one for each minute that it takes
+			t.Errorf("%d lines of %s", n, name)
+		}
+	}
+	if all := len(log.Lines(watermill.ErrorLogLevel, "")) + len(log.Lines(watermill.InfoLogLevel, "")); all > 80 {
+		t.Errorf("%d lines in all", all)
+	}
+}
+
+// Feature O5: a logger that hangs keeps no message from its letter.
+func TestLoggerHangs(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	logged(t, spillway.Config{Logger: hanging{hang: hang}}, nil, func(*message.Message) error { return poison.Reject("refused", "") })
+}
+
+type hanging struct {
+	watermill.NopLogger
+	hang chan struct{}
+}
+
+func (h hanging) Error(string, error, watermill.LogFields) { <-h.hang }
+func (h hanging) Info(string, watermill.LogFields)         { <-h.hang }
 
 // Feature O5: routers attach the same channel at once.
 func TestAttachAtOnce(t *testing.T) {

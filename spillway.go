@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -135,6 +136,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 			ch.stores = append(ch.stores, guard)
 		}
 	}
+	ch.plugins = append(ch.plugins, lifecycle.New(func() error { return nil }, func() { logging.Flush(config.Logger) }).Plugin)
 	ch.chain = chain.EnterParts(append(parts, middleware.Recover{})...)
 	return nil
 }

@@ -170,7 +170,7 @@ var (
 	LettersNotReleased = event(isInfo, "letters_not_released", "Letters were not released; they are free again when their lease is over", Campaign)
 	LettersNotRenewed  = event(isInfo, "letters_not_renewed", "The leases of letters were not renewed; the next try is in a third of a lease", Campaign)
 	LettersDeleted     = event(isInfo, "letters_deleted", "Deleted letters past their retention",
-		Letters, "statuses", "older_than", "causes", "service")
+		Letters, "statuses", "classes", "reasons", "causes", "older_than", "service")
 	RetentionFailed = event(isError, "retention_failed", "Letters past their retention were not all deleted")
 	LettersUnmarked = event(isError, "letters_unmarked", "Letters were not marked; the worker tries again", Campaign, Letters)
 	OutcomeUnsaved  = event(isError, "outcome_unsaved", "What became of letters was not written down; the worker tries again", Campaign)
@@ -178,6 +178,25 @@ var (
 	CampaignLeft    = event(isError, "campaign_left", "A campaign is left to other workers", Campaign)
 	CampaignsStand  = event(isError, "campaigns_stand", "Campaigns stand still; the worker tries again")
 	CampaignsGoOn   = event(isInfo, "campaigns_go_on", "Campaigns go on")
+)
+
+// The notices of observe/notify.
+var (
+	NoticeLinkPanicked = event(isError, "notice_link_panicked", "Config.Link panicked; the notice goes on without it")
+	NoticeQueueFull    = event(isError, "notice_queue_full", "The queue of a sink is full: notices are dropped until it accepts them",
+		"sink", "notice", "kind", "status", CauseID)
+	NoticeSinkHangs = event(isError, "notice_sink_hangs", "A sink of notices does not end with its context, and is left behind", "sink")
+	NoticeGivenUp   = event(isError, "notice_given_up", "A notice was given up: the sink did not accept it",
+		"sink", "notice", "kind", "status", CauseID)
+	NoticeInterrupted = event(isInfo, "notice_interrupted", "The router closed before a notice was sent; another instance sends it if they share a database",
+		"sink", "notice", "kind", "status", CauseID)
+	NoticeSinkAway = event(isError, "notice_sink_away", "A sink does not accept a notice; it is tried again",
+		"sink", "notice", "kind", "status", CauseID)
+	NoticeSinkBack = event(isInfo, "notice_sink_back", "A sink accepts notices again",
+		"sink", "notice", "kind", "status", CauseID)
+	NoticeStoreAway = event(isError, "notice_store_away", "The database of the notices does not answer; what happens is counted, and sent when it answers")
+	NoticeStoreBack = event(isInfo, "notice_store_back", "The database of the notices answers again")
+	NoticesLost     = event(isError, "notices_lost", "Notices were given up: two instances ended before they had sent them", "notices")
 )
 
 // The adapters.

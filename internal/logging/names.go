@@ -15,6 +15,7 @@ const (
 	Class           = "class"
 	Reason          = "reason"
 	Stage           = "stage"
+	CauseID         = "cause" // of letters, as redrive causes shows it
 	Consumer        = "consumer"
 	Store           = "store" // what is away: a store or publisher of a part
 	State           = "state"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
@@ -64,7 +65,7 @@ func (n *Notifier) link(notice Notice) (link string) {
 		return ""
 	}
 	if err := safecall.Call("notify: Config.Link", func() error { link = n.config.Link(notice); return nil }); err != nil {
-		n.logger().Error("Config.Link panicked; the notice goes on without it", err, nil)
+		logging.NoticeLinkPanicked.Write(n.logger(), err, nil)
 		return ""
 	}
 	u, err := url.Parse(link)

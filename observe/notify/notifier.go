@@ -114,5 +114,6 @@ func (n *Notifier) logger() watermill.LoggerAdapter {
 	if n.config.Logger == nil {
 		return watermill.NopLogger{}
 	}
+	n.config.Logger = logging.Wrap(n.config.Logger, nil)
 	return n.config.Logger
 }

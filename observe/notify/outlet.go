@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -54,7 +53,7 @@ func (o *outlet) offer(p *parcel) {
 	default:
 	}
 	if o.missed.Add(1) == 1 {
-		o.n.logger().Error("The queue of a sink is full: notices are dropped until it accepts them", errFull, o.fields(p))
+		logging.NoticeQueueFull.Write(o.n.logger(), errFull, o.fields(p))
 	}
 	o.sent.done(p, false)
 }
@@ -76,7 +75,7 @@ func (o *outlet) finish(ctx context.Context) {
 	select {
 	case <-o.ended:
 	case <-left.C:
-		o.n.logger().Error("A sink of notices does not end with its context, and is left behind", context.DeadlineExceeded, watermill.LogFields{"sink": o.number})
+		logging.NoticeSinkHangs.Write(o.n.logger(), context.DeadlineExceeded, logging.Fields{"sink": o.number})
 	}
 }
 
@@ -107,7 +106,7 @@ func (o *outlet) deliver(p *parcel) {
 		pause := max(waits.NextBackOff(), min(verdict.RetryAfter, maxRetryAfter))
 		if never := refusesForGood(verdict); never || time.Since(p.made)+pause > o.n.config.GiveUp {
 			o.missed.Add(1)
-			o.n.logger().Error("A notice was given up: the sink did not accept it", o.cause(err), o.fields(p))
+			logging.NoticeGivenUp.Write(o.n.logger(), o.cause(err), o.fields(p))
 			o.sent.done(p, false)
 			return
 		}
@@ -139,14 +138,14 @@ func (o *outlet) judge(err error) classify.Verdict {
 }
 
 func (o *outlet) interrupted(p *parcel) {
-	o.n.logger().Info("The router closed before a notice was sent; another instance sends it if they share a database", o.fields(p))
+	logging.NoticeInterrupted.Write(o.n.logger(), nil, o.fields(p))
 	o.sent.done(p, true)
 }
 
 func (o *outlet) accepts(p *parcel) {
 	if o.refuses {
 		o.refuses = false
-		o.n.logger().Info("A sink accepts notices again", o.fields(p))
+		logging.NoticeSinkBack.Write(o.n.logger(), nil, o.fields(p))
 	}
 	o.sent.done(p, false)
 }
@@ -157,13 +156,13 @@ func (o *outlet) log(err error, p *parcel) {
 		return
 	}
 	o.refuses = true
-	o.n.logger().Error("A sink does not accept a notice; it is tried again", o.cause(err), o.fields(p))
+	logging.NoticeSinkAway.Write(o.n.logger(), o.cause(err), o.fields(p))
 }
 
 func (o *outlet) cause(err error) error {
 	return logging.Cause(line(o.n.config.Privacy.Text(boundedtext.Error(err, maxMasked)), maxDescription))
 }
 
-func (o *outlet) fields(p *parcel) watermill.LogFields {
-	return watermill.LogFields{"sink": o.number, "notice": p.notice.ID, "kind": string(p.notice.Kind), "status": string(p.notice.Status), "cause": p.notice.Cause}
+func (o *outlet) fields(p *parcel) logging.Fields {
+	return logging.Fields{"sink": o.number, "notice": p.notice.ID, "kind": string(p.notice.Kind), "status": string(p.notice.Status), logging.CauseID: p.notice.Cause}
 }

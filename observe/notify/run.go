@@ -2,7 +2,7 @@ package notify
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -87,10 +87,10 @@ func (r *running) round(ctx context.Context) {
 	switch {
 	case err != nil && r.away.IsZero():
 		r.away = time.Now()
-		logger.Error("The database of the notices does not answer; what happens is counted, and sent when it answers", logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
+		logging.NoticeStoreAway.Write(logger, logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
 	case err == nil && !r.away.IsZero():
 		r.away = time.Time{}
-		logger.Info("The database of the notices answers again", nil)
+		logging.NoticeStoreBack.Write(logger, nil, nil)
 	}
 	if err != nil && time.Since(r.away) >= r.n.pace.answer {
 		r.reportAway(ctx, err)
@@ -157,7 +157,7 @@ func (r *running) sweep(ctx context.Context, in *ledger.Ledger) error {
 		}
 	}
 	if lost > 0 {
-		r.n.logger().Error("Notices were given up: two instances ended before they had sent them", fmt.Errorf("%d notices", lost), nil)
+		logging.NoticesLost.Write(r.n.logger(), errLost, logging.Fields{"notices": lost})
 		for _, o := range r.outlets {
 			o.missed.Add(int64(lost))
 		}
@@ -179,3 +179,5 @@ func (r *running) settle(ctx context.Context) error {
 	defer cancel()
 	return r.sent.settle(ctx)
 }
+
+var errLost = errors.New("they began to be sent twice, and were not sent")

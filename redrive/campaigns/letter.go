@@ -102,7 +102,9 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 func (f *flight) entry(l poison.Letter, topic string) string {
 	var entry string
 	if err := safecall.Call("campaigns.ReentryTopic", func() error { entry = f.Campaigns.config.ReentryTopic(l); return nil }); err != nil {
-		logging.ReentryPanicked.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Topic: topic})
+		logging.ReentryPanicked.Write(f.Campaigns.config.Logger, err, logging.Fields{
+			logging.Campaign: f.campaign.ID, logging.MessageID: l.Original.UUID, logging.Topic: topic,
+		})
 	}
 	if entry == "" {
 		return topic
