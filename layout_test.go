@@ -71,6 +71,9 @@ var floors = map[string]int{
 	// the front door
 	"": 4,
 	// what is seen from outside
+	"observe/alerts":                 5,
+	"observe/dashboard":              5,
+	"observe/internal/seriestest":    5,
 	"observe/prom":                   5,
 	"observe/notify":                 5,
 	"observe/notify/webhook":         5,
@@ -111,6 +114,7 @@ var floors = map[string]int{
 	"conformance/internal/report":  6,
 	"examples/amqp":                6,
 	"examples/incident":            6,
+	"examples/observe":             6,
 	"examples/kafka":               6,
 	"examples/nats":                6,
 	"examples/quickstart":          6,

@@ -1,0 +1,141 @@
+package alerts_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/watermill-spillway/spillway/observe/alerts"
+	"github.com/watermill-spillway/spillway/observe/internal/seriestest"
+)
+
+const runbooks = "https://github.com/watermill-spillway/spillway/blob/main/docs/alerts.md#"
+
+// Feature O3: each alert has what a person needs at night, and its runbook exists.
+func TestEachAlert(t *testing.T) {
+	page := read(t, "../../docs/alerts.md")
+	_, found := load(t)
+	for name, r := range found {
+		for what, value := range map[string]string{
+			"for": r.For, "keep_firing_for": r.KeepFiringFor, "summary": r.Annotations["summary"], "description": r.Annotations["description"],
+		} {
+			if value == "" {
+				t.Errorf("%s has no %s", name, what)
+			}
+		}
+		if severity := r.Labels["severity"]; !slices.Contains([]string{"critical", "warning", "info"}, severity) {
+			t.Errorf("%s has the severity %q: give critical, warning or info", name, severity)
+		}
+		if got, want := r.Annotations["runbook_url"], runbooks+strings.ToLower(name); got != want {
+			t.Errorf("%s has the runbook %s, want %s", name, got, want)
+		}
+		_, section, ok := strings.Cut(page, "\n## "+name+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		if !ok || len(strings.Fields(section)) < 30 {
+			t.Errorf("docs/alerts.md has no runbook for %s", name)
+		}
+		if !strings.Contains(page, "| ["+name+"](#"+strings.ToLower(name)+") | "+r.Labels["severity"]+" |") {
+			t.Errorf("the table of docs/alerts.md has no %s with the severity %s", name, r.Labels["severity"])
+		}
+		for text, pattern := range map[string]*regexp.Regexp{"topic": regexp.MustCompile(`\btopic\b`), "handler": regexp.MustCompile(`\bhandler\b`), "cause": regexp.MustCompile(`\bcause\b`)} {
+			if slices.Contains(texts(r), text) && !pattern.MatchString(r.Annotations["summary"]+r.Annotations["description"]) {
+				t.Errorf("%s does not name its %s", name, text)
+			}
+		}
+	}
+	for heading := range strings.Lines(page) {
+		if alert, ok := strings.CutPrefix(strings.TrimSpace(heading), "## Spillway"); ok {
+			if _, ok := found["Spillway"+alert]; !ok {
+				t.Errorf("docs/alerts.md has a runbook for %q, which is no alert", alert)
+			}
+		}
+	}
+}
+
+// texts returns the labels that are in the texts of a rule.
+func texts(r rule) (labels []string) {
+	for _, match := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(r.Annotations["summary"]+r.Annotations["description"], -1) {
+		labels = append(labels, match[1])
+	}
+	return labels
+}
+
+// Each limit is used, and each alert that compares with a number compares with a limit.
+func TestLimits(t *testing.T) {
+	records, found := load(t)
+	all := ""
+	for _, r := range records {
+		all += r.Expr
+	}
+	compared := regexp.MustCompile(`[<>]=?\s*([\w(.:]+)`)
+	for name, r := range found {
+		all += r.Expr
+		for _, match := range compared.FindAllStringSubmatch(r.Expr, -1) {
+			if with := match[1]; with != "0" && !strings.HasPrefix(with, "scalar(spillway:limit:") {
+				t.Errorf("%s compares with %s: record a limit", name, with)
+			}
+		}
+	}
+	for name, r := range records {
+		if strings.HasPrefix(name, "spillway:limit:") && !strings.HasPrefix(r.Expr, "vector(") {
+			t.Errorf("%s is not a constant: %s", name, r.Expr)
+		}
+		if !regexp.MustCompile(regexp.QuoteMeta(name) + `\b`).MatchString(all) {
+			t.Errorf("%s is used by no rule", name)
+		}
+	}
+}
+
+// Each alert has a test that it fires, and one that it does not, in a file of its name.
+func TestEachAlertIsTested(t *testing.T) {
+	_, found := load(t)
+	for name := range found {
+		var tests struct {
+			Tests []struct {
+				AlertRuleTest []struct {
+					AlertName string `yaml:"alertname"`
+					ExpAlerts []any  `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		if err := yaml.Unmarshal([]byte(read(t, "testdata/"+name+".yml")), &tests); err != nil {
+			t.Fatal(err)
+		}
+		fires, silent := 0, 0
+		for _, test := range tests.Tests {
+			for _, one := range test.AlertRuleTest {
+				switch {
+				case one.AlertName != name:
+				case len(one.ExpAlerts) > 0:
+					fires++
+				default:
+					silent++
+				}
+			}
+		}
+		if fires == 0 || silent == 0 {
+			t.Errorf("testdata/%s.yml: %d times the alert fires, %d times it is silent: want both", name, fires, silent)
+		}
+	}
+}
+
+// Feature O3: the rules ask for series and labels that there are, and so do their texts.
+func TestSeriesExist(t *testing.T) {
+	series := seriestest.Load(t)
+	recorded := series.Recorded(string(alerts.Rules()))
+	records, found := load(t)
+	for name, r := range found {
+		records[name] = r
+	}
+	for name, r := range records {
+		labels := series.Check(t, name, r.Expr, recorded)
+		for _, label := range texts(r) {
+			if !slices.Contains(labels, label) {
+				t.Errorf("%s has a text with the label %s, which no series of it has", name, label)
+			}
+		}
+	}
+}

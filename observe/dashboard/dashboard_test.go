@@ -1,0 +1,198 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/observe/dashboard"
+	"github.com/watermill-spillway/spillway/observe/internal/seriestest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type source struct{ Type, UID string }
+
+type panel struct {
+	ID          int
+	Type, Title string
+	Datasource  *source
+	GridPos     struct{ H, W, X, Y int }
+	FieldConfig struct{ Defaults struct{ Unit string } }
+	Targets     []struct {
+		RefID, Expr, LegendFormat string
+		Datasource                *source
+	}
+	Panels []panel
+}
+
+type board struct {
+	UID, Title    string
+	SchemaVersion int
+	Panels        []panel
+	Templating    struct {
+		List []struct {
+			Name, Type, Definition string
+			Query                  any
+		}
+	}
+	Annotations struct {
+		List []struct {
+			Expr       string
+			Datasource *source
+		}
+	}
+}
+
+func load(t *testing.T) (b board) {
+	t.Helper()
+	if err := json.Unmarshal(dashboard.Grafana(), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// units are those of Grafana that the panels may have.
+var units = []string{"none", "short", "s", "ops", "percentunit"}
+
+// Feature O3: Grafana imports the dashboard as it is: ids are unique, no panel covers another, and the data source is a variable.
+func TestStructure(t *testing.T) {
+	b := load(t)
+	if b.UID != "spillway" || b.Title == "" || b.SchemaVersion < 38 || len(b.Panels) == 0 {
+		t.Fatalf("uid %q, title %q, schema %d, %d panels", b.UID, b.Title, b.SchemaVersion, len(b.Panels))
+	}
+	ids, titles, taken, rows := map[int]bool{}, map[string]bool{}, map[string]string{}, []string{}
+	row := ""
+	for _, p := range b.Panels {
+		if ids[p.ID] || p.ID == 0 {
+			t.Errorf("%s: its id %d is 0, or another's", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		g := p.GridPos
+		if g.W < 1 || g.H < 1 || g.X < 0 || g.X+g.W > 24 {
+			t.Errorf("%s: it is not within the 24 columns: %+v", p.Title, g)
+		}
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				if other, covered := taken[fmt.Sprint(x, " ", y)]; covered {
+					t.Fatalf("%s covers %s", p.Title, other)
+				}
+				taken[fmt.Sprint(x, " ", y)] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			row = p.Title
+			rows = append(rows, row)
+			continue
+		}
+		if titles[row+p.Title] {
+			t.Errorf("%s: two panels of the row %s have this title", p.Title, row)
+		}
+		titles[row+p.Title] = true
+		if !slices.Contains(units, p.FieldConfig.Defaults.Unit) {
+			t.Errorf("%s: the unit %q is none of %v", p.Title, p.FieldConfig.Defaults.Unit, units)
+		}
+		variable(t, p.Title, p.Datasource)
+		if len(p.Targets) == 0 {
+			t.Errorf("%s has no query", p.Title)
+		}
+		refs := map[string]bool{}
+		for _, target := range p.Targets {
+			variable(t, p.Title, target.Datasource)
+			if refs[target.RefID] || target.RefID == "" || target.Expr == "" {
+				t.Errorf("%s: two queries are %q, or one is empty", p.Title, target.RefID)
+			}
+			refs[target.RefID] = true
+		}
+	}
+	if want := []string{"Overview", "Causes", "Stages", "Receiver", "Guard", "Redrive and campaigns", "Store and sight"}; !slices.Equal(rows, want) {
+		t.Errorf("rows %q, want %q", rows, want)
+	}
+	if b.Templating.List[0].Name != "datasource" || b.Templating.List[0].Type != "datasource" || b.Templating.List[0].Query != "prometheus" {
+		t.Errorf("the first variable is no Prometheus data source: %+v", b.Templating.List[0])
+	}
+}
+
+func variable(t *testing.T, where string, s *source) {
+	t.Helper()
+	if s == nil || s.Type != "prometheus" || s.UID != "${datasource}" {
+		t.Errorf("%s: its data source is %+v, want the variable", where, s)
+	}
+}
+
+// queries returns all queries by where they stand, with the variables replaced as Grafana does for "All".
+func queries(t *testing.T) map[string]string {
+	t.Helper()
+	b, found := load(t), map[string]string{}
+	add := func(where, query string) {
+		found[where] = strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$topic", ".*", "$handler", ".*").Replace(query)
+		if strings.Contains(found[where], "$") {
+			t.Errorf("%s has a variable that does not exist: %s", where, query)
+		}
+	}
+	for _, p := range b.Panels {
+		for _, target := range p.Targets {
+			add(p.Title+" "+target.RefID, target.Expr)
+		}
+	}
+	for i, a := range b.Annotations.List {
+		variable(t, "annotation", a.Datasource)
+		add(fmt.Sprint("annotation ", i), a.Expr)
+	}
+	return found
+}
+
+// Feature O3: every series that the dashboard asks for is registered, with every label that it uses. So are those of the variables.
+func TestSeriesExist(t *testing.T) {
+	series := seriestest.Load(t)
+	rules, err := os.ReadFile("../alerts/spillway.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := series.Recorded(string(rules))
+	b := load(t)
+	for _, p := range b.Panels {
+		for _, target := range p.Targets {
+			labels := series.Check(t, p.Title, target.Expr, recorded)
+			for _, match := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(target.LegendFormat, -1) {
+				if !slices.Contains(labels, match[1]) {
+					t.Errorf("%s: the legend %q has a label that no series has", p.Title, target.LegendFormat)
+				}
+			}
+		}
+	}
+	for _, v := range b.Templating.List[1:] {
+		match := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(v.Definition)
+		if match == nil {
+			t.Errorf("the variable %s has the query %q", v.Name, v.Definition)
+		} else if labels := series.Check(t, "the variable "+v.Name, match[1], nil); !slices.Contains(labels, match[2]) {
+			t.Errorf("the variable %s asks for the label %s, which its series does not have", v.Name, match[2])
+		}
+	}
+}
+
+// Prometheus can read each query.
+func TestSyntax(t *testing.T) {
+	promtool := services.Promtool(t)
+	var file strings.Builder
+	file.WriteString("groups:\n- name: dashboard\n  rules:\n")
+	for where, query := range queries(t) {
+		fmt.Fprintf(&file, "  - record: a:b\n    labels: {where: %q}\n    expr: %q\n", where, query)
+	}
+	path := filepath.Join(t.TempDir(), "queries.yml")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "check", "rules", path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
