@@ -28,7 +28,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe test check services services-down build format vet staticcheck static unit-and-keys unit start served served-brokers served-tables served-keys embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ demo-redrive: ## an incident from the alert to its end, with the command redrive
 
 demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the guard
 	@$(GO) run ./examples/outage $(FLAGS)
+
+demo-observe: ## each alert fires and clears on a real router under faults, and every query of the dashboard has data; FLAGS=-panels prints it
+	@$(GO) run ./examples/observe $(FLAGS)
 
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
 test: ## everything that decides: build, gofmt, vet, staticcheck, all tests with the race detector, with real servers
