@@ -14,7 +14,7 @@ SERVICES    = internal/services/services.sh
 # tested behind those of the tables.
 SERVED  = $(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p')
 OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./internal/bench/kafka ./internal/bench/redrive
+BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./internal/bench/kafka ./internal/bench/redrive
 TABLES  = ./pubsub/wmsql ./delay ./redrive/...
 KEYS    = ./idempotency/... ./middleware/crashlimit ./middleware/outageguard ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(KEYS) ./conformance ./internal/chaos ./internal/services),$(SERVED))

@@ -73,13 +73,13 @@ func (t *Trace) step(next chain.Handler) chain.Handler {
 		if c.Reentry != nil {
 			op.Stage = c.Reentry.Stage
 		}
-		in, began := t.by.Begin(before, op)
+		in, began := t.by.Begin(before, &op)
 		if !began {
 			return next(c)
 		}
 		c.Msg.SetContext(in)
 		err = errInterrupted
-		defer func() { t.end(c, before, in, op, err) }()
+		defer func() { t.end(c, before, in, &op, err) }()
 		out, err = next(c)
 		return out, err
 	}
@@ -89,7 +89,7 @@ func (t *Trace) step(next chain.Handler) chain.Handler {
 var errInterrupted = classify.Permanent(errors.New("the handler panicked, or called runtime.Goexit"), classify.Reason(classify.ReasonGoexit))
 
 // end ends the attempt. A message that was nacked may be on its way again already, and keeps its context.
-func (t *Trace) end(c *chain.Call, before, in context.Context, op observe.Operation, err error) {
+func (t *Trace) end(c *chain.Call, before, in context.Context, op *observe.Operation, err error) {
 	if !c.Nacked() {
 		c.Msg.SetContext(before)
 	}

@@ -62,7 +62,7 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 		if err != nil && turn != nil && turn(ctx) != nil {
 			return trace, err
 		}
-		err = r.traced().Publish(chain.Returning(context.Background()), r.operation(ctx, kind, publisher, l, topic, attempt), func(in context.Context, its string) error {
+		err = r.traced().PublishMasked(chain.Returning(context.Background()), r.operation(ctx, kind, publisher, l, topic, attempt), shown, func(in context.Context, its string) error {
 			trace = its
 			msg := build(tooLarge, trace)
 			msg.SetContext(in)

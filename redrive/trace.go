@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/traced"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 func (r *rules) traced() traced.By { return traced.By{Tracer: r.Hooks.Tracer, Logger: r.Logger} }
@@ -28,8 +30,14 @@ func (r *rules) settlement(l poison.Letter, client any, outcome, trace string, m
 	}
 	op := operationOn(observe.Settle, l)
 	op.To, op.Client, op.Outcome, op.Parent = l.Topic, client, outcome, trace
-	return r.traced().Publish(context.Background(), op, func(in context.Context, _ string) error { return mark(in) })
+	return r.traced().PublishMasked(context.Background(), op, shown, func(in context.Context, _ string) error { return mark(in) })
 }
+
+// shown returns the text of a refusal without credentials.
+func shown(err error) string { return privacy.Default().Text(boundedtext.Error(err, maxShown)) }
+
+// maxShown bounds the text of an error that is masked.
+const maxShown = 4 << 10
 
 func operationOn(kind observe.Kind, l poison.Letter) observe.Operation {
 	op := observe.Operation{

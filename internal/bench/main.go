@@ -18,7 +18,7 @@ const rounds = 9
 func main() {
 	testing.Init()
 	harness.Main(10*time.Minute, func(_ context.Context, to io.Writer) error {
-		return errors.Join(flag.Set("test.benchtime", "200ms"), happyPath(to), observedHappyPath(to), letterEncode(to))
+		return errors.Join(flag.Set("test.benchtime", "200ms"), happyPath(to), observedHappyPath(to), tracedHappyPath(to), letterEncode(to))
 	})
 }
 

@@ -19,31 +19,46 @@ type By struct {
 
 // Begin returns the context in which the operation runs, and whether the operation began. If it did not, because the Tracer panicked, End
 // must not be called: what it would end is not the operation.
-func (b By) Begin(ctx context.Context, op observe.Operation) (in context.Context, began bool) {
-	in = ctx
-	if b.Tracer != nil {
-		safecall.Hook(b.Logger, "observe.Tracer.Begin", func() {
-			if made := b.Tracer.Begin(ctx, op); made != nil {
-				in, began = made, true
-			}
-		})
+func (b By) Begin(ctx context.Context, op *observe.Operation) (in context.Context, began bool) {
+	if b.Tracer == nil {
+		return ctx, false
 	}
-	return in, began
+	defer func() {
+		if !began {
+			in = ctx
+			b.panicked("Begin", recover())
+		}
+	}()
+	if in = b.Tracer.Begin(ctx, *op); in == nil {
+		in = ctx
+		return ctx, false
+	}
+	return in, true
 }
 
 // End ends the operation of the context that Begin returned.
-func (b By) End(in context.Context, op observe.Operation, end observe.Ending) {
-	if b.Tracer != nil {
-		safecall.Hook(b.Logger, "observe.Tracer.End", func() { b.Tracer.End(in, op, end) })
+func (b By) End(in context.Context, op *observe.Operation, end observe.Ending) {
+	if b.Tracer == nil {
+		return
 	}
+	defer func() { b.panicked("End", recover()) }()
+	b.Tracer.End(in, *op, end)
 }
 
 // Trace returns the text that identifies the operation of the context that Begin returned.
-func (b By) Trace(in context.Context) (text string) {
-	if b.Tracer != nil {
-		safecall.Hook(b.Logger, "observe.Tracer.Trace", func() { text = b.Tracer.Trace(in) })
+func (b By) Trace(in context.Context) string {
+	if b.Tracer == nil {
+		return ""
 	}
-	return text
+	defer func() { b.panicked("Trace", recover()) }()
+	return b.Tracer.Trace(in)
+}
+
+// panicked logs a panic, as safecall.Hook does, which costs a success more.
+func (b By) panicked(method string, v any) {
+	if v != nil {
+		safecall.Hook(b.Logger, "observe.Tracer."+method, func() { panic(v) })
+	}
 }
 
 // errUnfinished ends an operation whose function did not return.
@@ -60,7 +75,7 @@ func (b By) PublishMasked(ctx context.Context, op observe.Operation, text func(e
 	if b.Tracer == nil {
 		return publish(ctx, "")
 	}
-	in, began := b.Begin(ctx, op)
+	in, began := b.Begin(ctx, &op)
 	if !began {
 		return publish(ctx, "")
 	}
@@ -70,7 +85,7 @@ func (b By) PublishMasked(ctx context.Context, op observe.Operation, text func(e
 		if err != nil && text != nil {
 			end.Text = text(err)
 		}
-		b.End(in, op, end)
+		b.End(in, &op, end)
 	}()
 	err = publish(in, b.Trace(in))
 	return err

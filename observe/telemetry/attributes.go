@@ -61,6 +61,9 @@ func cut(value string, most int) string {
 	return b.String()
 }
 
+// wrappers are the types of errors that say nothing of their own.
+var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": true, "*classify.Failure": true, "*privacy.maskedError": true}
+
 // errorType returns the type of err without the wrappers of fmt and errors, and without the marks and failures of package classify.
 func errorType(err error) (name string) {
 	defer func() { // an Unwrap that panics ends the search
@@ -70,7 +73,7 @@ func errorType(err error) (name string) {
 	}()
 	for depth := 0; err != nil && depth < 16; depth++ {
 		name = reflect.TypeOf(err).String()
-		if !strings.HasPrefix(name, "*fmt.wrapError") && name != "*errors.joinError" && name != "*classify.marked" && name != "*classify.Failure" {
+		if !strings.HasPrefix(name, "*fmt.wrapError") && !wrappers[name] {
 			break
 		}
 		switch x := err.(type) {

@@ -28,6 +28,10 @@ type Config struct {
 	// children of the producer's span, so that one trace has them all. With a span in the context of the message, such as that of a
 	// middleware further out, attempts are its children in both cases.
 	LinkProducer bool
+	// SampleByAttributes gives the sampler the attributes of an attempt: system, operation, destination, consumer group. They cost each
+	// attempt an allocation, sampled or not. The name and kind of the span it has in any case, and the attributes of what is published.
+	// Default: false, they are set on spans that are recorded.
+	SampleByAttributes bool
 	// MaxValues is the largest number of values of each attribute of an instrument; all others are "other". Default: 200. At most 10,000.
 	MaxValues int
 }

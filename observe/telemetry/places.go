@@ -20,15 +20,21 @@ type place struct{ topic, handler string }
 // where is what spans of attempts in one place have in common, made once: an attempt that is not sampled costs little more than its
 // identifiers.
 type where struct {
-	name  string
-	start []trace.SpanStartOption
-	kafka bool
+	place
+	name       string
+	start      []trace.SpanStartOption
+	attributes []attribute.KeyValue // set if the span is recorded; nil if they are in start
+	kafka      bool
 }
 
 // whereOf returns what is known of the place of an attempt.
 func (t *tracer) whereOf(op *observe.Operation) *where {
 	p := place{op.Topic, op.Handler}
-	if w := (*t.places.Load())[p]; w != nil {
+	if w := t.latest.Load(); w != nil && w.place == p {
+		return w
+	}
+	if w := (*t.known.Load())[p]; w != nil {
+		t.latest.Store(w)
 		return w
 	}
 	return t.addPlace(p, op)
@@ -43,18 +49,22 @@ func (t *tracer) addPlace(p place, op *observe.Operation) *where {
 	if group := t.originOf(op.Message).ConsumerGroup; group != "" {
 		attributes = append(attributes, semconv.MessagingConsumerGroupName(clean(group)))
 	}
-	w := &where{name: "process " + clean(p.topic), kafka: system == "kafka", start: []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...),
-	}}
+	p = place{strings.Clone(p.topic), strings.Clone(p.handler)}
+	w := &where{place: p, name: "process " + clean(p.topic), kafka: system == "kafka", start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
+	if t.config.SampleByAttributes {
+		w.start = append(w.start, trace.WithAttributes(attributes...))
+	} else {
+		w.attributes = attributes
+	}
 	t.adding.Lock()
 	defer t.adding.Unlock()
-	now := *t.places.Load()
+	now := *t.known.Load()
 	if len(now) >= t.config.MaxValues || op.Stage > 0 { // the subscriber of a stage is another one
 		return w
 	}
 	next := maps.Clone(now)
-	next[place{strings.Clone(p.topic), strings.Clone(p.handler)}] = w
-	t.places.Store(&next)
+	next[p] = w
+	t.known.Store(&next)
 	return w
 }
 

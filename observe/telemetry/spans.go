@@ -26,8 +26,20 @@ type tracer struct {
 	origin originOf // nil outside of a channel
 	meters *instruments
 
-	places *atomic.Pointer[map[place]*where] // copied on write
-	adding *sync.Mutex
+	*places
+}
+
+// places are those of attempts.
+type places struct {
+	known  atomic.Pointer[map[place]*where] // copied on write
+	latest atomic.Pointer[where]            // of the last attempt: the next one is most often there
+	adding sync.Mutex
+}
+
+func newPlaces() *places {
+	p := &places{}
+	p.known.Store(&map[place]*where{})
+	return p
 }
 
 // Begin starts a span.
@@ -57,7 +69,10 @@ func (t *tracer) attempt(ctx context.Context, op *observe.Operation) context.Con
 			start = append(start[:len(start):len(start)], trace.WithLinks(trace.Link{SpanContext: link}))
 		}
 	}
-	in, _ = t.tracer.Start(in, w.name, start...)
+	in, span := t.tracer.Start(in, w.name, start...)
+	if w.attributes != nil && span.IsRecording() {
+		span.SetAttributes(w.attributes...)
+	}
 	return in
 }
 
@@ -92,8 +107,11 @@ type begunKey struct{}
 // End ends the span with what is known by now.
 func (t *tracer) End(ctx context.Context, op observe.Operation, end observe.Ending) {
 	span := trace.SpanFromContext(ctx)
+	if op.Kind == observe.Attempt && !span.IsRecording() {
+		return
+	}
 	defer span.End()
-	if begun, is := ctx.Value(begunKey{}).(time.Time); is && op.Kind != observe.Attempt {
+	if begun, is := ctx.Value(begunKey{}).(time.Time); is && op.Kind != observe.Attempt { // what a Go channel hands on can have it
 		t.meters.sending(ctx, t.config.system(typeOf(op.Client)), &op, time.Since(begun).Seconds(), end.Err)
 	}
 	if !span.IsRecording() {

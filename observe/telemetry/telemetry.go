@@ -2,8 +2,6 @@ package telemetry
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/metric"
@@ -37,9 +35,7 @@ func New(config Config) (*Telemetry, error) {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	t := &Telemetry{config: config, meters: meters}
-	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), adding: new(sync.Mutex),
-		places: new(atomic.Pointer[map[place]*where]), meters: meters}
-	t.spans.places.Store(&map[place]*where{})
+	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), places: newPlaces(), meters: meters}
 	return t, nil
 }
 
@@ -48,9 +44,7 @@ func New(config Config) (*Telemetry, error) {
 func (t *Telemetry) Observe(config *spillway.Config) {
 	channel := t.spans
 	channel.origin = config.Queue.Origin
-	channel.places = new(atomic.Pointer[map[place]*where]) // another channel has another broker
-	channel.places.Store(&map[place]*where{})
-	channel.adding = new(sync.Mutex)
+	channel.places = newPlaces() // another channel has another broker
 	config.Tracer = &channel
 	t.meters.observe(config)
 }

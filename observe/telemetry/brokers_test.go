@@ -1,0 +1,132 @@
+package telemetry_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe/telemetry"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// Feature O2: over a stage topic, a dead-letter topic and DrainTopic, on Kafka. The spans have partition, offset and group.
+func TestStoryKafka(t *testing.T) {
+	brokers := services.Kafka(t)
+	topic := "telemetry-" + watermill.NewShortUUID()
+	admin, err := sarama.NewClusterAdmin(brokers, wmkafka.SaramaPublisherConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Close() })
+	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	publisher := func() message.Publisher {
+		pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pub.Close() })
+		return pub
+	}
+	subscriber := func(group string) (message.Subscriber, error) {
+		sub, err := wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{})
+		if err == nil {
+			t.Cleanup(func() { _ = sub.Close() })
+		}
+		return sub, err
+	}
+	live, err := subscriber(topic + "-billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := world{
+		system: "kafka", live: publisher(), topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
+		config: spillway.Config{
+			Publisher: publisher(),
+			Queue:     poison.QueueConfig{Origin: wmkafka.Origin},
+			Stages: stages.Config{
+				Publisher: publisher(), Stages: stages.Delays(10 * time.Millisecond),
+				Subscriber: func(_, group string) (message.Subscriber, error) { return subscriber(group) },
+			},
+		},
+		handle: withStages(topic, live),
+		back: func(t *testing.T, _ *spillway.Channel, observed *telemetry.Telemetry) {
+			letters, err := subscriber(topic + "-drain")
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := redrive.DrainTopic(t.Context(), letters, publisher(), redrive.DrainTopicConfig{
+				Topic: topic + ".dlq", Park: publisher(), Max: 1, IdleAfter: testkit.Patience,
+				Rules: redrive.Rules{Allow: []string{topic}, Hooks: observed.Redrives(redrive.Hooks{})},
+			})
+			if err != nil || report.Redriven != 1 {
+				t.Errorf("%+v, error %v", report, err)
+			}
+		},
+	}
+	spans := tell(t, w)
+	judge(t, w, spans)
+	for _, s := range spans {
+		if s.Name == "process "+topic && attr(s, "spillway.stage") == "" &&
+			(attr(s, "messaging.destination.partition.id") != "0" || attr(s, "messaging.kafka.offset") == "" || attr(s, "messaging.consumer.group.name") == "") {
+			t.Errorf("%q has the attributes %v", s.Name, s.Attributes)
+		}
+	}
+}
+
+// Feature O2: over a stage queue, a dead-letter queue and a redrive handler, on RabbitMQ.
+func TestStoryRabbitMQ(t *testing.T) {
+	uri := services.AMQP(t)
+	topic := "telemetry-" + watermill.NewShortUUID()
+	publisher := func() *wmamqp.Publisher {
+		pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pub.Close() })
+		return pub
+	}
+	subscriber := func() message.Subscriber {
+		sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = sub.Close() })
+		return sub
+	}
+	w := world{
+		system: "rabbitmq", live: publisher(), topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
+		config: spillway.Config{
+			Publisher: publisher(),
+			Queue:     poison.QueueConfig{Origin: wmamqp.Origin},
+			Stages: stages.Config{
+				Publisher: publisher(), Stages: stages.Delays(10 * time.Millisecond),
+				Subscriber: func(string, string) (message.Subscriber, error) { return subscriber(), nil },
+			},
+		},
+		handle: withStages(topic, subscriber()),
+		back: func(t *testing.T, _ *spillway.Channel, observed *telemetry.Telemetry) {
+			back, err := redrive.NewHandler(publisher(), redrive.HandlerConfig{
+				Rules: redrive.Rules{Allow: []string{topic}, Hooks: observed.Redrives(redrive.Hooks{})}, Park: publisher(), MinWait: -1,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
+				r.AddConsumerHandler("redrive", topic+".dlq", subscriber(), back.Handle)
+			}))
+		},
+	}
+	judge(t, w, tell(t, w))
+}

@@ -1,0 +1,151 @@
+package telemetry_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/observe/telemetry"
+)
+
+// read returns the points of all instruments, as name{attributes} and count.
+func read(t *testing.T, reader sdkmetric.Reader) map[string]int64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &all); err != nil {
+		t.Fatal(err)
+	}
+	points := map[string]int64{}
+	name := func(m metricdata.Metrics, set attribute.Set) string {
+		var pairs []string
+		for _, a := range set.ToSlice() {
+			pairs = append(pairs, fmt.Sprintf("%s=%s", a.Key, a.Value.Emit()))
+		}
+		return m.Name + "{" + strings.Join(pairs, ",") + "}"
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					points[name(m, p.Attributes)] = p.Value
+				}
+			case metricdata.Histogram[float64]:
+				if m.Unit != "s" {
+					t.Errorf("%s has the unit %q", m.Name, m.Unit)
+				}
+				for _, p := range data.DataPoints {
+					points[name(m, p.Attributes)] = int64(p.Count)
+				}
+			}
+		}
+	}
+	return points
+}
+
+func measuring(t *testing.T, config telemetry.Config, channel spillway.Config) (*spillway.Channel, sdkmetric.Reader, keeper) {
+	t.Helper()
+	reader := sdkmetric.NewManualReader()
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
+	config.MeterProvider = provider
+	observed, _, _ := follow(t, config)
+	dead := keeper{make(chan *message.Message, 1000)}
+	channel.Publisher = dead
+	channel.Retry = middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Microsecond}}
+	observed.Observe(&channel)
+	made, err := spillway.New(t.Context(), channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, reader, dead
+}
+
+func handle(t *testing.T, channel *spillway.Channel, id string, err error) {
+	t.Helper()
+	msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing", "orders"), id, nil)
+	if _, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, err })(msg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Feature O2: the instruments of the conventions, and those that Prometheus has.
+func TestInstruments(t *testing.T) {
+	channel, reader, _ := measuring(t, telemetry.Config{System: "kafka"}, spillway.Config{})
+	handle(t, channel, "1", nil)
+	handle(t, channel, "2", nil)
+	handle(t, channel, "3", errDown)
+	handle(t, channel, "4", classify.Permanent(errDown, classify.Reason("no_such_customer")))
+	handle(t, channel, "5", classify.Discard(errDown))
+	const ok = "messaging.destination.name=orders,messaging.operation.name=process,messaging.system=kafka"
+	const failed = "error.type=*errors.errorString," + ok
+	want := map[string]int64{
+		"messaging.process.duration{" + ok + "}":         2,
+		"messaging.process.duration{" + failed + "}":     4,
+		"messaging.client.consumed.messages{" + ok + "}": 5,
+		"messaging.client.sent.messages{messaging.destination.name=orders.dlq,messaging.operation.name=send,messaging.system=kafka}":                                    2,
+		"messaging.client.operation.duration{messaging.destination.name=orders.dlq,messaging.operation.name=send,messaging.operation.type=send,messaging.system=kafka}": 2,
+		"spillway.attempts{handler=billing,outcome=success,topic=orders}":                                                                                               2,
+		"spillway.attempts{handler=billing,outcome=unknown,topic=orders}":                                                                                               2,
+		"spillway.attempts{handler=billing,outcome=permanent,topic=orders}":                                                                                             1,
+		"spillway.attempts{handler=billing,outcome=discard,topic=orders}":                                                                                               1,
+		"spillway.retries{handler=billing,place=process,stage=,topic=orders}":                                                                                           1,
+		"spillway.dead_letters{class=permanent,handler=billing,reason=no_such_customer,topic=orders}":                                                                   1,
+		"spillway.dead_letters{class=unknown,handler=billing,reason=unknown_max_retries,topic=orders}":                                                                  1,
+		"spillway.discarded{handler=billing,reason=discard,topic=orders}":                                                                                               1,
+	}
+	if got := read(t, reader); !maps.Equal(got, want) {
+		var lines []string
+		for name, n := range got {
+			if want[name] != n {
+				lines = append(lines, fmt.Sprint("got ", name, " ", n))
+			}
+		}
+		for name, n := range want {
+			if got[name] != n {
+				lines = append(lines, fmt.Sprint("want ", name, " ", n))
+			}
+		}
+		slices.Sort(lines)
+		t.Error(strings.Join(lines, "\n"))
+	}
+}
+
+// Feature O2: an attacker who chooses reasons does not fill the instruments.
+func TestInstrumentsAreBounded(t *testing.T) {
+	channel, reader, _ := measuring(t, telemetry.Config{MaxValues: 10}, spillway.Config{})
+	for i := range 100 {
+		handle(t, channel, fmt.Sprint(i), classify.Permanent(errDown, classify.Reason(fmt.Sprint("r", i, "\n\xff"))))
+	}
+	sum, series := int64(0), 0
+	for name, n := range read(t, reader) {
+		if strings.HasPrefix(name, "spillway.dead_letters{") {
+			sum, series = sum+n, series+1
+		}
+	}
+	if sum != 100 || series != 11 {
+		t.Errorf("%d letters in %d series", sum, series)
+	}
+}
+
+// A configuration that cannot work is an error that names the field.
+func TestRefusals(t *testing.T) {
+	for _, most := range []int{-1, 100_000} {
+		if _, err := telemetry.New(telemetry.Config{MaxValues: most}); err == nil || !strings.Contains(err.Error(), "Config.MaxValues") {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package telemetry_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/codes"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/observe/telemetry"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// refusing is a publisher that refuses with an error.
+type refusing struct{ err error }
+
+func (r refusing) Publish(string, ...*message.Message) error { return r.err }
+func (refusing) Close() error                                { return nil }
+
+// Feature O2: no payload, no value of metadata, and no credential in the text of an error, a panic or a refusal comes into a span.
+func TestNoSecretInSpans(t *testing.T) {
+	observed, kept, _ := follow(t, telemetry.Config{})
+	dead := keeper{make(chan *message.Message, 1)}
+	config := spillway.Config{
+		Publisher: refusing{errors.New("dial amqp://shop:tacheles@broker: refused, sesame")},
+		Queue: poison.QueueConfig{
+			Fallbacks: []poison.Sink{{Publisher: dead}}, PublishAttempts: 1,
+			MaskText: func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") },
+		},
+		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
+	}
+	observed.Observe(&config)
+	msg := message.NewMessage("7", []byte("payload-secret"))
+	msg.Metadata = message.Metadata{"name": "metadata-secret", "baggage": "user=baggage-secret", "authorization": "Bearer metadata-secret"}
+	calls := 0
+	consume(t, config, msg, nil, nil, func(msg *message.Message) error {
+		if calls++; calls == 1 {
+			return errors.New("GET https://me:tacheles@shop/?a=1 with password=hunter2: open sesame")
+		}
+		panic("Authorization: Bearer tacheles-1234567890, open sesame")
+	})
+	if len(dead.taken) != 1 {
+		t.Fatal("no letter")
+	}
+	described := 0
+	for _, s := range kept.GetSpans() {
+		all := s.Name + " " + s.Status.Description
+		for _, a := range s.Attributes {
+			all += " " + a.Value.Emit()
+		}
+		for _, e := range s.Events {
+			for _, a := range e.Attributes {
+				all += " " + a.Value.Emit()
+			}
+		}
+		if s.Status.Code == codes.Error {
+			t.Logf("%s: %s", s.Name, s.Status.Description)
+			if s.Status.Description != "" {
+				described++
+			}
+		}
+		for _, secret := range []string{"payload-secret", "metadata-secret", "baggage-secret", "tacheles", "hunter2", "sesame"} {
+			if strings.Contains(all, secret) {
+				t.Errorf("a span has %q: %s", secret, all)
+			}
+		}
+	}
+	if described != 3 { // two attempts, and a refused letter
+		t.Errorf("%d spans have the masked text of their error:\n%s", described, tree(kept.GetSpans()))
+	}
+}
