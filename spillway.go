@@ -57,7 +57,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		err = ch.compose(&config)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("spillway: %w", err)
+		return nil, config.Privacy.Error(fmt.Errorf("spillway: %w", err)) // a driver's error can have its password
 	}
 	return ch, nil
 }

@@ -39,7 +39,7 @@ func TestPanicError(t *testing.T) {
 		"number":           {42, "panic: 42"},
 		"error":            {io.EOF, "panic: EOF"},
 		"marked error":     {classify.Discard(io.EOF), "panic: EOF"},
-		"custom":           {struct{ Code int }{7}, "panic: {7}"},
+		"custom":           {struct{ Code int }{7}, "panic: {Code:7}"},
 		"Stringer":         {quiet{}, "panic: quiet"},
 		"Stringer panics":  {evilString{}, "panic: "},
 		"Stringer twice":   {evilTwice{}, "panic: classify_test.evilTwice (its String method panicked)"},

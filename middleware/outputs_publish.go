@@ -223,7 +223,7 @@ func (p *outputPublisher) report(c *chain.Call, err error) {
 		logging.Topic: message.SubscribeTopicFromCtx(c.Ctx), logging.Handler: message.HandlerNameFromCtx(c.Ctx),
 	})
 	if config.OnOutputError != nil {
-		safecall.Hook(config.Logger, "middleware.OnOutputError", func() { config.OnOutputError(c.Ctx, err) })
+		safecall.Hook(config.Logger, "middleware.OnOutputError", func() { config.OnOutputError(c.Ctx, p.outputs.inside.Error(err)) })
 	}
 }
 

@@ -30,7 +30,7 @@ func TestRecoverPanics(t *testing.T) {
 		"text":          {func() { explode("boom") }, "panic: boom"},
 		"error":         {func() { explode(context.Canceled) }, "panic: context canceled"},
 		"nil":           {func() { explode(nil) }, "panic: panic called with nil argument"},
-		"custom type":   {func() { explode(thrown{42}) }, "panic: {42}"},
+		"custom type":   {func() { explode(thrown{42}) }, "panic: {code:42}"},
 		"runtime error": {func() { nilMap["a"] = "b" }, "panic: assignment to entry in nil map"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func (c *RetryConfig) setDefaults() {
 	if c.MaxWait == 0 {
 		c.MaxWait = maxRetryAfter
 	}
-	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.MaskText).Text)
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 }
 
 func (c *RetryConfig) validate() error {

@@ -102,6 +102,7 @@ func (t *Trace) end(c *chain.Call, before, in context.Context, op *observe.Opera
 	if c.Aborted() {
 		verdict = classify.Verdict{Class: classify.ClassAborted}
 	}
+	verdict.Reason, verdict.Description = t.config.Privacy.Text(verdict.Reason), t.config.Privacy.Text(verdict.Description)
 	t.by.End(in, op, observe.Ending{Err: err, Verdict: verdict, Text: t.text(err)})
 }
 

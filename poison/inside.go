@@ -43,12 +43,19 @@ func (i inside) FromStage(msg *message.Message) { unpackInto(msg) }
 
 func (i inside) Cause(err error) error { return i.queue.causeOf(err) }
 
+func (i inside) Error(err error) error { return i.queue.config.Privacy.Error(err) }
+
+func (i inside) Shown(v classify.Verdict) classify.Verdict {
+	v.Reason, v.Description = i.queue.config.Privacy.Text(v.Reason), i.queue.config.Privacy.Text(v.Description)
+	return v
+}
+
 func (i inside) ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message {
 	ctx := original.Context()
 	source := naming.Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx), Class: failure.Verdict.Class}
 	l := i.queue.letter(original, failure, source, false)
 	l.stage = RetryStage{Number: number, DueAt: due, HoldUntil: holdUntil}
-	l.Failure.Reason = failure.Verdict.Reason // what reads as exhausted by default is not yet
+	l.Failure.Reason = i.queue.config.Privacy.Text(failure.Verdict.Reason) // what reads as exhausted by default is not yet
 	msg := l.encode(limits{total: i.queue.limits.total, description: 256, history: i.queue.limits.history})
 	msg.SetContext(chain.Returning(context.WithoutCancel(ctx)))
 	return msg

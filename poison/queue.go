@@ -104,7 +104,7 @@ func (c *QueueConfig) setDefaults() {
 	if c.Node == "" {
 		c.Node, _ = os.Hostname()
 	}
-	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.MaskText).Text)
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 }
 
 func (c *QueueConfig) validate() error {

@@ -255,7 +255,7 @@ func isNothing(value string) bool {
 var rejections = map[string]bool{
 	"required": true, "missing": true, "invalid": true, "expired": true, "empty": true, "wrong": true, "denied": true, "forbidden": true,
 	"unauthorized": true, "failed": true, "unknown": true, "mismatch": true, "incorrect": true, "timeout": true, "canceled": true,
-	"cancelled": true, "eof": true, "unset": true, "rejected": true, "refused": true, "blank": true,
+	"cancelled": true, "eof": true, "unset": true, "rejected": true, "refused": true, "blank": true, "yes": true, "no": true,
 }
 
 // isProse reports whether the value from start to end is the next word of a sentence.

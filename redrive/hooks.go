@@ -52,13 +52,13 @@ func (r *rules) onRefused(ctx context.Context, l poison.Letter, topic string) {
 
 func (r *rules) onParked(ctx context.Context, l poison.Letter, why error) {
 	if hook := r.Hooks.OnParked; hook != nil {
-		safecall.Hook(r.Logger, "redrive.OnParked", func() { hook(ctx, l, why) })
+		safecall.Hook(r.Logger, "redrive.OnParked", func() { hook(ctx, l, r.Privacy.Error(why)) })
 	}
 }
 
 func (r *rules) onPublishError(ctx context.Context, l poison.Letter, err error) {
 	if hook := r.Hooks.OnPublishError; hook != nil {
-		safecall.Hook(r.Logger, "redrive.OnPublishError", func() { hook(ctx, l, err) })
+		safecall.Hook(r.Logger, "redrive.OnPublishError", func() { hook(ctx, l, r.Privacy.Error(err)) })
 	}
 }
 

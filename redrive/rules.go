@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -53,6 +54,8 @@ type Rules struct {
 	// Classifier decides which refusals of a publisher are for size: such a letter goes without its history, and says nothing of the
 	// publisher. Default: the marks of package classify and its built-in knowledge.
 	Classifier *classify.Classifier
+	// Privacy masks the texts of errors, in the log and for Hooks. Default: credentials are masked.
+	Privacy *privacy.Redactor
 	// Logger receives refusals. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
 	// Hooks are called on each event. Default: none.
@@ -81,7 +84,7 @@ func newRules(owner string, publisher message.Publisher, r Rules) (rules, error)
 	if r.PublishAttempts == 0 {
 		r.PublishAttempts = 3
 	}
-	r.Logger = logging.Wrap(r.Logger, nil)
+	r.Logger = logging.Wrap(r.Logger, r.Privacy.Text)
 	if err := r.validate(owner); err != nil {
 		return rules{}, err
 	}

@@ -37,13 +37,14 @@ func Error(err error, limit int) string {
 	return contained(err, "Error", limit, err.Error)
 }
 
-// Value returns the text of any value, as fmt.Sprint writes it, within limit. One that panics when it is asked for its
+// Value returns the text of any value, as fmt writes it with %+v, within limit. With the names of its fields, a secret in a struct can be
+// told by its name. One that panics when it is asked for its
 // text is named by its type instead.
 func Value(v any, limit int) string {
 	if err, ok := v.(error); ok {
 		return Error(err, limit)
 	}
-	return contained(v, "String", limit, func() string { return fmt.Sprint(v) })
+	return contained(v, "String", limit, func() string { return fmt.Sprintf("%+v", v) })
 }
 
 func contained(v any, method string, limit int, text func() string) (s string) {

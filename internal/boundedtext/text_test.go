@@ -131,7 +131,7 @@ func (e *evilPointer) Error() string { return e.text }
 // Feature D6: any value has a text; nothing it does when asked escapes.
 func TestValue(t *testing.T) {
 	for want, v := range map[string]any{
-		"<nil>": nil, "boom": "boom", "7": 7, "{1 a}": struct {
+		"<nil>": nil, "boom": "boom", "7": 7, "{N:1 S:a}": struct {
 			N int
 			S string
 		}{1, "a"}, "e": errors.New("e"), "[1 2]": []int{1, 2},

@@ -21,6 +21,10 @@ type Inside interface {
 	Classifier() *classify.Classifier
 	// Cause returns err as a log line may have it: the head of its text, masked by QueueConfig.MaskText.
 	Cause(err error) error
+	// Error returns err with its text masked, for hooks. It wraps err.
+	Error(err error) error
+	// Shown returns v with its texts masked, for hooks and tracers.
+	Shown(v classify.Verdict) classify.Verdict
 	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It has
 	// original's origin and the failure so far, earlier stages included, without the stack. The context of the message has the
 	// values of original's context and does not end with it. ForStage takes over original.

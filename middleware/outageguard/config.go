@@ -92,7 +92,7 @@ func (c *Config) setDefaults() {
 	c.MaxProbe = cmp.Or(c.MaxProbe, max(5*time.Second, c.Probe))
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 5*time.Minute)
 	c.MaxScopes = cmp.Or(c.MaxScopes, 100)
-	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.MaskText).Text)
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 }
 
 func (c *Config) validate() error {

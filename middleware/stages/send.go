@@ -41,7 +41,7 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 		})
 	}
 	if s.config.OnStage != nil {
-		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, failure.Verdict, failure.Attempts}
+		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, s.inside.Shown(failure.Verdict), failure.Attempts}
 		safecall.Hook(s.config.Logger, "stages.OnStage", func() { s.config.OnStage(c.Ctx, event) })
 	}
 	return nil

@@ -12,10 +12,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -42,15 +44,23 @@ type Config struct {
 	Classifier *classify.Classifier
 	// Tracer follows each publishing of a letter. Default: none.
 	Tracer observe.Tracer
+	// Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its letters. Default: credentials
+	// are masked.
+	Privacy *privacy.Redactor
 	// Logger receives what a Worker does. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
+}
+
+// text returns the text of err as it may be shown and kept: masked, and then cut.
+func (c *Config) text(err error, limit int) string {
+	return boundedtext.Text(c.Privacy.Text(boundedtext.Error(err, privacy.MaxText)), limit)
 }
 
 func (c *Config) setDefaults() {
 	if c.MaxRedrives == 0 {
 		c.MaxRedrives = redrive.DefaultMaxRedrives
 	}
-	c.Logger = logging.Wrap(c.Logger, nil)
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 	c.Allow = slices.Clone(c.Allow)
 }
 

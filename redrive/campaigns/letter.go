@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -69,7 +68,7 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 	if request.Edit != nil {
 		edited, err := request.Edit.edited(l.Original, config.Edits)
 		if err != nil {
-			return result{row: p.row, outcome: refused, why: "edit: " + boundedtext.Error(err, maxText-10)}, ""
+			return result{row: p.row, outcome: refused, why: "edit: " + config.text(err, maxText-10)}, ""
 		}
 		l.Original = edited
 	}
@@ -95,7 +94,7 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 	if tries := r.tries + 1; !own && (tries < maxTries || f.target.isDown() != nil) {
 		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
-	return result{row: r, outcome: failed, why: boundedtext.Error(err, maxText)}
+	return result{row: r, outcome: failed, why: f.Campaigns.config.text(err, maxText)}
 }
 
 // entry is where a letter enters that may go to topic.

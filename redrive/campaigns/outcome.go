@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 const (
@@ -53,7 +51,7 @@ func (f *flight) refusedBy(r row, err error) {
 	t.refused[r.seq] = true
 	never := r.tries+1 >= maxTries && !t.accepts
 	if (len(t.refused) >= maxRefusals || never) && t.down == nil {
-		t.down = fmt.Errorf("the target refused %d letters in a row: %s", len(t.refused), boundedtext.Error(err, 500))
+		t.down = fmt.Errorf("the target refused %d letters in a row: %s", len(t.refused), f.Campaigns.config.text(err, 500))
 		f.cancel()
 	}
 }

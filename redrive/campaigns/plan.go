@@ -172,6 +172,7 @@ func (p *planning) sample(l *letters.Letter, topic string, first time.Time) Plan
 	}
 	if p.request.Edit != nil {
 		d := p.request.Edit.diff(l.Original, p.config.Edits)
+		d.Refused = p.config.Privacy.Text(d.Refused)
 		s.Edited = &d
 	}
 	return s
