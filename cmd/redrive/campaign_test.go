@@ -112,7 +112,7 @@ func TestDiff(t *testing.T) {
 	args := []string{"diff", "4", "--edit", `{"card":null,"currency":"EUR"}`, "--set", "tenant=green", "--unset", "none"}
 	golden(t, "diff.pipe", s.pipe(args...).out)
 	golden(t, "diff.80", s.terminal(80, "", args...).out)
-	if got := s.pipe("diff", "5", "--edit", `{"card":null}`); !strings.Contains(got.out, "refused") {
+	if got := s.pipe("diff", "5", "--edit", `{"card":null}`); got.code != 5 || !strings.Contains(got.out, "refused") || !strings.Contains(got.err, "does not fit 1 letter") {
 		t.Errorf("an edit of bytes: %s %s", got.out, got.err)
 	}
 	if got := s.pipe("diff", "4", "--edit", `{"card":null}`, "--redact", "cat"); strings.Contains(got.out, "4111") {

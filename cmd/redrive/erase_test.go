@@ -128,3 +128,19 @@ func TestNoOrigin(t *testing.T) {
 		t.Errorf("%s %s", got.out, got.err)
 	}
 }
+
+// Feature V10: the help of a command that there is not is an error that names the commands.
+func TestUnknownHelp(t *testing.T) {
+	s := newShop(t)
+	for _, args := range [][]string{{"nosuch", "--help"}, {"nosuch"}, {"--json", "nosuch", "-h"}} {
+		got := s.pipe(args...)
+		if got.code != 2 || !strings.Contains(got.err, `unknown command "nosuch"`) || len(args) == 2 && !strings.Contains(got.err, "purge, ") {
+			t.Errorf("%q: exit %d: %s %s", args, got.code, got.out, got.err)
+		}
+	}
+	for _, args := range [][]string{{"--help"}, {"erase", "--help"}, {"help", "erase"}, {"help", "json"}} {
+		if got := s.pipe(args...); got.code != 0 || !strings.Contains(got.out, "redrive") {
+			t.Errorf("%q: exit %d: %s", args, got.code, got.err)
+		}
+	}
+}

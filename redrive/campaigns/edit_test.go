@@ -2,6 +2,7 @@ package campaigns_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,22 @@ func TestEdit(t *testing.T) {
 		events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventEdited}})
 		if err != nil || len(events) != want || !strings.Contains(events[0].Detail, `"to":"y"`) || events[0].By != "ann" {
 			t.Errorf("%+v %v", events, err)
+		}
+		history, err := store.History(t.Context(), kept[0].Seq)
+		edited := slices.IndexFunc(history, func(e letters.Event) bool { return e.Kind == letters.EventEdited })
+		redriven := slices.IndexFunc(history, func(e letters.Event) bool { return e.Kind == letters.EventRedriven })
+		if err != nil || edited < 0 || redriven < edited {
+			t.Errorf("edited at %d, redriven at %d, %v", edited, redriven, err)
+		}
+		behind, err := all.LeftBehind(t.Context(), done.ID)
+		left := 0
+		for _, b := range behind {
+			if left += b.Letters; b.Outcome != "refused" || !strings.HasPrefix(b.Why, "edit: ") {
+				t.Errorf("%+v", b)
+			}
+		}
+		if err != nil || left != 3 {
+			t.Errorf("%d are left behind, %+v, %v", left, behind, err)
 		}
 		for _, f := range []string{"id", "ours", "no", "boom"} {
 			r := campaigns.Request{Filter: letters.Filter{IDs: []string{"text"}}, Edit: &campaigns.Edit{Func: f}, Act: act}

@@ -105,7 +105,7 @@ func (f *flight) doneBefore(r row, l letters.Letter) result {
 	if l.Status == letters.StatusQuarantined {
 		return result{row: r, outcome: quarantined}
 	}
-	return result{row: r, outcome: redriven, edited: f.campaign.Request.Edit != nil}
+	return result{row: r, outcome: redriven}
 }
 
 // renewing renews the leases of the batch three times a lease, until all of it is settled: a publisher may take longer than a lease.

@@ -58,14 +58,22 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 	if status == letters.StatusQuarantined {
 		act.Reason = classify.ReasonMaxRedrives
 	}
-	began := time.Now()
+	began, edited := time.Now(), status == letters.StatusRedriven && f.campaign.Request.Edit != nil
 	for pause := firstPause; len(some) > 0; pause = min(2*pause, maxPause) {
 		all := make([]letters.Taken, len(some))
 		for i, m := range some {
 			all[i] = m.taken
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-		marked, err := f.store.MarkEach(ctx, status, act, all...)
+		var marked []letters.Taken
+		var err error
+		if edited { // before the mark, so that the record has the edit before the redrive
+			err = f.recordEdits(ctx, act, some)
+			edited = err != nil
+		}
+		if err == nil {
+			marked, err = f.store.MarkEach(ctx, status, act, all...)
+		}
 		cancel()
 		if err == nil {
 			is := make(map[int64]bool, len(marked))
@@ -92,11 +100,22 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 	}
 }
 
+// recordEdits records that letters were published with changes.
+func (f *flight) recordEdits(ctx context.Context, act letters.Act, some []marking) error {
+	seqs := make([]int64, len(some))
+	for i, m := range some {
+		seqs[i] = m.seq
+	}
+	act.Detail = f.campaign.Request.Edit.String()
+	_, err := f.store.Record(ctx, nil, letters.EventEdited, act, seqs...)
+	return err
+}
+
 // marked notes what became of a letter. A letter that was published and could not be marked is another's now.
 func (f *flight) marked(m marking, is bool) {
 	r := result{row: m.row}
 	if is || m.outcome == redriven {
-		r.outcome, r.edited = m.outcome, m.outcome == redriven && f.campaign.Request.Edit != nil
+		r.outcome = m.outcome
 	}
 	f.over(m.piece, r)
 }

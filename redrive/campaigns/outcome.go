@@ -29,7 +29,6 @@ type result struct {
 	row
 	outcome outcome
 	why     string
-	edited  bool
 	rest    time.Duration // before it is taken again
 	tries   int
 }

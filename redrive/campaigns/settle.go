@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const (
@@ -168,7 +167,6 @@ func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted) (runs 
 	id, down := s.db.Text(s.campaign.ID), s.target.isDown()
 	counts := make(map[outcome]int)
 	same := make(map[change][]any) // those without a text or a rest of their own
-	var edited []int64
 	for _, n := range some {
 		r, token := n.result, n.of.claim.token
 		if down != nil {
@@ -190,9 +188,6 @@ WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.db.Text(string(r.outcome)),
 		if err != nil {
 			return false, err
 		}
-		if r.edited {
-			edited = append(edited, r.seq)
-		}
 	}
 	for to, seqs := range same {
 		n, err := s.change(ctx, tx, to, seqs)
@@ -200,15 +195,6 @@ WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.db.Text(string(r.outcome)),
 			return false, err
 		}
 		counts[to.outcome] += n
-	}
-	for len(edited) > 0 {
-		some := edited[:min(len(edited), letters.MaxLimit)]
-		edited = edited[len(some):]
-		r := &s.campaign.Request
-		_, err := s.store.Record(ctx, tx, letters.EventEdited, letters.Act{By: r.By, Reason: r.Reason, RedriveID: s.campaign.ID, Detail: r.Edit.String()}, some...)
-		if err != nil {
-			return false, err
-		}
 	}
 	return s.count(ctx, tx, counts, down)
 }

@@ -134,11 +134,16 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 	if err != nil {
 		return err
 	}
+	behind, err := all.LeftBehind(ctx, c.ID)
+	if err != nil {
+		return err
+	}
 	if a.json {
 		return a.screen.JSON(struct {
 			campaigns.Campaign
-			Events []campaigns.Event `json:"events"`
-		}{c, events})
+			Behind []campaigns.Behind `json:"left_behind,omitempty"`
+			Events []campaigns.Event  `json:"events"`
+		}{c, behind, events})
 	}
 	state := string(c.State)
 	if c.Why != "" {
@@ -158,6 +163,9 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 	for _, left := range c.LeftOut {
 		a.screen.Field("left out", leftOut(left))
 	}
+	for _, b := range behind {
+		a.screen.Field("left behind", leftBehind(b))
+	}
 	a.screen.Head("record")
 	for _, e := range events {
 		line := fmt.Sprintf("  %s  %s  %s  %s", a.when(e.At), e.What, e.By, e.Reason)
@@ -171,6 +179,14 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 
 func redrivenOf(c campaigns.Counts) string {
 	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of", c.Redriven, c.Succeeded, c.FailedAgain, c.NotHeard)
+}
+
+func leftBehind(b campaigns.Behind) string {
+	line := several(b.Letters, "letter") + " " + b.Outcome
+	if b.Why != "" {
+		line += ": " + b.Why
+	}
+	return line
 }
 
 func leftOut(l campaigns.LeftOut) string {

@@ -56,9 +56,13 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			if len(plan.Sample) == 0 {
 				return none("no letter of these waits")
 			}
+			refused := 0
 			for _, l := range plan.Sample {
 				if l.Edited == nil {
 					continue
+				}
+				if l.Edited.Refused != "" {
+					refused++
 				}
 				if a.json {
 					l.Edited = a.maskedDiff(l.Edited)
@@ -69,6 +73,9 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				}
 				a.screen.Styled(screen.Bold, "SEQ %d, id %s", l.Seq, l.ID)
 				a.diff(*l.Edited)
+			}
+			if refused > 0 {
+				return partly("the edit does not fit %s, which a campaign would refuse", several(refused, "letter"))
 			}
 			return nil
 		},

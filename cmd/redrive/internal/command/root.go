@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +32,7 @@ type app struct {
 	color    string
 	screen   *screen.Screen
 	privacy  *privacy.Redactor
+	unknown  string // a command that there is not, whose help was asked for
 	closers  []func() error
 }
 
@@ -43,6 +45,9 @@ func Main(ctx context.Context, p Process) int {
 	root := a.root()
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
+	if err == nil && a.unknown != "" {
+		err = wrong("unknown command %q: the commands are %s; redrive --help says what they do", a.unknown, strings.Join(namesOf(root), ", "))
+	}
 	for _, closing := range a.closers {
 		_ = closing()
 	}
@@ -116,6 +121,14 @@ see redrive help config.`,
 		}
 		return nil
 	}
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd == root && cmd.Flags().NArg() > 0 {
+			a.unknown = cmd.Flags().Arg(0)
+			return
+		}
+		help(cmd, args)
+	})
 	root.Run = func(cmd *cobra.Command, _ []string) { _ = cmd.Help() }
 	root.SetIn(a.process.In)
 	root.SetOut(screen.Safely(a.process.Out))
@@ -144,6 +157,16 @@ see redrive help config.`,
 		topic("privacy", "What is masked, and how to see it", privacyHelp),
 		topic("json", "What --json prints", jsonHelp))
 	return root
+}
+
+// namesOf are the names of the commands.
+func namesOf(root *cobra.Command) (names []string) {
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }
 
 // topic is a page of help.

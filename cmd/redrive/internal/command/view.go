@@ -25,7 +25,7 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   unlease   broken
   discard   chosen discarded left
   import    imported skipped
-  campaigns a campaign as package campaigns has it; with an ID also: events
+  campaigns a campaign as package campaigns has it; with an ID also: events left_behind
   redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
   guard     handler scope instance state reason cause actor since
   drain     id taken redriven quarantined refused parked failed; with --dry-run a plan as package redrive has it`

@@ -62,6 +62,15 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		}
 		if c.State.Ended() || c.State == campaigns.Paused || c.State == campaigns.Approval || c.State == campaigns.Scheduled {
 			progress.End()
+			if c.State == campaigns.Finished && c.Refused+c.Failed+c.Gone > 0 && !a.json {
+				behind, err := all.LeftBehind(ctx, c.ID)
+				if err != nil {
+					return err
+				}
+				for _, b := range behind {
+					a.screen.Line("left behind: %s", leftBehind(b))
+				}
+			}
 			return a.outcome(c)
 		}
 		if c.State == campaigns.Running && !said && c.Redriven == redriven && c.Pending == c.Selected && time.Since(begun) > patientFor {
