@@ -76,7 +76,6 @@ type service struct {
 	notifier *notify.Notifier
 	channel  *spillway.Channel
 	live     *gochannel.GoChannel
-	hooks    poison.Hooks // what the channel calls
 	stop     func()
 	log      *testkit.Log
 }
@@ -96,7 +95,6 @@ func start(t testing.TB, with notify.Config, config spillway.Config, handle mess
 		config.Publisher = nowhere{}
 	}
 	s.notifier.Observe(&config)
-	s.hooks = config.Queue.Hooks
 	if s.channel, err = spillway.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +120,6 @@ func (s *service) publish(t testing.TB, ids ...string) {
 		}
 	}
 }
-
-// place has the hooks see a letter, as if a handler had failed.
-func (s *service) place(l poison.Letter) { s.hooks.OnDeadLetter(context.Background(), l) }
 
 // letter is a letter of a cause.
 func letter(cause string) poison.Letter {

@@ -199,11 +199,13 @@ func TestVerdictsOfSinks(t *testing.T) {
 		}}})
 		b.place("a")
 		time.Sleep(30 * time.Minute)
+		synctest.Wait()
 		if len(calls) != 3 || calls[1] != 5*time.Minute || calls[2] != 15*time.Minute {
 			t.Errorf("%v", calls)
 		}
 		b.place("b")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(calls) != 5 {
 			t.Errorf("%v", calls)
 		}
