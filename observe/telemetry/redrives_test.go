@@ -1,0 +1,102 @@
+package telemetry_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/observe/telemetry"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// letterOf is a letter that was placed under a span.
+func letterOf(span trace.SpanContext, redrives int) *message.Message {
+	msg := message.NewMessage("order-7", []byte("acme"))
+	msg.Metadata = given(span)
+	return poison.Letter{
+		Original: msg, Origin: poison.Origin{Topic: "orders", Handler: "billing"}, Trace: msg.Metadata["traceparent"],
+		Failure: poison.Failure{Class: classify.ClassPermanent, Reason: "no_such_customer", Attempts: 2}, Redrive: poison.Redrive{Count: redrives},
+	}.Encode()
+}
+
+// Feature O2: a campaign links each redrive to the letter, whose message has the producer's trace as it was, and the redrive's beside.
+func TestCampaign(t *testing.T) {
+	observed, kept, tracer := follow(t, telemetry.Config{})
+	_, placed := tracer.Start(t.Context(), "the letter")
+	placed.End()
+	store, err := letters.NewStore(t.Context(), open(t), letters.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}, Tracer: observed.Tracer()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := keeper{make(chan *message.Message, 1)}
+	worker, err := campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- worker.Run(ctx) }()
+	if _, err := all.Start(t.Context(), campaigns.Request{Act: campaigns.Act{By: "ann", Reason: "repaired"}}); err != nil {
+		t.Fatal(err)
+	}
+	back := <-live.taken
+	testkit.Eventually(t, "the span", func() bool { return len(named(kept.GetSpans(), "send orders")) == 1 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	s := named(kept.GetSpans(), "send orders")[0]
+	if len(s.Links) != 1 || !s.Links[0].SpanContext.TraceID().IsValid() || s.Links[0].SpanContext.SpanID() != placed.SpanContext().SpanID() ||
+		attr(s, "spillway.operation") != "redrive" || attr(s, "spillway.redrive.count") != "1" || attr(s, "spillway.cause") == "" || attr(s, "spillway.reason") != "no_such_customer" {
+		t.Errorf("%v, links %v", s.Attributes, s.Links)
+	}
+	own := given(s.SpanContext)["traceparent"]
+	if producer := given(placed.SpanContext()); back.Metadata["traceparent"] != producer["traceparent"] || back.Metadata["baggage"] != producer["baggage"] || back.Metadata[poison.KeyEarlierTrace] != own {
+		t.Errorf("the message came back with %v", back.Metadata)
+	}
+}
+
+// Feature O2: what a redrive handler parks or quarantines has a span too, a child of the span in the context of the letter.
+func TestParked(t *testing.T) {
+	observed, kept, tracer := follow(t, telemetry.Config{})
+	ctx, around := tracer.Start(t.Context(), "their middleware")
+	back, err := redrive.NewHandler(keeper{make(chan *message.Message, 9)}, redrive.HandlerConfig{
+		Rules: redrive.Rules{Allow: []string{"invoices"}, Hooks: observed.Redrives(redrive.Hooks{})}, Park: keeper{make(chan *message.Message, 9)}, MinWait: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, letter := range []*message.Message{letterOf(trace.SpanContext{}, 0), letterOf(trace.SpanContext{}, 3), message.NewMessage("no letter", nil)} {
+		letter.SetContext(ctx)
+		if err := back.Handle(letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	around.End()
+	for to, n := range map[string]int{"send unknown.dlq.parked": 0, "send unknown.parked": 2, "send unknown.quarantine": 1} {
+		spans := named(kept.GetSpans(), to)
+		if len(spans) != n {
+			t.Errorf("%d spans %q, want %d:\n%s", len(spans), to, n, tree(kept.GetSpans()))
+		}
+		for _, s := range spans {
+			if s.Parent.SpanID() != around.SpanContext().SpanID() || attr(s, "spillway.operation") != "park" {
+				t.Errorf("%q has the parent %s: %v", s.Name, s.Parent.SpanID(), s.Attributes)
+			}
+		}
+	}
+}
