@@ -64,7 +64,7 @@ func cut(value string, most int) string {
 // wrappers are the types of errors that say nothing of their own.
 var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": true, "*classify.Failure": true, "*privacy.maskedError": true}
 
-// errorType returns the type of err without the wrappers of fmt and errors, and without the marks and failures of package classify.
+// errorType returns the type of err without the wrappers of fmt and errors, and without marks, failures and masks of Spillway.
 func errorType(err error) (name string) {
 	defer func() { // an Unwrap that panics ends the search
 		if recover() != nil && name == "" {

@@ -153,7 +153,7 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 func attr(s tracetest.SpanStub, key string) string {
 	for _, a := range s.Attributes {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
