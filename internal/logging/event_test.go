@@ -121,6 +121,9 @@ func TestHostileValues(t *testing.T) {
 	if lines := kept.Errors(); len(lines) != 1 || !strings.HasPrefix(lines[0].Err.Error(), `line\nline\x1b[31m card ****`) || len(lines[0].Err.Error()) > 1<<10 {
 		t.Errorf("error lines %v", lines)
 	}
+	if !errors.Is(kept.Errors()[0].Err, err) {
+		t.Error("a logger does not find the error that it knows")
+	}
 	lines := kept.Lines(watermill.InfoLogLevel, "")
 	if len(lines) != 1 || lines[0].Err != nil || lines[0].Fields[logging.Error] != kept.Errors()[0].Err.Error() {
 		t.Fatalf("info lines %v", lines)

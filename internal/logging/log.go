@@ -110,7 +110,7 @@ func (c *core) entry(e *Event, err error, fields Fields) entry {
 		err = nil
 	}
 	if err != nil {
-		err = masked(c.text(err))
+		err = shown{c.text(err), err}
 	}
 	return entry{e.level, e.text, err, fields}
 }
@@ -129,6 +129,15 @@ func (c *core) text(err error) string {
 	}
 	return boundedtext.Text(oneLine(string(text)), maxError)
 }
+
+// shown is an error with its text as a line has it. Loggers that look for an error by errors.Is find it.
+type shown struct {
+	text string
+	err  error
+}
+
+func (s shown) Error() string { return s.text }
+func (s shown) Unwrap() error { return s.err }
 
 func (c *core) masked(text string) (shown string) {
 	shown = "[withheld: the mask panicked]"
