@@ -4,7 +4,8 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // collectors makes the metrics of what hooks tell.
 func (m *Metrics) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{m.labels.folded}
+	m.attempts = newAttempts(m.labels, m.config.MaxValues, m.config.Buckets)
+	all := []prometheus.Collector{m.labels.folded, m.attempts}
 	counter := func(into **prometheus.CounterVec, name, help string, labels ...string) {
 		*into = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 		all = append(all, *into)
@@ -17,8 +18,6 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		*into = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Buckets: buckets, Help: help}, labels)
 		all = append(all, *into)
 	}
-	counter(&m.attempts, "attempts_total", "Calls of handlers, by their outcome: success, or the class of the error.", "topic", "handler", "outcome")
-	histogram(&m.elapsed, "attempt_duration_seconds", m.config.Buckets, "How long a call of a handler took.", "topic", "handler")
 	counter(&m.retries, "retries_total", "Messages that are to be handled again: in place, or in a stage, whose number is the stage.", "topic", "handler", "place", "stage")
 	counter(&m.reentries, "reentries_total", "Messages that came out of a stage, whose number is the stage; 0 are redriven ones.", "topic", "handler", "stage")
 	histogram(&m.lateness, "stage_lateness_seconds", []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},

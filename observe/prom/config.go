@@ -57,6 +57,9 @@ func (c *Config) validate() error {
 	if safecall.IsNil(c.Registerer) {
 		return errors.New("prom: Config.Registerer is nil: give a registry, such as prometheus.DefaultRegisterer")
 	}
+	if len(c.Buckets) > 0 && !(c.Buckets[0] > 0) {
+		return fmt.Errorf("prom: Config.Buckets[0] is %g: give rising bounds above 0, in seconds", c.Buckets[0])
+	}
 	for i := 1; i < len(c.Buckets); i++ {
 		if !(c.Buckets[i] > c.Buckets[i-1]) {
 			return fmt.Errorf("prom: Config.Buckets[%d] is %g, and the one before is %g: give rising bounds, in seconds", i, c.Buckets[i], c.Buckets[i-1])

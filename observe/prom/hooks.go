@@ -107,15 +107,7 @@ func after2[T, U any](ours, theirs func(context.Context, T, U)) func(context.Con
 	}
 }
 
-func (m *Metrics) attempt(_ context.Context, a middleware.Attempt) {
-	s := m.seriesOf(place{a.Topic, a.Handler})
-	s.elapsed.Observe(a.Elapsed.Seconds())
-	if a.Err == nil {
-		s.success.Inc()
-		return
-	}
-	s.outcomes[a.Verdict.Class].Inc()
-}
+func (m *Metrics) attempt(_ context.Context, a middleware.Attempt) { m.attempts.observe(&a) }
 
 func (m *Metrics) retry(_ context.Context, a middleware.Attempt, _ time.Duration) {
 	m.retries.WithLabelValues(m.labels.value("topic", a.Topic), m.labels.value("handler", a.Handler), "process", "").Inc()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +23,7 @@ type Metrics struct {
 	watched, campaigns atomic.Bool
 	store              atomic.Pointer[letters.Store] // that Observe found in a Config.Publisher, or nil
 
-	attempts, retries, reentries, budget   *prometheus.CounterVec
+	retries, reentries, budget             *prometheus.CounterVec
 	deadLetters, failedAgain, discarded    *prometheus.CounterVec
 	refused, unplaced, outputs             *prometheus.CounterVec
 	exceeded, unfinished, guard            *prometheus.CounterVec
@@ -33,10 +32,9 @@ type Metrics struct {
 	redrivesRefused, parked, publishErrors *prometheus.CounterVec
 	purged, purgeFailures                  *prometheus.CounterVec
 	purgedAt, purgeEvery                   *prometheus.GaugeVec
-	elapsed, lateness, waited              *prometheus.HistogramVec
+	lateness, waited                       *prometheus.HistogramVec
 
-	series atomic.Pointer[map[place]*series] // of attempts; copied on write
-	adding sync.Mutex
+	attempts *attempts
 }
 
 // New registers the metrics. It returns an error that names the field of config that is wrong, or the registry's error if it has metrics
@@ -47,7 +45,6 @@ func New(config Config) (*Metrics, error) {
 		return nil, err
 	}
 	m := &Metrics{config: config, labels: newBounded(config.MaxValues)}
-	m.series.Store(&map[place]*series{})
 	if err := register(config.Registerer, m.collectors()); err != nil {
 		return nil, err
 	}
