@@ -117,6 +117,10 @@ func (a *attempts) add(p place, recent *atomic.Pointer[visited]) *series {
 	if s := now[p]; s != nil {
 		return s
 	}
+	if now[folded] == nil && len(a.all) >= a.most { // few values can have many pairs
+		a.labels.folded.WithLabelValues("place").Inc()
+		folded = place{other, other}
+	}
 	s := now[folded]
 	if s == nil {
 		s = &series{of: folded}

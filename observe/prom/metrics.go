@@ -10,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -110,13 +109,11 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]pro
 		all = append(all, newBacklog(source, m.labels))
 	}
 	if waiting := channel.Stages().Store(); waiting != nil {
-		source, err := newSource(ctx, waiting.DB(), waiting.Service(), "stages/1", &m.config, func(ctx context.Context) ([]stages.Backlog, error) {
-			return channel.Stages().Backlog(ctx)
-		})
+		source, err := newSource(ctx, waiting.DB(), waiting.Service(), "stages/1", &m.config, waiting.Waiting)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, newStaged(source, m.labels))
+		all = append(all, newStaged(source, channel.Stages(), m.labels))
 	}
 	return all, nil
 }

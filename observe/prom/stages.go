@@ -3,20 +3,22 @@ package prom
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
 // staged is the collector of the messages that wait in the delay store.
 type staged struct {
-	*source[[]stages.Backlog]
+	*source[[]delay.Waiting]
+	of               *stages.Stages
 	state            sourceState
 	labels           *bounded
 	waiting, overdue *prometheus.Desc
 }
 
-func newStaged(source *source[[]stages.Backlog], labels *bounded) *staged {
-	return &staged{source: source, state: newSourceState("stages"), labels: labels,
-		waiting: newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler.", "topic", "handler"),
+func newStaged(source *source[[]delay.Waiting], of *stages.Stages, labels *bounded) *staged {
+	return &staged{source: source, of: of, state: newSourceState("stages"), labels: labels,
+		waiting: newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of handlers that this process does not have are other.", "topic", "handler"),
 		overdue: newDesc("stage_overdue_seconds", "How long the first message in the delay store is overdue; 0 if none is.", "topic", "handler"),
 	}
 }
@@ -35,15 +37,15 @@ func (s *staged) Collect(ch chan<- prometheus.Metric) {
 	}
 	type sum struct{ waiting, overdue float64 }
 	sums := make(map[place]sum)
-	for _, b := range now {
-		if b.Handler == "" {
-			b.Topic = b.StageTopic
+	for _, w := range now {
+		at := place{other, other} // instances of a service can have different handlers: the names are this instance's own
+		if handler, topic, ok := s.of.HandlerOf(w.Topic); ok {
+			at = place{s.labels.value("topic", topic), s.labels.value("handler", handler)}
 		}
-		of := place{s.labels.value("topic", b.Topic), s.labels.value("handler", b.Handler)}
-		sums[of] = sum{sums[of].waiting + float64(b.Messages), max(sums[of].overdue, b.Overdue.Seconds())}
+		sums[at] = sum{sums[at].waiting + float64(w.Messages), max(sums[at].overdue, -w.Next.Seconds())}
 	}
-	for of, n := range sums {
-		gauge(ch, s.waiting, n.waiting, of.topic, of.handler)
-		gauge(ch, s.overdue, n.overdue, of.topic, of.handler)
+	for at, n := range sums {
+		gauge(ch, s.waiting, n.waiting, at.topic, at.handler)
+		gauge(ch, s.overdue, n.overdue, at.topic, at.handler)
 	}
 }

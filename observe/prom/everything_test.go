@@ -1,0 +1,140 @@
+package prom_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe/prom"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// eventful is a service in which each event that is counted happened.
+type eventful struct {
+	registry *prometheus.Registry
+	campaign string
+}
+
+func everything(t *testing.T) *eventful {
+	t.Helper()
+	s := &eventful{registry: prometheus.NewPedanticRegistry()}
+	metrics, err := prom.New(prom.Config{Registerer: s.registry, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	t.Cleanup(func() { _ = quiet.Close() })
+	db := open(t)
+	config := spillway.Config{
+		DB: db, StagesInDB: true, Outage: &outageguard.Config{}, Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
+		Stages: stages.Config{Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
+	}
+	metrics.Observe(&config)
+	retention := letters.RetentionConfig{Every: time.Minute}
+	metrics.Retention(&retention)
+	channel, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.Watch(t.Context(), channel); err != nil {
+		t.Fatal(err)
+	}
+	happen(t, &config, retention, metrics.Redrives(redrive.Hooks{}))
+	wait(t, channel, quiet)
+	s.campaign = stop(t, metrics, channel)
+	return s
+}
+
+// happen calls the hooks, as the parts do.
+func happen(t *testing.T, config *spillway.Config, retention letters.RetentionConfig, hooks redrive.Hooks) {
+	ctx, boom := t.Context(), errors.New("boom")
+	var l poison.Letter
+	l.Origin.Topic, l.Origin.Handler, l.Failure.Class, l.Failure.Reason, l.Redrive.Count = "orders", "billing", classify.ClassPermanent, "gone", 1
+	config.Retry.OnAttempt(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"})
+	config.Retry.OnRetry(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"}, 0)
+	config.Retry.OnBudgetSpent(ctx, middleware.BudgetSpent{Traffic: middleware.TrafficLive, ToStage: true})
+	config.Stages.OnStage(ctx, stages.Waiting{Topic: "orders", Handler: "billing", Stage: 1})
+	config.Stages.OnReentry(ctx, stages.Reentry{Topic: "orders", Handler: "billing", Stage: 1, Late: 100_000 * time.Hour}) // of a forged time
+	config.Queue.Hooks.OnDeadLetter(ctx, l)
+	config.Queue.Hooks.OnDiscard(ctx, l)
+	config.Queue.Hooks.OnPublishError(ctx, l, boom)
+	config.Queue.Hooks.OnUnplaced(ctx, l, boom)
+	config.Outputs.OnOutputError(ctx, boom)
+	config.CrashLimit.OnExceeded(ctx, crashlimit.Exceeded{Consumer: "billing"})
+	config.CrashLimit.OnUnfinished(ctx, crashlimit.Unfinished{Consumer: "billing"})
+	key := idempotency.Key{Consumer: "shop/billing"}
+	config.Receiver.OnApplied(ctx, key)
+	config.Receiver.OnDuplicate(ctx, key)
+	config.Receiver.OnPutBack(ctx, key)
+	config.Receiver.OnLeaseLost(ctx, key)
+	config.Receiver.OnStale(ctx, key, 1, 2)
+	config.Outage.OnChange(outageguard.Change{Handler: "billing", To: outageguard.Open})
+	config.Outage.OnWaited(ctx, outageguard.Waited{Handler: "billing", For: time.Second})
+	config.Purge.OnPurged(ctx, 3)
+	config.Purge.OnRun(ctx, idempotency.PurgeRun{Keys: 3})
+	config.Purge.OnRun(ctx, idempotency.PurgeRun{Err: boom})
+	retention.OnTrimmed(ctx, letters.Trimmed{Letters: 4})
+	retention.OnTrimmed(ctx, letters.Trimmed{Err: boom})
+	hooks.OnRedrive(ctx, l, "orders")
+	hooks.OnRefused(ctx, l, "orders")
+	hooks.OnQuarantine(ctx, l)
+	hooks.OnParked(ctx, l, boom)
+	hooks.OnPublishError(ctx, l, boom)
+}
+
+// wait puts messages into the delay store: one of a handler of this process, and two of another's.
+func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := channel.Stages().AddConsumerHandler(router, "billing", "orders", sub, func(*message.Message) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for id, topic := range map[string]string{"1": "orders.billing.retry", "2": "stock.storage.retry", "3": "stock.packing.retry"} {
+		if err := channel.Stages().Store().Put(t.Context(), topic, newMessage(id), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stop starts a campaign of one letter, which stops itself, and returns its id.
+func stop(t *testing.T, metrics *prom.Metrics, channel *spillway.Channel) string {
+	t.Helper()
+	(&instance{channel: channel}).letter(t, "1", "boom")
+	all, err := campaigns.New(t.Context(), channel.Letters(), campaigns.Config{Allow: []string{"orders"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.WatchCampaigns(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.WatchCampaigns(t.Context(), all); err == nil {
+		t.Error("campaigns are watched twice")
+	}
+	act := campaigns.Act{By: "ann", Reason: "a test"}
+	c, err := all.Start(t.Context(), campaigns.Request{Filter: letters.Filter{}, Act: act})
+	if err == nil {
+		_, err = all.Pause(t.Context(), c.ID, campaigns.Act{By: campaigns.ByItself, Reason: "1 of 1 letters failed again"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.ID
+}

@@ -1,0 +1,124 @@
+package prom_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/observe/prom"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Feature O1: 10,000 topics, handlers and reasons, with newlines and bytes that are not UTF-8, make a bounded number of series. Each event
+// is counted, and so is each value that was folded.
+func TestSeriesAreBounded(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	metrics, err := prom.New(prom.Config{Registerer: registry, MaxValues: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config spillway.Config
+	metrics.Observe(&config)
+	const n = 10_000
+	var workers sync.WaitGroup
+	for w := range 4 {
+		workers.Go(func() {
+			for i := w; i < n; i += 4 {
+				topic, handler := fmt.Sprintf("topic\n%d\xff", i), fmt.Sprintf("handler\x1b[2J %d", i%100)
+				attempt := middleware.Attempt{Topic: topic, Handler: handler}
+				if i%2 == 0 {
+					attempt.Err, attempt.Verdict.Class = errors.New("boom"), classify.ClassPermanent
+				}
+				config.Retry.OnAttempt(t.Context(), attempt)
+				var l poison.Letter
+				l.Origin.Topic, l.Origin.Handler, l.Failure.Reason = topic, handler, fmt.Sprint("reason ", i, strings.Repeat("é", 1000))
+				config.Queue.Hooks.OnDeadLetter(t.Context(), l)
+			}
+		})
+	}
+	workers.Wait()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 51 * 51 // values of a letter's topic and reason, and other
+	sums := make(map[string]float64)
+	for _, f := range families {
+		if len(f.Metric) > most {
+			t.Errorf("%s has %d series", f.GetName(), len(f.Metric))
+		}
+		for _, m := range f.Metric {
+			sums[f.GetName()] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			wantCleanLabels(t, f.GetName(), m.Label)
+		}
+	}
+	for name, want := range map[string]float64{"spillway_attempts_total": n, "spillway_attempt_duration_seconds": n, "spillway_dead_letters_total": n} {
+		if sums[name] != want {
+			t.Errorf("%s counts %g of %g", name, sums[name], want)
+		}
+	}
+	if sums["spillway_label_values_folded_total"] < n {
+		t.Errorf("%g values are folded", sums["spillway_label_values_folded_total"])
+	}
+}
+
+func wantCleanLabels(t *testing.T, name string, labels []*dto.LabelPair) {
+	t.Helper()
+	for _, l := range labels {
+		if v := l.GetValue(); utf8.RuneCountInString(v) > 100 || strings.ContainsAny(v, "\n\x1b") || !utf8.ValidString(v) {
+			t.Errorf("%s has the label %q", name, v)
+		}
+	}
+}
+
+// Feature O1: two channels in one process have series of their own, by a label of the caller's. Without it the error says what to do.
+func TestTwoChannels(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	configs := make([]spillway.Config, 2)
+	for i := range configs {
+		metrics, err := prom.New(prom.Config{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"channel": fmt.Sprint(i)}, registry)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs[i] = spillway.Config{DB: open(t)}
+		metrics.Observe(&configs[i])
+		channel, err := spillway.New(t.Context(), configs[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := metrics.Watch(t.Context(), channel); err != nil {
+			t.Fatal(err)
+		}
+		configs[i].Retry.OnAttempt(t.Context(), middleware.Attempt{Topic: "orders", Handler: "billing"})
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "spillway_source_up" && len(f.Metric) != 2 || f.GetName() == "spillway_attempt_duration_seconds" && len(f.Metric) != 2 {
+			t.Errorf("%s has %d series", f.GetName(), len(f.Metric))
+		}
+	}
+	for says, registerer := range map[string]prometheus.Registerer{
+		"same label names": registry,
+		"another Metrics":  prometheus.WrapRegistererWith(prometheus.Labels{"channel": "1"}, registry),
+	} {
+		if _, err := prom.New(prom.Config{Registerer: registerer}); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "WrapRegistererWith") {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	after, err := registry.Gather()
+	if err != nil || len(after) != len(families) {
+		t.Errorf("a Metrics that was refused left series: %d of %d, %v", len(after), len(families), err)
+	}
+}

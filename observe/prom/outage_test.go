@@ -1,0 +1,71 @@
+package prom_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe/prom"
+)
+
+// Feature O1: while the database hangs, and its driver hears of no time-out, each scrape ends, says so, and has all other series. One
+// statement hangs, however many scrapes come.
+func TestScrapesOfADatabaseThatHangs(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		one := instances(t, d, address, 1, prom.Config{Interval: time.Millisecond, Timeout: 2 * time.Second, Stale: time.Hour})[0]
+		one.letter(t, "1", "boom")
+		testkit.Eventually(t, "the letter", func() bool { return value(t, one.scrape(t), "spillway_letters_causes") == 1 })
+		release := make(chan struct{})
+		hung := make(chan struct{}, 100)
+		one.with(func(statement string) error {
+			if strings.Contains(statement, question) {
+				hung <- struct{}{}
+				<-release
+			}
+			return nil
+		})
+		testkit.Eventually(t, "a scrape that hangs", func() bool { return value(t, one.scrape(t), "spillway_source_up") == 0 })
+		var scrapes sync.WaitGroup
+		for range 20 {
+			scrapes.Go(func() {
+				for range 5 {
+					families := one.scrape(t)
+					if up, ok, causes := value(t, families, "spillway_source_up"), value(t, families, "spillway_ok"), value(t, families, "spillway_letters_causes"); up != 0 || ok != 1 || causes != 1 {
+						t.Errorf("up is %g, ok %g, causes %g", up, ok, causes)
+					}
+				}
+			})
+		}
+		scrapes.Wait()
+		if len(hung) != 1 {
+			t.Errorf("%d statements hang", len(hung))
+		}
+		one.with(nil)
+		close(release)
+		testkit.Eventually(t, "the database answers again", func() bool { return value(t, one.scrape(t), "spillway_source_up") == 1 })
+	})
+}
+
+// Feature O1: a driver that panics fails a scrape of its source, and no other.
+func TestScrapesOfADriverThatPanics(t *testing.T) {
+	db := databases.SQLite
+	one := instances(t, db, db.Create(t), 1, prom.Config{Interval: time.Millisecond, Timeout: time.Minute})[0]
+	one.with(func(statement string) error {
+		if strings.Contains(statement, "FROM spillway_answers") {
+			panic("driver")
+		}
+		return nil
+	})
+	families := one.scrape(t)
+	if up, ok := value(t, families, "spillway_source_up"), value(t, families, "spillway_ok"); up != 0 || ok != 1 {
+		t.Errorf("up is %g, ok %g", up, ok)
+	}
+	if families["spillway_letters"] != nil {
+		t.Error("a store that never answered has numbers")
+	}
+	one.with(nil)
+	testkit.Eventually(t, "the driver works again", func() bool { return value(t, one.scrape(t), "spillway_source_up") == 1 })
+}

@@ -1,0 +1,101 @@
+package prom_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe/prom"
+)
+
+// served returns what Prometheus gets from a registry.
+func served(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	defer server.Close()
+	client := server.Client()
+	defer client.CloseIdleConnections()
+	response, err := client.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v\n%s", response.Status, err, body)
+	}
+	return string(body)
+}
+
+// Feature O1: promtool finds nothing wrong with what Prometheus gets, names, types and help texts, when each event happened.
+func TestPromtool(t *testing.T) {
+	s := everything(t)
+	scraped := served(t, s.registry)
+	for _, series := range []string{
+		`spillway_deliveries_unfinished_total{handler="billing"} 1`,
+		`spillway_outage_wait_seconds_count{handler="billing"} 1`,
+		`spillway_redriven_failed_again_total{class="permanent",handler="billing",reason="gone",topic="orders"} 1`,
+		`spillway_dead_letters_total{class="permanent",handler="billing",reason="gone",topic="orders"} 1`,
+		`spillway_retry_budget_refusals_total{handler="",to="stage",traffic="live"} 1`,
+		`spillway_purged_total{purge="keys"} 3`, `spillway_purged_total{purge="letters"} 4`,
+		`spillway_purge_failures_total{purge="keys"} 1`, `spillway_purge_failures_total{purge="letters"} 1`,
+		`spillway_purge_interval_seconds{purge="keys"} 3600`, `spillway_purge_interval_seconds{purge="letters"} 60`,
+		`spillway_stage_lateness_seconds_sum{handler="billing",stage="1",topic="orders"} 86400`,
+		`spillway_stage_waiting{handler="other",topic="other"} 2`, `spillway_stage_waiting{handler="billing",topic="orders"} 1`,
+		`spillway_stage_overdue_seconds{handler="billing",topic="orders"} 0`,
+		`spillway_campaigns{state="paused"} 1`, `spillway_campaigns_stopped 1`, `spillway_campaign_letters{campaign="` + s.campaign + `",outcome="pending"} 1`,
+		`spillway_letters{status="waiting"} 1`, `spillway_letters{status="failed_again"} 0`,
+		`spillway_source_up{source="letters"} 1`, `spillway_source_up{source="stages"} 1`, `spillway_source_up{source="campaigns"} 1`,
+		`spillway_letters_newest_cause_timestamp_seconds{class="unknown",handler="billing",reason="boom",topic="orders"}`,
+	} {
+		if !strings.Contains(scraped, "\n"+series) {
+			t.Errorf("there is no %s", series)
+		}
+	}
+	if t.Failed() {
+		t.Log(scraped)
+	}
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("install Debian's package prometheus: %v", err)
+		}
+		t.Skipf("install Debian's package prometheus: %v", err)
+	}
+	tool := exec.CommandContext(t.Context(), path, "check", "metrics")
+	tool.Stdin = strings.NewReader(scraped)
+	if out, err := tool.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Feature O1: a store that the caller made, and gave as the Publisher, is read as the channel's own is.
+func TestStoreOfTheCaller(t *testing.T) {
+	all := instances(t, databases.SQLite, databases.SQLite.Create(t), 1, prom.Config{})
+	registry := prometheus.NewPedanticRegistry()
+	metrics, err := prom.New(prom.Config{Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := spillway.Config{Publisher: all[0].channel.Letters()}
+	metrics.Observe(&config)
+	channel, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.Watch(t.Context(), channel); err != nil {
+		t.Fatal(err)
+	}
+	if scraped := served(t, registry); !strings.Contains(scraped, `spillway_source_up{source="letters"} 1`) {
+		t.Error(scraped)
+	}
+}
