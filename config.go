@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // Config configures a Channel. Only DB or Publisher is required. The fields below Logger configure one part each. A part uses
@@ -58,6 +59,10 @@ type Config struct {
 	Naming naming.Scheme
 	// Classify configures how errors are judged.
 	Classify classify.Config
+	// Seal encrypts dead letters at rest, as package seal says: the payload and the producer's metadata, in every dead-letter topic and in
+	// the dead-letter store in DB, whose drains and campaigns open them again. Give it to redrive.Rules and to letters.StoreConfig too,
+	// where you make these yourself. Queue.Seal, if set, takes its place in the queue. Default: none, and letters are readable.
+	Seal *seal.Sealer
 	// Queue configures where dead letters go and what they carry.
 	Queue poison.QueueConfig
 	// CrashLimit configures how often a message may end the process before the message is dead-lettered. It takes effect with
@@ -164,6 +169,9 @@ func (c *Config) share() error {
 		if *tracer == nil {
 			*tracer = c.Tracer
 		}
+	}
+	if c.Queue.Seal == nil {
+		c.Queue.Seal = c.Seal
 	}
 	for _, scheme := range []*naming.Scheme{&c.Queue.Naming, &c.Stages.Naming} {
 		if scheme.IsZero() {

@@ -43,6 +43,7 @@ var packagesOfDocs = map[string]string{
 	"webhook":      module + "/observe/notify/webhook",
 	"poison":       module + "/poison",
 	"privacy":      module + "/privacy",
+	"seal":         module + "/seal",
 	"redrive":      module + "/redrive",
 	"letters":      module + "/redrive/letters",
 	"campaigns":    module + "/redrive/campaigns",

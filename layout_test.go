@@ -47,6 +47,7 @@ var floors = map[string]int{
 	"internal/traced":                    0,
 	"naming":                             0,
 	"privacy":                            0,
+	"seal":                               0,
 	"observe":                            0,
 	// rooms of one job each, and the adapters
 	"delay":                  1,

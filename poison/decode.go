@@ -105,6 +105,7 @@ func decode(msg *message.Message) Letter {
 	if _, ok := msg.Metadata[KeyFailureClass]; !ok {
 		l.readOthers(r, added)
 	}
+	l.readSealed(r)
 	msg.Metadata = ProducerMetadata(msg.Metadata)
 	return l
 }

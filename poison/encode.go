@@ -62,6 +62,7 @@ func (l Letter) encode(max limits) *message.Message {
 	msg := message.NewMessageWithContext(original.Context(), original.UUID, original.Payload)
 	msg.Metadata = make(message.Metadata, len(original.Metadata)+20)
 	maps.Copy(msg.Metadata, original.Metadata)
+	l.markSealed(msg)
 	w := writer{to: msg.Metadata, left: max.total}
 
 	l.writeFirst(&w)

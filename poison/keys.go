@@ -31,6 +31,10 @@ const (
 	KeyFailureStackHash   = "x-failure-stack-hash"
 	KeyFailureNode        = "x-failure-node"
 
+	// KeySealed says that the payload is an envelope of package seal, with the payload and metadata of the producer. Its value is
+	// the version of that, 1.
+	KeySealed = "x-sealed"
+
 	// Attempts: how often it was tried since it was published or redriven. An attempt that ended before the handler counts too.
 	KeyAttempts       = "x-attempts"
 	KeyFirstFailedAt  = "x-first-failed-at"
@@ -94,7 +98,7 @@ var ours = func() map[string]writers {
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
 		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRetryEntry, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID,
-		KeyEarlierTrace)
+		KeyEarlierTrace, KeySealed)
 	for _, prefix := range []string{"kafka_dlt-", "kafka_"} {
 		for _, key := range []string{
 			"original-topic", "original-partition", "original-offset", "original-timestamp", "original-timestamp-type",

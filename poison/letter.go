@@ -17,6 +17,10 @@ type Letter struct {
 	// Topic is the dead-letter topic the letter was placed in, empty before that and after Decode.
 	Topic string
 
+	// Sealed says that Original is sealed: its payload is an envelope of package seal, and its metadata are those that stay readable.
+	// Open returns the letter with what was sealed.
+	Sealed bool
+
 	Origin  Origin
 	Failure Failure
 	Redrive Redrive

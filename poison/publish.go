@@ -194,9 +194,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 			return forSize, err
 		}
 		if waits == nil {
-			waits = backoff.NewExponentialBackOff(
-				backoff.WithInitialInterval(q.config.PublishBackoff), backoff.WithMultiplier(2),
-				backoff.WithMaxInterval(max(time.Second, q.config.PublishBackoff)), backoff.WithMaxElapsedTime(0))
+			waits = q.waits()
 		}
 		if attempt-sizeRefusals >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
 			if q.refusedAlways(err) {
@@ -205,6 +203,13 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 			return forNow, err
 		}
 	}
+}
+
+// waits are those between attempts.
+func (q *Queue) waits() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(q.config.PublishBackoff), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(max(time.Second, q.config.PublishBackoff)), backoff.WithMaxElapsedTime(0))
 }
 
 // refusedAlways reports whether the letter caused an error that outlasted all tries: the publisher panicked, or its error is

@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // QueueConfig configures a Queue. The zero value is ready to use.
@@ -53,6 +54,11 @@ type QueueConfig struct {
 	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the masked values. If it
 	// panics, the value is withheld. Default: none.
 	MaskMetadata func(key, value string) string
+	// Seal encrypts the payload and the producer's metadata of each letter, before any publisher gets it, as package seal says. If
+	// the Keys fail, nothing is published: the message is held or nacked, as if all publishers refused it. OnDeadLetter is called
+	// with the sealed letter. Give letters.StoreConfig and redrive.Rules the same Sealer. Default: none; in a spillway.Channel, that
+	// of Config.Seal.
+	Seal *seal.Sealer
 	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded. Default: false.
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.

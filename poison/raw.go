@@ -31,6 +31,7 @@ const (
 func (l Letter) raw(form rawForm, budget int) *message.Message {
 	original := l.Original
 	msg := message.NewMessageWithContext(original.Context(), rawID(original.UUID), original.Payload)
+	l.markSealed(msg)
 	w := writer{to: msg.Metadata, left: min(budget, maxRaw), ascii: true}
 	if form == packed {
 		msg.Metadata[KeyOriginalMetadata] = packMetadata(original.UUID, original.Metadata, maxPacked)
@@ -50,6 +51,7 @@ func (l Letter) plain() *message.Message {
 	}
 	msg := message.NewMessage(l.Original.UUID, l.Original.Payload)
 	maps.Copy(msg.Metadata, l.Original.Metadata)
+	l.markSealed(msg)
 	w := writer{to: msg.Metadata, left: countLimits.total}
 	w.count(KeyRedriveCount, l.Redrive.Count)
 	return msg

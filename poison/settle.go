@@ -99,6 +99,9 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		return nil
 	}
 	publish := func() error {
+		if err := q.seal(ctx, &l); err != nil {
+			return err
+		}
 		return q.publish(chain.Returning(ctx), &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber)
 	}
 	var err error
@@ -138,6 +141,7 @@ func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source n
 	}
 	l := decode(msg)
 	l.parked = parked
+	l.Sealed = l.Sealed && deadLetter
 	if deadLetter { // on a live topic it is the producer's word, and the letter is the message as it arrived
 		l.unpack(packed)
 	}

@@ -23,6 +23,7 @@ const (
 	refused
 	parked
 	failed
+	closed // sealed, and it does not open
 )
 
 var (
@@ -57,10 +58,14 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 	if !h.rested(ctx, l) {
 		return givenBack, fmt.Errorf("%w: %w", errGivenBack, ctx.Err())
 	}
+	opened, err := l.Open(ctx, h.Seal)
+	if err != nil {
+		return h.closed(ctx, msg, l, topic, err)
+	}
 	if err := h.turn(ctx); err != nil {
 		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
 	}
-	err = h.bring(ctx, l, target)
+	err = h.bring(ctx, l, opened, target)
 	if err == nil {
 		h.onRedrive(ctx, l, target)
 		return redriven, nil
@@ -96,8 +101,8 @@ func (h *Handler) turn(ctx context.Context) error {
 	return err
 }
 
-func (h *Handler) bring(ctx context.Context, l poison.Letter, target string) error {
+func (h *Handler) bring(ctx context.Context, l, opened poison.Letter, target string) error {
 	defer func() { <-h.busy }()
-	_, err := h.redrive(ctx, l, target)
+	_, err := h.redrive(ctx, l, opened, target)
 	return err
 }

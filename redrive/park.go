@@ -15,7 +15,7 @@ import (
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
 	l.Topic = topic
 	h.makeReady(topic)
-	_, err := h.publish(ctx, observe.Park, h.parking, l, h.naming.ParkedTopic(topic), nil, func(int, string) *message.Message { return msg.Copy() })
+	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.ParkedTopic(topic), nil, func(int, string) *message.Message { return msg.Copy() })
 	if err != nil {
 		return givenBack, errors.Join(why, err)
 	}
@@ -33,7 +33,7 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		build = told.Encode
 	}
 	h.makeReady(topic)
-	_, err := h.publish(ctx, observe.Park, h.parking, l, h.naming.QuarantineTopic(topic), nil, func(tooLarge int, _ string) *message.Message {
+	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.QuarantineTopic(topic), nil, func(tooLarge int, _ string) *message.Message {
 		if tooLarge > 0 {
 			return msg.Copy()
 		}

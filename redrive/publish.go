@@ -28,10 +28,11 @@ func (r *rules) wait(ctx context.Context) error {
 
 // redrive publishes the letter as the message that it was. Each attempt gets a message of its own, because a publisher
 // may change it. What was refused for its size goes without the history, which the message did not have when it fitted. Then it goes
-// with the count of redrives alone, if it goes to where it came from: elsewhere, the other keys say whose it is.
+// with the count of redrives alone, if it goes to where it came from: elsewhere, the other keys say whose it is. Hooks are called with the
+// letter as it is kept, which may be sealed.
 // The first attempt's turn has been waited for; each further attempt takes a turn of its own.
-func (r *rules) redrive(ctx context.Context, l poison.Letter, topic string) (trace string, _ error) {
-	return r.publish(ctx, observe.Redrive, r.publisher, l, topic, r.wait, func(tooLarge int, trace string) *message.Message {
+func (r *rules) redrive(ctx context.Context, sealed, l poison.Letter, topic string) (trace string, _ error) {
+	return r.publish(ctx, observe.Redrive, r.publisher, sealed, l.Original, topic, r.wait, func(tooLarge int, trace string) *message.Message {
 		if trace != "" {
 			l.Trace = trace
 		}
@@ -52,7 +53,7 @@ const maxShrinks = 2
 // nil. It calls build with the number of refusals for size so far. The context of what is published is a new one: a pub/sub that hands contexts on would otherwise give the consumer one
 // that ends with our work, or that says "one of our own". It says only that the metadata can be believed.
 // It returns the trace of the last attempt.
-func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher message.Publisher, l poison.Letter, topic string,
+func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher message.Publisher, l poison.Letter, original *message.Message, topic string,
 	turn func(context.Context) error, build func(tooLarge int, trace string) *message.Message,
 ) (trace string, _ error) {
 	waits := backoff.NewExponentialBackOff(
@@ -62,7 +63,9 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 		if err != nil && turn != nil && turn(ctx) != nil {
 			return trace, err
 		}
-		err = r.traced().PublishMasked(chain.Returning(context.Background()), r.operation(ctx, kind, publisher, l, topic, attempt), shown, func(in context.Context, its string) error {
+		op := r.operation(ctx, kind, publisher, l, topic, attempt)
+		op.Message = original
+		err = r.traced().PublishMasked(chain.Returning(context.Background()), op, shown, func(in context.Context, its string) error {
 			trace = its
 			msg := build(tooLarge, trace)
 			msg.SetContext(in)

@@ -117,6 +117,8 @@ func (d *topicDrain) count(out outcome) {
 		d.report.Parked++
 	case failed:
 		d.report.Failed++
+	case closed:
+		d.report.Sealed++
 	case givenBack:
 	}
 }

@@ -22,6 +22,10 @@ type Report struct {
 	Refused int
 	// RefusedTopics are the topics of Refused letters of a Store, those with the most letters first, at most 20.
 	RefusedTopics []letters.TopicCount
+	// Sealed counts the sealed letters that did not open, which Refused does not count. Letters of a Store stay as they are; letters of a
+	// topic are parked. SealError is the error of the first, which names its key.
+	Sealed    int
+	SealError error
 	// Parked counts the messages of a topic that were not chosen, or that were no letters. Drain parks nothing.
 	Parked int
 	// Failed counts the letters that the publisher refused. Letters of a Store wait again; letters of a topic are parked.

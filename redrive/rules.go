@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // DefaultMaxRedrives is the default of Rules.MaxRedrives.
@@ -47,6 +48,10 @@ type Rules struct {
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// DefaultMaxRedrives.
 	MaxRedrives int
+	// Seal opens letters that are sealed, as package seal says. A letter that does not open is not redriven: in a Store it stays as it
+	// is, and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a drain ends with the error.
+	// Default: that of the Store; of a topic none.
+	Seal *seal.Sealer
 	// By names the operator. It is recorded as x-redriven-by. Default: none.
 	By string
 	// PublishAttempts is the number of times that a letter is offered to a publisher. Default: 3.

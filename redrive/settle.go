@@ -41,6 +41,11 @@ func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 		d.unreadable(t, topic)
 		return
 	}
+	opened, err := d.open(ctx, t.Letter)
+	if err != nil {
+		d.closed(ctx, t, topic, err)
+		return
+	}
 	if err := d.wait(ctx); err != nil {
 		d.release(t)
 		d.stop(err)
@@ -50,7 +55,7 @@ func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 		d.unmarked(t, err)
 		return
 	}
-	trace, err := d.redrive(ctx, l, topic)
+	trace, err := d.redrive(ctx, l, opened, topic)
 	if err != nil {
 		if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 			d.release(t)

@@ -28,6 +28,8 @@ var (
 		Topic, Handler, Class, Reason, DeadLetterTopic, Attempt, MessageID, Failure)
 	LetterRefused = event(isError, "letter_refused", "A dead letter was refused",
 		DeadLetterTopic, Attempt)
+	LetterNotSealed = event(isError, "letter_not_sealed", "A dead letter cannot be sealed; nothing is published, and its message is held or nacked",
+		Topic, Attempt)
 	LetterPublisherAway = event(isDebug, "letter_publisher_away", "The publisher of dead letters is unavailable",
 		DeadLetterTopic, Attempt)
 	LetterRaw = event(isError, "letter_raw", "The dead letter was refused for its content; it is published in its raw form",
@@ -161,6 +163,10 @@ var (
 var (
 	RedriveRefused = event(isError, "redrive_refused", "A letter is not redriven",
 		Topic, Handler, DeadLetterTopic, Campaign, MessageID, "letter", "redrive_count")
+	RedriveClosed = event(isError, "redrive_closed", "A sealed letter does not open; it is not redriven",
+		Topic, Handler, DeadLetterTopic, Campaign, MessageID, "letter", "redrive_count")
+	RedriveKeysAway = event(isError, "redrive_keys_away", "The keys of sealed letters are unavailable; a letter is given back",
+		Topic, Handler, DeadLetterTopic, MessageID, "redrive_count")
 	RedriveNotAllowed = event(isError, "redrive_not_allowed", "Letters are not redriven, and wait", Topic, Letters)
 	RedriveUnplaced   = event(isError, "redrive_unplaced", "A publisher refused a letter",
 		Topic, Handler, DeadLetterTopic, MessageID, "redrive_count")

@@ -10,12 +10,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // maxShrinks is how many refusals for size are answered with less, and count as no attempt.
@@ -64,7 +66,10 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 	if request.FirstStage {
 		topic = f.entry(t.Letter.Letter, topic)
 	}
-	l := t.Letter.Letter
+	l, err := f.store.Open(ctx, t.Letter)
+	if err != nil {
+		return f.closed(ctx, p, topic, err), ""
+	}
 	if request.Edit != nil {
 		edited, err := request.Edit.edited(l.Original, config.Edits)
 		if err != nil {
@@ -95,6 +100,29 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
 	return result{row: r, outcome: failed, why: f.Campaigns.config.text(err, maxText)}
+}
+
+// closed is what becomes of a sealed letter that does not open: refused, or tried again until the keys are available.
+func (f *flight) closed(ctx context.Context, p piece, topic string, err error) result {
+	r := p.row
+	if ctx.Err() != nil {
+		return result{row: r, tries: r.tries}
+	}
+	if errors.Is(err, seal.ErrUnavailable) {
+		f.refusedBy(r, err)
+		return result{row: r, rest: f.config.Poll, tries: r.tries + 1}
+	}
+	logging.RedriveClosed.Write(f.Campaigns.config.Logger, err, f.fields(p.taken, topic))
+	return result{row: r, outcome: refused, why: whyClosed(err)}
+}
+
+// whyClosed is the same text for all letters of a key.
+func whyClosed(err error) string {
+	var of *seal.Error
+	if errors.As(err, &of) && !errors.Is(err, seal.ErrOtherLetter) { // which says of which letter it is
+		err = of
+	}
+	return boundedtext.Error(err, maxText)
 }
 
 // entry is where a letter enters that may go to topic.

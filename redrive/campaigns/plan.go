@@ -128,7 +128,7 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 			p.out.add(InCampaign, "", campaign, 1)
 			continue
 		}
-		p.letter(&l, topic)
+		p.letter(ctx, &l, topic)
 		if p.request.Max > 0 && p.plan.Letters == p.request.Max {
 			return false, nil
 		}
@@ -139,7 +139,7 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 // maxDistinct bounds what is counted apart: topics and causes come with messages, and may be many.
 const maxDistinct = 10_000
 
-func (p *planning) letter(l *letters.Letter, topic string) {
+func (p *planning) letter(ctx context.Context, l *letters.Letter, topic string) {
 	p.plan.Letters++
 	if l.Redrive.Count >= p.config.MaxRedrives {
 		p.plan.Quarantine++
@@ -162,16 +162,20 @@ func (p *planning) letter(l *letters.Letter, topic string) {
 	age := p.now.Sub(first)
 	p.ages[slices.IndexFunc(ages, func(upTo time.Duration) bool { return upTo == 0 || age <= upTo })]++
 	if len(p.plan.Sample) < Samples {
-		p.plan.Sample = append(p.plan.Sample, p.sample(l, topic, first))
+		p.plan.Sample = append(p.plan.Sample, p.sample(ctx, l, topic, first))
 	}
 }
 
-func (p *planning) sample(l *letters.Letter, topic string, first time.Time) PlanLetter {
+func (p *planning) sample(ctx context.Context, l *letters.Letter, topic string, first time.Time) PlanLetter {
 	s := PlanLetter{
 		Seq: l.Seq, ID: l.Original.UUID, Topic: topic, Handler: l.Origin.Handler, Description: logged(l.Failure.Description), FirstFailed: first.UTC(),
 	}
 	if p.request.Edit != nil {
-		d := p.request.Edit.diff(l.Original, p.config.Edits)
+		opened, err := p.store.Open(ctx, *l)
+		d := Diff{Refused: whyClosed(err)}
+		if err == nil {
+			d = p.request.Edit.diff(opened.Original, p.config.Edits)
+		}
 		d.Refused = p.config.Privacy.Text(d.Refused)
 		s.Edited = &d
 	}

@@ -38,6 +38,8 @@ const (
 	EventSucceeded EventKind = "succeeded"
 	// EventFailedAgain says that the redriven message became a dead letter again.
 	EventFailedAgain EventKind = "failed_again"
+	// EventResealed says that Reseal sealed the letter, for the first time or with another key.
+	EventResealed EventKind = "resealed"
 	// EventLeaseBroken says that a person took the letter away from the holder of its lease.
 	EventLeaseBroken EventKind = "lease_broken"
 	// EventShown says that a person saw the letter without masks.
@@ -53,7 +55,7 @@ const (
 
 var eventKinds = []EventKind{
 	EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
-	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventShown, EventPurged, EventErased, EventErasure,
+	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventShown, EventPurged, EventErased, EventErasure, EventResealed,
 }
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is purged.

@@ -44,9 +44,10 @@ type Filter struct {
 	// Description is a text that the description of the latest failure contains, byte for byte.
 	Description string `json:"description,omitempty"`
 	// Metadata are keys of the message's metadata, with the values that they must have, byte for byte. In a Store the keys can also
-	// be those that Spillway added. It is looked for in every letter that the other fields choose.
+	// be those that Spillway added. Of a sealed letter only metadata that stay readable are found. It is looked for in every letter that the other fields choose.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other fields choose.
+	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other fields choose. In a
+	// sealed letter it is not found.
 	Payload string `json:"payload,omitempty"`
 	// Causes are hashes of causes, as Group.Cause has them.
 	Causes []string `json:"causes,omitempty"`
@@ -66,6 +67,9 @@ type Filter struct {
 
 	// Statuses are the states of letters. Default: StatusWaiting.
 	Statuses []Status `json:"statuses,omitempty"`
+	// SealKeys are ids of keys that letters are sealed with, as SealKeys counts them. An empty one stands for letters that are not
+	// sealed.
+	SealKeys []string `json:"seal_keys,omitempty"`
 	// Leased chooses only letters that have a lease now.
 	Leased bool `json:"leased,omitempty"`
 	// After is the Seq of the last letter seen: only later letters are chosen. It pages through a List.
@@ -89,7 +93,7 @@ func (f *Filter) Validate() error {
 		{"Topics", len(f.Topics)}, {"NotTopics", len(f.NotTopics)}, {"DeadLetterTopics", len(f.DeadLetterTopics)},
 		{"Handlers", len(f.Handlers)}, {"Classes", len(f.Classes)}, {"Reasons", len(f.Reasons)}, {"IDs", len(f.IDs)},
 		{"Statuses", len(f.Statuses)}, {"Types", len(f.Types)}, {"Causes", len(f.Causes)}, {"RedriveIDs", len(f.RedriveIDs)},
-		{"Metadata", len(f.Metadata)},
+		{"Metadata", len(f.Metadata)}, {"SealKeys", len(f.SealKeys)},
 	}
 	for _, list := range lists {
 		if list.n > MaxListed {

@@ -29,6 +29,9 @@ type Head struct {
 	Size     int
 	StoredAt time.Time
 	Marked   Marked
+	// SealKey is the id of the key that the letter is sealed with. It is empty if the letter is not sealed, and ? if the letter does
+	// not say.
+	SealKey string
 	// LeasedBy is the StoreConfig.Node of the process that has the lease. It is empty if there is no lease.
 	LeasedBy string
 	// LeasedUntil is when the lease ends, by the database's clock. It is zero if there is no lease.
@@ -36,7 +39,7 @@ type Head struct {
 }
 
 const headQuery = `SELECT seq, id, status, cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, SUBSTR(description, 1, 1000),
-	first_failed_at, last_failed_at, seen, size, stored_at, marked_at, marked_by, marked_why, redrive_id,
+	first_failed_at, last_failed_at, seen, size, stored_at, marked_at, marked_by, marked_why, redrive_id, seal_key,
 	CASE WHEN leased_until > now_us() THEN leased_by ELSE '' END, CASE WHEN leased_until > now_us() THEN leased_until ELSE 0 END
 FROM spillway_dead_letters`
 
@@ -74,7 +77,7 @@ func scanHead(rows *sql.Rows) (Head, error) {
 	var class string
 	var first, last, storedAt, markedAt, leasedUntil int64
 	err := rows.Scan(&h.Seq, &id, &h.Status, &h.Cause, &deadLetterTopic, &topic, &handler, &class, &h.Reason, &h.Type, &h.StackHash, &h.Description,
-		&first, &last, &h.Seen, &h.Size, &storedAt, &markedAt, &h.Marked.By, &h.Marked.Reason, &h.Marked.RedriveID, &h.LeasedBy, &leasedUntil)
+		&first, &last, &h.Seen, &h.Size, &storedAt, &markedAt, &h.Marked.By, &h.Marked.Reason, &h.Marked.RedriveID, &h.SealKey, &h.LeasedBy, &leasedUntil)
 	h.MessageID, h.DeadLetterTopic, h.Topic, h.Handler, h.Class = string(id), string(deadLetterTopic), string(topic), string(handler), classOf(class)
 	h.FirstFailedAt, h.LastFailedAt, h.StoredAt = fromMicro(first), fromMicro(last), fromMicro(storedAt)
 	h.Marked.At, h.LeasedUntil = fromMicro(markedAt), fromMicro(leasedUntil)

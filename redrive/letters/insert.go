@@ -14,8 +14,8 @@ import (
 const insert = `
 INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata,
 	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
-	service, cause, size, arrived_redrive_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	service, cause, size, arrived_redrive_id, seal_key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 // How a database counts that a letter arrived again. From then on the transaction has the row to itself.

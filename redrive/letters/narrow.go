@@ -11,7 +11,7 @@ import (
 // causesOnly reports whether f chooses by nothing but the status and what all letters of a cause have in common. Then the
 // numbers of the causes answer how many letters f chooses, and the table of letters is not read.
 func (f *Filter) causesOnly() bool {
-	return f.Description == "" && f.Payload == "" && len(f.Metadata) == 0 && !f.Leased && len(f.IDs) == 0 && len(f.RedriveIDs) == 0 &&
+	return f.Description == "" && f.Payload == "" && len(f.Metadata) == 0 && !f.Leased && len(f.IDs) == 0 && len(f.SealKeys) == 0 && len(f.RedriveIDs) == 0 &&
 		f.Since.IsZero() && f.Until.IsZero() && f.After == 0 && f.MaxSeq == 0 && len(f.unless) == 0
 }
 

@@ -31,10 +31,20 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	records, largest := make([]record, len(messages)), 0
 	for i, msg := range messages {
 		if msg == nil {
 			return fmt.Errorf("letters: publish to %q: message %d is nil", logged(topic), i)
+		}
+	}
+	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
+	defer cancel()
+	records, largest := make([]record, len(messages)), 0
+	for i, msg := range messages {
+		if s.seal != nil {
+			var err error
+			if msg, err = poison.Seal(ctx, s.seal, msg); err != nil {
+				return fmt.Errorf("letters: publish to %q: %w", logged(topic), err)
+			}
 		}
 		records[i] = newRecord(s.service, topic, msg)
 		largest = max(largest, records[i].size())
@@ -43,8 +53,6 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		return fmt.Errorf("letters: publish to %q: %w: the letter has %d bytes, and the server takes %d: "+
 			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge, largest, s.limit)
 	}
-	ctx, cancel := context.WithTimeout(messages[0].Context(), maxWrite)
-	defer cancel()
 	stored, err := false, error(nil)
 	if len(records) == 1 {
 		stored, err = s.storeFresh(ctx, &records[0], time.Now())

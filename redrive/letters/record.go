@@ -59,6 +59,7 @@ func (r *record) args(now time.Time, db *database.Database) []any {
 		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason), db.Bytes(l.Failure.Type),
 		db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
 		[]byte(r.service), db.Text(r.cause), len(r.metadata) + len(r.msg.Payload), db.Bytes(redriveID(l)),
+		db.Text(sealKey(l)),
 	}
 }
 
@@ -77,7 +78,8 @@ func (r *record) size() int {
 }
 
 // identify is the same for the same letter arriving again and for no other: service, consumer, origin, id, redrive count,
-// and the payload and the producer's metadata, because an id that is used twice must not lose a message. Without an id no
+// and the payload and the producer's metadata, because an id that is used twice must not lose a message. Of a sealed letter the
+// fingerprint stands for what is sealed. Without an id no
 // letter is the same as another.
 func identify(service, topic string, l poison.Letter) []byte {
 	if l.Original.UUID == "" {
@@ -89,13 +91,13 @@ func identify(service, topic string, l poison.Letter) []byte {
 	if l.Origin.Topic == "" {
 		origin = "dead:" + topic
 	}
-	payload := sha256.Sum256(l.Original.Payload)
+	payload := contentOf(&l)
 	var parts []byte
 	if service != "" { // of a store without a service the identities are as they were before there were any
 		parts = metadatacodec.Append(parts, "service:"+service)
 	}
 	for _, part := range []string{
-		origin, l.Origin.ConsumerGroup, l.Origin.Handler, l.Original.UUID, strconv.Itoa(l.Redrive.Count), string(payload[:]),
+		origin, l.Origin.ConsumerGroup, l.Origin.Handler, l.Original.UUID, strconv.Itoa(l.Redrive.Count), string(payload),
 	} {
 		parts = metadatacodec.Append(parts, part)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // maxWrite bounds every write and every read, the wait for others included.
@@ -26,6 +27,10 @@ type StoreConfig struct {
 	// MaxRead is the largest number of bytes of metadata and payload that one List, Take or Free reads into memory. One letter
 	// is read even if it is larger. Default: DefaultMaxRead, 32 MiB.
 	MaxRead int
+	// Seal seals letters that arrive unsealed, as package seal says, and opens letters for Open, for drains and for campaigns. While
+	// the Keys fail, Publish stores nothing that is not sealed already. Letters that are in the table unsealed stay readable: Reseal
+	// seals them. Default: none, and letters are stored as they arrive.
+	Seal *seal.Sealer
 	// Node names this process as the holder of leases. Default: the name of the host and the process's id.
 	Node string
 }
@@ -45,6 +50,7 @@ type Store struct {
 	closed     atomic.Bool
 	slots      *slots
 	node       string
+	seal       *seal.Sealer
 	known      knownCauses
 	prepared   prepared
 }
@@ -92,7 +98,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 		return nil, fmt.Errorf("letters: NewStore: %w", err)
 	}
 	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead, limit: limit,
-		slots: newSlots(), node: config.node()}
+		slots: newSlots(), node: config.node(), seal: config.Seal}
 	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}

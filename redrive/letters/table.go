@@ -17,6 +17,7 @@ var table = schema.Table{
 		{File: "0005_causes.sql", Columns: []string{"service", "cause", "size", "arrived_redrive_id"}},
 		{File: "0014_letters.sql", Columns: []string{"leased_by", "moved_from"}},
 		{File: "0019_letters_text.sql"},
+		{File: "0025_letters_sealed.sql", Columns: []string{"seal_key"}},
 	},
 }
 

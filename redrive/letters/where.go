@@ -88,6 +88,7 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 		w.and("NOT ("+strings.Join(not.conditions, " AND ")+")", not.args...)
 	}
 	anyIn(w, "id", f.IDs, asBytes)
+	anyIn(w, "seal_key", f.SealKeys, s.db.Text)
 	if len(f.RedriveIDs) > 0 {
 		either := new(where)
 		anyIn(either, "redrive_id", f.RedriveIDs, s.db.Text)

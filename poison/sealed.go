@@ -1,0 +1,188 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+// sealedVersion is the value of KeySealed.
+const sealedVersion = "1"
+
+func (l Letter) markSealed(msg *message.Message) {
+	if l.Sealed {
+		msg.Metadata[KeySealed] = sealedVersion
+	}
+}
+
+// readSealed takes the topic of the envelope where a tight budget left the topic out. Open shows whether it is true.
+func (l *Letter) readSealed(r reader) {
+	if _, l.Sealed = r[KeySealed]; !l.Sealed || l.Origin.Topic != "" {
+		return
+	}
+	if h, err := seal.Parse(l.Original.Payload); err == nil && len(h.Topic) <= maxIdentity {
+		l.Origin.Topic = h.Topic
+	}
+}
+
+// SealKey returns the id of the key that a sealed letter needs, or "" if it cannot be read.
+func (l Letter) SealKey() string {
+	if !l.Sealed || l.Original == nil {
+		return ""
+	}
+	h, _ := seal.Parse(l.Original.Payload) // of a damaged one the zero Header
+	return h.KeyID
+}
+
+// binding says which letter it is, by what each of its forms and copies keeps.
+func (l Letter) binding() seal.Binding {
+	b := seal.Binding{Topic: l.Origin.Topic, ID: rawID(l.Original.UUID), Redrives: l.Redrive.Count}
+	if len(b.Topic) > maxIdentity { // a letter cannot carry it
+		b.Topic = ""
+	}
+	return b
+}
+
+// Open returns the letter with the payload and the metadata that its message had before it was sealed. It returns a letter that
+// is not sealed as it is. An error is a *seal.Error, and names the key. Nothing of the letter was changed then.
+func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
+	if !l.Sealed {
+		return l, nil
+	}
+	c, err := s.Open(ctx, l.binding(), l.Original.Payload)
+	if err != nil {
+		return l, fmt.Errorf("poison: open letter: %w", err)
+	}
+	original := message.NewMessageWithContext(l.Original.Context(), l.Original.UUID, c.Payload)
+	original.Metadata = make(message.Metadata, len(l.Original.Metadata)+len(c.Metadata))
+	maps.Copy(original.Metadata, l.Original.Metadata)
+	packed := c.Metadata[KeyOriginalMetadata]
+	for key, value := range c.Metadata {
+		if ours[key]&byUs == 0 {
+			original.Metadata[key] = value
+		}
+	}
+	l.Original, l.Sealed = original, false
+	l.unpack(packed)
+	return l, nil
+}
+
+// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed. All that Read reads stays readable. A
+// message that is sealed already is returned as it is. A letters.Store seals in this way what arrives unsealed.
+func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, error) {
+	if msg == nil {
+		return nil, errors.New("poison: Seal: the message is nil")
+	}
+	l := Read(msg)
+	if l.Sealed {
+		return msg, nil
+	}
+	producers := ProducerMetadata(msg.Metadata)
+	c := seal.Content{Payload: msg.Payload, Metadata: make(map[string]string, len(producers))}
+	sealed := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
+	for key, value := range msg.Metadata {
+		_, isProducers := producers[key]
+		if key == KeyOriginalMetadata || isProducers && !s.IsClear(key) {
+			c.Metadata[key] = value
+		} else {
+			sealed.Metadata[key] = value
+		}
+	}
+	sealed.Metadata[KeySealed] = sealedVersion
+	envelope, err := s.Seal(ctx, Read(sealed).binding(), c) // as Open will read it
+	if err != nil {
+		return nil, fmt.Errorf("poison: seal letter: %w", err)
+	}
+	sealed.Payload = envelope
+	return sealed, nil
+}
+
+// Unseal is the way back of Seal: it returns a copy of a sealed dead letter as it was before. It returns a message that is not
+// sealed as it is.
+func Unseal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, error) {
+	l := Read(msg)
+	if !l.Sealed {
+		return msg, nil
+	}
+	c, err := s.Open(ctx, l.binding(), msg.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("poison: open letter: %w", err)
+	}
+	opened := message.NewMessageWithContext(msg.Context(), msg.UUID, c.Payload)
+	maps.Copy(opened.Metadata, msg.Metadata)
+	delete(opened.Metadata, KeySealed)
+	maps.Copy(opened.Metadata, c.Metadata)
+	return opened, nil
+}
+
+// seal seals the letter, if the queue has a Sealer. Keys that fail are asked as often as a publisher.
+func (q *Queue) seal(ctx context.Context, l *Letter) error {
+	if q.config.Seal == nil || l.Sealed {
+		return nil
+	}
+	waits := q.waits()
+	for attempt := 1; ; attempt++ {
+		sealed, err := l.seal(ctx, q.config.Seal)
+		if err == nil {
+			*l = sealed
+			return nil
+		}
+		if hook := q.config.Hooks.OnPublishError; hook != nil {
+			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, *l, err) })
+		}
+		logging.LetterNotSealed.Write(q.config.Logger, err, logging.Fields{logging.Topic: logged(l.Origin.Topic), logging.Attempt: attempt})
+		if attempt >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
+			return err
+		}
+	}
+}
+
+func (l Letter) seal(ctx context.Context, s *seal.Sealer) (Letter, error) {
+	c := seal.Content{Payload: l.Original.Payload, Metadata: make(map[string]string, len(l.Original.Metadata))}
+	original := message.NewMessageWithContext(l.Original.Context(), l.Original.UUID, nil)
+	for key, value := range l.Original.Metadata {
+		if s.IsClear(key) {
+			original.Metadata[key] = value
+		} else {
+			c.Metadata[key] = value
+		}
+	}
+	envelope, err := s.Seal(ctx, l.binding(), c)
+	if err == nil && l.parked != nil {
+		l.parked, err = Seal(ctx, s, l.parked)
+	}
+	if err != nil {
+		return l, fmt.Errorf("poison: seal letter: %w", err)
+	}
+	original.Payload = envelope
+	l.Original, l.Sealed = original, true
+	return l, nil
+}
+
+// Reseal returns a copy of a dead letter that is sealed with the current key, if it is not. It reports whether it is another message. A
+// letters.Store reseals in this way.
+func Reseal(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error) {
+	l := Read(msg)
+	if !l.Sealed {
+		msg, err = Seal(ctx, s, msg)
+		return msg, err == nil, err
+	}
+	envelope, changed, err := s.Reseal(ctx, l.binding(), msg.Payload)
+	if err != nil {
+		return nil, false, fmt.Errorf("poison: open letter: %w", err)
+	}
+	if !changed {
+		return msg, false, nil
+	}
+	resealed := message.NewMessageWithContext(msg.Context(), msg.UUID, envelope)
+	maps.Copy(resealed.Metadata, msg.Metadata)
+	return resealed, true, nil
+}

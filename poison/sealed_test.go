@@ -1,0 +1,323 @@
+package poison
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+// testKeys are a keyring that can be away.
+type testKeys struct {
+	*seal.Keyring
+	away atomic.Bool
+}
+
+func (k *testKeys) Current(ctx context.Context) (seal.Key, error) {
+	if k.away.Load() {
+		return seal.Key{}, errors.New("the KMS does not answer")
+	}
+	return k.Keyring.Current(ctx)
+}
+
+func newSealer(t testing.TB, config seal.Config) (*seal.Sealer, *testKeys) {
+	t.Helper()
+	ring, err := seal.NewKeyring("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, seal.SecretSize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := &testKeys{Keyring: ring}
+	s, err := seal.New(keys, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, keys
+}
+
+func sameMessage(a, b *message.Message) bool {
+	return a.UUID == b.UUID && bytes.Equal(a.Payload, b.Payload) && (a.Payload == nil) == (b.Payload == nil) && maps.Equal(a.Metadata, b.Metadata)
+}
+
+func anyMessage(t *rapid.T) *message.Message {
+	text := rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 60), func(b []byte) string { return string(b) })
+	msg := message.NewMessage(text.Draw(t, "id"), nil)
+	if rapid.Bool().Draw(t, "has payload") {
+		msg.Payload = append([]byte{}, text.Draw(t, "payload")...)
+	}
+	own := rapid.OneOf(text, rapid.SampledFrom([]string{"clear-1", "clear-2", "Traceparent", "x-failure", "correlation_id"})).
+		Filter(func(key string) bool { return ours[key] == 0 })
+	maps.Copy(msg.Metadata, rapid.MapOfN(own, text, 0, 5).Draw(t, "metadata"))
+	return msg
+}
+
+// Feature D14, D6: in each form and with each budget, a sealed letter opens as the message that it was, and shows nothing that is sealed.
+func TestSealedForms(t *testing.T) {
+	s, _ := newSealer(t, seal.Config{Clear: []string{"clear-*"}})
+	rapid.Check(t, func(t *rapid.T) {
+		l := sampleLetter()
+		l.Original = anyMessage(t)
+		l.Original.Metadata["secret"] = "4111 1111 1111 1111"
+		l.Redrive.Count = rapid.IntRange(0, 3).Draw(t, "redrives")
+		l.Origin.Topic = rapid.SampledFrom([]string{"orders", strings.Repeat("topic/", 40), strings.Repeat("long", maxIdentity)}).Draw(t, "topic")
+		sealed, err := l.seal(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sealed.SealKey() != "k1" || !sealed.Sealed {
+			t.Fatalf("sealed with %q", sealed.SealKey())
+		}
+		max := rapid.SampledFrom([]limits{defaultLimits, shrunkLimits, leastLimits}).Draw(t, "limits")
+		for form, msg := range map[rawForm]*message.Message{
+			whole: sealed.encode(max), packed: sealed.raw(packed, max.total), bare: sealed.raw(bare, max.total), plain: sealed.plain(),
+		} {
+			if all := fmt.Sprint(msg.Metadata, string(msg.Payload)); strings.Contains(all, "4111 1111") {
+				t.Fatalf("form %s shows what is sealed: %q", form, all)
+			}
+			read := Read(msg)
+			opened, err := read.Open(t.Context(), s)
+			if err != nil {
+				t.Fatalf("form %s: %v", form, err)
+			}
+			want := l.Original.Copy()
+			if form == bare { // what is clear is dropped with it, and the id may be named
+				want.UUID = opened.Original.UUID
+				maps.DeleteFunc(want.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "clear-") })
+			}
+			if !sameMessage(opened.Original, want) || opened.Sealed {
+				t.Fatalf("form %s opened %+v\nwant %+v", form, opened.Original, want)
+			}
+			if len(l.Origin.Topic) <= maxIdentity && opened.Origin.Topic != l.Origin.Topic {
+				t.Fatalf("form %s has the topic %q", form, opened.Origin.Topic)
+			}
+		}
+	})
+}
+
+// Feature D14: Unseal brings back each message that Seal sealed, letters of other writers and raw forms too, and Read reads the same story
+// of both.
+func TestSealMessage(t *testing.T) {
+	s, _ := newSealer(t, seal.Config{Clear: []string{"clear-*"}})
+	rapid.Check(t, func(t *rapid.T) {
+		l := sampleLetter()
+		l.Original = anyMessage(t)
+		msg := map[string]func() *message.Message{
+			"whole": l.Encode, "packed": func() *message.Message { return l.raw(packed, DefaultMaxAdded) }, "none": l.Original.Copy,
+			"spring": func() *message.Message {
+				c := l.Original.Copy()
+				c.Metadata[springTopic], c.Metadata[springException] = "orders", "java.lang.Error"
+				return c
+			},
+		}[rapid.SampledFrom([]string{"whole", "packed", "none", "spring"}).Draw(t, "form")]()
+		sealed, err := Seal(t.Context(), s, msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, after := Read(msg), Read(sealed)
+		if !after.Sealed || before.Sealed || fmt.Sprint(before.Failure, before.Origin, before.Redrive) != fmt.Sprint(after.Failure, after.Origin, after.Redrive) {
+			t.Fatalf("read %+v\nof   %+v", after, before)
+		}
+		unsealed, err := Unseal(t.Context(), s, sealed)
+		if err != nil || !sameMessage(unsealed, msg) {
+			t.Fatalf("unsealed %+v, %v\nof       %+v", unsealed, err, msg)
+		}
+		opened, err := after.Open(t.Context(), s)
+		if err != nil || !sameMessage(opened.Original, before.Original) {
+			t.Fatalf("opened %+v, %v\nof     %+v", opened.Original, err, before.Original)
+		}
+		if again, err := Seal(t.Context(), s, sealed); err != nil || again != sealed {
+			t.Fatalf("sealed twice: %v", err)
+		}
+	})
+}
+
+// Feature D14: what leaves the queue is sealed; it opens as the message that failed, and after its redrive fails as a letter anew.
+func TestQueueSeals(t *testing.T) {
+	s, _ := newSealer(t, seal.Config{Clear: []string{"tenant"}})
+	dead := &sink{}
+	var told atomic.Pointer[Letter]
+	r := start(t, "orders", dead, QueueConfig{Seal: s, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) { told.Store(&l) }}}, failing(errors.New("boom")))
+	msg := message.NewMessage(watermill.NewUUID(), []byte("card 4111111111111111"))
+	msg.Metadata["customer"], msg.Metadata["tenant"] = "Ada", "eu"
+	msg.Metadata[KeySealed] = "9" // of a producer, it is no mark of ours
+	want := msg.Copy()
+	delete(want.Metadata, KeySealed)
+	for n := 1; n <= 3; n++ {
+		r.publish(msg)
+		eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == n })
+		got := dead.in("orders.dlq")[n-1]
+		if all := fmt.Sprint(got.Metadata, string(got.Payload)); strings.Contains(all, "4111") || strings.Contains(all, "Ada") || got.Metadata["tenant"] != "eu" {
+			t.Errorf("published %s", all)
+		}
+		l, err := Decode(got)
+		if err != nil || !l.Sealed || l.Failure.Description != "boom" || l.Redrive.Count != n-1 {
+			t.Errorf("letter %+v, %v", l, err)
+		}
+		eventually(t, "the hook is called", func() bool { l := told.Load(); return l != nil && l.Redrive.Count == n-1 })
+		if l := told.Load(); !l.Sealed || strings.Contains(string(l.Original.Payload), "4111") {
+			t.Errorf("the hook has %+v", l)
+		}
+		opened, err := l.Open(t.Context(), s)
+		if err != nil || !sameMessage(opened.Original, want) {
+			t.Fatalf("opened %+v, %v", opened.Original, err)
+		}
+		if _, err := l.Open(t.Context(), nil); !errors.Is(err, seal.ErrNoKeys) || !strings.Contains(err.Error(), `"k1"`) {
+			t.Errorf("without keys: %v", err)
+		}
+		msg = opened.Redriven("ada", "campaign", time.Now())
+	}
+}
+
+// Feature D14, D4: while the keys are away nothing is published, in the clear or otherwise, and no message is lost. The log says why.
+func TestQueueWithoutKeys(t *testing.T) {
+	s, keys := newSealer(t, seal.Config{})
+	keys.away.Store(true)
+	dead, log := &sink{}, &testkit.Log{}
+	r := start(t, "orders", dead, QueueConfig{Seal: s, PublishBackoff: time.Millisecond, Logger: log}, failing(errors.New("boom")))
+	ids := map[string]bool{}
+	for range 10 {
+		msg := message.NewMessage(watermill.NewUUID(), []byte("card 4111111111111111"))
+		ids[msg.UUID] = true
+		r.publish(msg)
+	}
+	eventually(t, "the log says why", func() bool {
+		for _, line := range log.Errors() {
+			if line.Err != nil && strings.Contains(line.Text, "cannot be sealed") && strings.Contains(line.Err.Error(), "the KMS does not answer") {
+				return true
+			}
+		}
+		return false
+	})
+	if topics := dead.topics(); topics != "" {
+		t.Errorf("published %s", topics)
+	}
+	keys.away.Store(false)
+	eventually(t, "all are letters", func() bool {
+		for _, msg := range dead.in("orders.dlq") {
+			delete(ids, msg.UUID)
+		}
+		return len(ids) == 0
+	})
+	for _, msg := range dead.in("orders.dlq") {
+		if bytes.Contains(msg.Payload, []byte("4111")) {
+			t.Errorf("published in the clear: %q", msg.Payload)
+		}
+	}
+}
+
+// Feature D14, D12: a sealed letter that fails in its own consumer is parked as it is. One of before is sealed then, in each form.
+func TestParkedSealed(t *testing.T) {
+	s, _ := newSealer(t, seal.Config{})
+	letter := sampleLetter()
+	letter.Original.Payload = []byte("card 4111111111111111")
+	sealed, err := letter.seal(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]Letter{"sealed": sealed, "clear": letter} {
+		for _, limit := range []int{1 << 20, 0} {
+			dead := &sink{}
+			if limit == 0 { // only the message as it came fits
+				dead.refuse = func(_ int, _ string, msg *message.Message) error {
+					if _, is := msg.Metadata[KeyFailureNode]; is || msg.Metadata[KeyFailureReason] != "permanent_error" {
+						return fmt.Errorf("%w", ErrTooLarge)
+					}
+					return nil
+				}
+			}
+			l.Failure.Reason, l.Failure.Node = "permanent_error", ""
+			r := start(t, "orders.dlq", dead, QueueConfig{Seal: s, PublishBackoff: time.Millisecond, Node: "node"}, failing(errors.New("a bug")))
+			r.publish(l.Encode())
+			eventually(t, name+" is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
+			got := dead.in("orders.dlq.parked")[0]
+			parked := Read(got)
+			opened, err := parked.Open(t.Context(), s)
+			if err != nil || !parked.Sealed || !sameMessage(opened.Original, letter.Original) || bytes.Contains(got.Payload, []byte("4111")) {
+				t.Errorf("%s, limit %d: parked %+v, opened %+v, %v", name, limit, parked, opened.Original, err)
+			}
+			if name == "sealed" && !bytes.Equal(got.Payload, sealed.Original.Payload) {
+				t.Errorf("%s, limit %d: sealed twice", name, limit)
+			}
+		}
+	}
+}
+
+// Feature D14, D6: a sealed letter that no sink has room for is nacked, and goes to the fallback that takes it. It is never published in the
+// clear, though its message would fit.
+func TestSealedTooLarge(t *testing.T) {
+	const limit = 4 << 10
+	s, _ := newSealer(t, seal.Config{})
+	size := func(msg *message.Message) int { return len(msg.Payload) + sizeOf(msg.Metadata) }
+	for _, room := range []int{0, 40, 150, 300, 2000} {
+		tight := func() *sink {
+			return &sink{refuse: func(_ int, _ string, msg *message.Message) error {
+				if size(msg) > limit {
+					return fmt.Errorf("%w", ErrTooLarge)
+				}
+				return nil
+			}}
+		}
+		dead, last := tight(), &sink{}
+		r := start(t, "orders", dead, QueueConfig{Seal: s, PublishBackoff: time.Millisecond, Fallbacks: []Sink{{Publisher: last}}}, failing(errors.New("boom")))
+		msg := message.NewMessage(watermill.NewUUID(), bytes.Repeat([]byte("4111"), (limit-room)/4))
+		want := msg.Copy()
+		r.publish(msg)
+		eventually(t, "it is placed", func() bool { return len(dead.in("orders.dlq"))+len(last.in("orders.dlq")) == 1 })
+		got := append(dead.in("orders.dlq"), last.in("orders.dlq")...)[0]
+		opened, err := Read(got).Open(t.Context(), s)
+		if err != nil || !sameMessage(opened.Original, want) || bytes.Contains(got.Payload, []byte("4111")) {
+			t.Errorf("with %d bytes of room: %v", room, err)
+		}
+		if fell := len(last.in("orders.dlq")) == 1; fell && room > 1000 {
+			t.Errorf("with %d bytes of room it fell back", room)
+		}
+	}
+}
+
+// Feature D14: a letter that says it is sealed and is not, or not as this letter, does not open, and stays what it is.
+func TestForgedEnvelopes(t *testing.T) {
+	s, _ := newSealer(t, seal.Config{})
+	one, two := sampleLetter(), sampleLetter()
+	two.Original = message.NewMessage("another", []byte("two"))
+	a, err := one.seal(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := two.seal(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]struct {
+		change func(*message.Message)
+		want   error
+	}{
+		"swapped":      {func(m *message.Message) { m.Payload = b.Original.Payload }, seal.ErrOtherLetter},
+		"moved":        {func(m *message.Message) { m.Metadata[KeyOriginalTopic] = "refunds" }, seal.ErrOtherLetter},
+		"counted back": {func(m *message.Message) { m.Metadata[KeyRedriveCount] = "1" }, seal.ErrOtherLetter},
+		"cut":          {func(m *message.Message) { m.Payload = m.Payload[:len(m.Payload)-1] }, seal.ErrDamaged},
+		"empty":        {func(m *message.Message) { m.Payload = nil }, seal.ErrDamaged},
+		"clear":        {func(m *message.Message) { m.Payload = []byte("clear") }, seal.ErrDamaged},
+	} {
+		msg := a.Encode()
+		of.change(msg)
+		l := Read(msg)
+		same, err := l.Open(t.Context(), s)
+		if !errors.Is(err, of.want) || !l.Sealed || !same.Sealed || !sameMessage(same.Original, l.Original) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if again := l.Encode(); again.Metadata[KeySealed] != "1" || !bytes.Equal(again.Payload, msg.Payload) {
+			t.Errorf("%s: encoded as %v", name, again.Metadata)
+		}
+	}
+}

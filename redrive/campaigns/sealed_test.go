@@ -1,0 +1,90 @@
+package campaigns_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature D14: a campaign opens, edits and redrives sealed letters. It refuses those that do not open, whose reason names the key, and goes
+// on; they wait as they did.
+func TestSealed(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db := d.Create(t)()
+		s, _ := fixture.Sealer(t, "k1")
+		lost, _ := fixture.Sealer(t, "k3")
+		store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop", Seal: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, err := poison.Seal(t.Context(), lost, fixture.Letter("lost", `{"n":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Publish(t, store, "orders.dlq", gone, fixture.Letter("1", `{"n":1}`), fixture.Letter("2", `{"n":1}`))
+		log := &testkit.Log{}
+		c := config
+		c.Logger = log
+		all := open(t, store, c)
+		r := request
+		r.Edit = &campaigns.Edit{Merge: []byte(`{"n":2}`)}
+		plan, err := all.Plan(t.Context(), r)
+		if err != nil || len(plan.Sample) != 3 || !strings.Contains(plan.Sample[0].Edited.Refused, `sealed with key "k3"`) ||
+			string(plan.Sample[1].Edited.Before) != `{"n":1}` || string(plan.Sample[1].Edited.After) != `{"n":2}` {
+			t.Errorf("%+v, %v", plan.Sample, err)
+		}
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		done := reach(t, all, start(t, all, r).ID, campaigns.Finished)
+		if done.Redriven != 2 || done.Refused != 1 {
+			t.Errorf("%+v", done.Counts)
+		}
+		wantIDs(t, out, 2)
+		for _, p := range out.All() {
+			if string(p.Msg.Payload) != `{"n":2}` || p.Msg.Metadata["tenant"] != "blue" || p.Msg.Metadata[poison.KeySealed] != "" {
+				t.Errorf("redriven %q %v", p.Msg.Payload, p.Msg.Metadata)
+			}
+		}
+		if left := fixture.List(t, store, letters.Filter{}); len(left) != 1 || left[0].Original.UUID != "lost" || string(left[0].Original.Payload) != string(gone.Payload) {
+			t.Errorf("left %+v", left)
+		}
+		named := false
+		for _, line := range log.Errors() {
+			named = named || line.Err != nil && strings.Contains(line.Err.Error(), `sealed with key "k3"`)
+		}
+		if !named {
+			t.Errorf("the log does not name the key: %v", log.Errors())
+		}
+	})
+}
+
+// Feature D14: while the keys are away a campaign refuses no letter, and redrives them all then.
+func TestSealAway(t *testing.T) {
+	s, keys := fixture.Sealer(t, "k1")
+	store, err := letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), letters.StoreConfig{Service: "shop", Seal: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(20)...)
+	keys.Away.Store(true)
+	all, out := open(t, store, config), &fixture.Outbox{}
+	run(t, all, out, quick)
+	id := start(t, all, request).ID
+	paused := reach(t, all, id, campaigns.Paused)
+	if !strings.Contains(paused.Why, "the KMS does not answer") || paused.Refused+paused.Failed != 0 || len(out.All()) != 0 {
+		t.Errorf("%s: %+v", paused.Why, paused.Counts)
+	}
+	keys.Away.Store(false)
+	if _, err := all.Resume(t.Context(), id, act); err != nil {
+		t.Fatal(err)
+	}
+	if done := reach(t, all, id, campaigns.Finished); done.Redriven != 20 || done.Refused+done.Failed != 0 {
+		t.Errorf("%+v", done.Counts)
+	}
+	wantIDs(t, out, 20)
+}

@@ -1,0 +1,288 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+const (
+	resealAtOnce = 50      // letters of a transaction
+	resealBytes  = 8 << 20 // their bytes, unless one has more
+	maxClosed    = 20      // letters whose errors a report has
+)
+
+// ResealConfig configures Reseal.
+type ResealConfig struct {
+	// Seal has the current key, and those of the letters. Default: StoreConfig.Seal.
+	Seal *seal.Sealer
+	// Filter chooses the letters. Default: all letters that are not sealed with the current key, whatever their status. Filter.Limit must
+	// be 0.
+	Filter Filter
+	// Pause is the time between two transactions, so that live traffic goes first. Default: none.
+	Pause time.Duration
+	// Act says who does it, and why.
+	Act Act
+	// Progress is called with the report so far, after each transaction. It must be quick. Default: none.
+	Progress func(ResealReport)
+}
+
+// ResealReport says what Reseal did, also if it ended with an error.
+type ResealReport struct {
+	// Key is the id of the current key.
+	Key string `json:"key"`
+	// Resealed counts the letters that have the current key now and had another one, or none.
+	Resealed int `json:"resealed"`
+	// Closed counts the letters that do not open. They stay as they are.
+	Closed int `json:"closed"`
+	// Why are the errors of the first Closed letters, at most 20. Each names the letter and its key.
+	Why []string `json:"why,omitempty"`
+}
+
+// Reseal seals letters with the current key: those of old keys, and those that are not sealed. It goes over the letters that are there when
+// it starts, in small transactions beside other traffic. If it is killed, each letter has its old envelope or its new one: call it again. It
+// leaves out letters that have a lease, and those that another transaction is writing: SealKeys says what is left. Each letter that
+// is resealed has an event.
+//
+// Reseal overwrites what the rows had. The database may still have it in its log, in backups, and in pages that it has not used again: a
+// VACUUM on SQLite and PostgreSQL, and OPTIMIZE TABLE on MySQL, write the tables anew.
+func (s *Store) Reseal(ctx context.Context, config ResealConfig) (ResealReport, error) {
+	if err := s.usable(ctx); err != nil {
+		return ResealReport{}, err
+	}
+	r := &resealing{Store: s, config: config}
+	err := r.run(ctx)
+	return r.report, wrapped(fmt.Sprintf("reseal, after %d", r.report.Resealed), err)
+}
+
+type resealing struct {
+	*Store
+	config ResealConfig
+	report ResealReport
+}
+
+func (r *resealing) run(ctx context.Context) (err error) {
+	if r.config.Seal == nil {
+		r.config.Seal = r.seal
+	}
+	f := &r.config.Filter
+	if err := errors.Join(f.Validate(), r.config.Act.validate()); err != nil {
+		return err
+	}
+	if f.Limit != 0 || r.config.Pause < 0 {
+		return fmt.Errorf("ResealConfig.Filter.Limit (%d) must be 0 and Pause (%s) not negative", f.Limit, r.config.Pause)
+	}
+	if r.report.Key, err = r.config.Seal.CurrentID(ctx); err != nil {
+		return err
+	}
+	if len(f.Statuses) == 0 {
+		f.Statuses = Statuses()
+	}
+	present, any := f.present() // of an erased letter nothing is left
+	if *f = present; !any {
+		return nil
+	}
+	if len(f.SealKeys) == 0 {
+		if f.SealKeys, err = r.oldKeys(ctx); err != nil || len(f.SealKeys) == 0 {
+			return err
+		}
+	}
+	if f.MaxSeq == 0 {
+		if f.MaxSeq, err = r.LastSeq(ctx); err != nil || f.MaxSeq == 0 {
+			return err
+		}
+	}
+	for {
+		chosen, err := r.choose(ctx, *f, true, resealAtOnce, resealBytes, true)
+		if err != nil || len(chosen.seqs) == 0 {
+			return err
+		}
+		f.After = chosen.seqs[len(chosen.seqs)-1]
+		if err := r.some(ctx, chosen.seqs); err != nil {
+			return err
+		}
+		if r.config.Progress != nil {
+			r.config.Progress(r.report)
+		}
+		if r.config.Pause > 0 && !wait.For(ctx, r.config.Pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *resealing) oldKeys(ctx context.Context) (old []string, err error) {
+	keys, err := r.SealKeys(ctx)
+	for _, k := range keys {
+		if k.Key != r.report.Key && len(old) < MaxListed {
+			old = append(old, k.Key)
+		}
+	}
+	return old, err
+}
+
+// resealed is a letter with its new envelope.
+type resealed struct {
+	subject
+	body             int64
+	inRow            bool // of an earlier version: the body is in the letter's row
+	before, metadata []byte
+	payload          []byte
+	was, key         string
+	fresh            []byte // the new identity
+}
+
+// some reseals letters. Keys are asked before the transaction, so that no row waits for a KMS.
+func (r *resealing) some(ctx context.Context, seqs []int64) error {
+	all, err := r.make(ctx, seqs)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	done := 0
+	err = r.writeLetters(ctx, len(all), func(tx *sql.Tx, _ tally) error {
+		done = 0
+		keys := make([]int64, len(all))
+		for i, l := range all {
+			keys[i] = l.seq
+		}
+		f := r.config.Filter
+		locked, err := r.lockFree(ctx, tx, f, keys)
+		if err != nil {
+			return err
+		}
+		free := make(map[string]bool, len(locked))
+		for _, l := range locked {
+			free[string(l.identity)] = true
+		}
+		for _, l := range all {
+			if !free[string(l.identity)] {
+				continue
+			}
+			n, err := r.put(ctx, tx, l)
+			if err != nil {
+				return err
+			}
+			done += n
+		}
+		return nil
+	})
+	if err == nil {
+		r.report.Resealed += done
+	}
+	return err
+}
+
+// make reads letters and seals them. A letter that does not open is left as it is.
+func (r *resealing) make(ctx context.Context, seqs []int64) (all []resealed, err error) {
+	keys, args := amongSeqs(seqs)
+	type row struct {
+		resealed
+		topic []byte
+		none  bool
+	}
+	var rows []row
+	err = r.read(ctx, func() { rows = nil }, func(from *sql.Rows) error {
+		var l row
+		var hasPayload bool
+		err := from.Scan(&l.seq, &l.identity, &l.id, &l.topic, &l.body, &l.inRow, &l.before, &l.payload, &hasPayload, &l.was)
+		if l.none = !hasPayload; hasPayload && l.payload == nil {
+			l.payload = []byte{}
+		}
+		rows = append(rows, l)
+		return err
+	}, `SELECT seq, identity, id, dead_letter_topic, `+bodyOf+` AS its_body, body IS NULL, COALESCE(letter_metadata, metadata),
+	CASE WHEN body IS NULL THEN payload ELSE letter_payload END, CASE WHEN body IS NULL THEN payload IS NOT NULL ELSE letter_payload IS NOT NULL END, seal_key
+FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = `+bodyOf+` WHERE `+keys+` ORDER BY seq`, args...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		l := &rows[i]
+		changed, err := r.seal1(ctx, string(l.topic), &l.resealed)
+		switch {
+		case errors.Is(err, seal.ErrUnavailable) || ctx.Err() != nil:
+			return nil, err
+		case err != nil:
+			r.report.Closed++
+			if len(r.report.Why) < maxClosed {
+				r.report.Why = append(r.report.Why, fmt.Sprintf("letter %d: %v", l.seq, err))
+			}
+		case changed:
+			all = append(all, l.resealed)
+		}
+	}
+	return all, nil
+}
+
+// seal1 seals one letter, with the same fingerprint if it was sealed.
+func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (changed bool, err error) {
+	msg := message.NewMessage(string(l.id), l.payload)
+	if msg.Metadata, err = metadatacodec.Read(l.before); err != nil {
+		return false, err
+	}
+	msg, changed, err = poison.Reseal(ctx, r.config.Seal, msg)
+	if err != nil || !changed {
+		return false, err
+	}
+	sealed := poison.Read(msg)
+	l.metadata, l.payload, l.key = metadatacodec.Metadata(msg.Metadata), msg.Payload, sealKey(&sealed)
+	l.fresh = l.identity
+	if l.was == "" && len(l.id) > 0 {
+		l.fresh = identify(r.service, topic, sealed)
+	}
+	return true, nil
+}
+
+// put writes a letter whose row is locked, unless it arrived again since it was read.
+func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err error) {
+	update, key := `UPDATE spillway_letter_bodies SET letter_metadata = ?, letter_payload = ? WHERE body = ? AND letter_metadata = ?`, l.body
+	if l.inRow {
+		update, key = `UPDATE spillway_dead_letters SET metadata = ?, payload = ? WHERE seq = ? AND metadata = ?`, l.seq
+	}
+	result, err := r.exec(ctx, tx, update, l.metadata, l.payload, key, l.before)
+	if err != nil {
+		return 0, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return 0, err
+	}
+	if err := r.identify(ctx, tx, &l); err != nil {
+		return 0, err
+	}
+	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.db.Text(l.key), len(l.metadata)+len(l.payload), l.seq)
+	if err != nil {
+		return 0, err
+	}
+	act := r.config.Act
+	act.Detail = fmt.Sprintf("from key %q to %q", l.was, l.key)
+	return 1, r.record(ctx, tx, EventResealed, act, l.subject)
+}
+
+// identify gives a letter that was not sealed the identity of a sealed one, so that it is recognised when it arrives again. The old identity
+// is made of a hash of the payload too. A letter keeps it if it has events, which have it as well, or if the sealed one is there already.
+func (r *resealing) identify(ctx context.Context, tx *sql.Tx, l *resealed) error {
+	if string(l.fresh) == string(l.identity) {
+		return nil
+	}
+	there, err := r.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE identity = ?`, l.fresh)
+	if err != nil || len(there) > 0 {
+		return err
+	}
+	events, err := r.seqs(ctx, tx, `SELECT event FROM spillway_letter_events WHERE service = ? AND message = ? AND identity = ? LIMIT 1`,
+		asBytes(r.service), r.db.Text(database.Column(string(l.id))), l.identity)
+	if err != nil || len(events) > 0 {
+		return err
+	}
+	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ? WHERE seq = ?`, l.fresh, l.seq)
+	l.identity = l.fresh
+	return err
+}

@@ -1,0 +1,325 @@
+package letters_test
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+func sealedStore(t testing.TB, db *sql.DB, s *seal.Sealer) *letters.Store {
+	t.Helper()
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop", Seal: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+const card = "4111111111111111"
+
+// secretLetter is a letter whose payload and metadata are secret.
+func secretLetter(id string, change ...func(*poison.Letter)) *message.Message {
+	return letter(id, `{"card":"`+card+`","of":"`+id+`"}`, append(change, func(l *poison.Letter) {
+		l.Original.Metadata["customer"] = "Ada Lovelace " + id
+	})...)
+}
+
+// wantSealed fails the test if a letter is not sealed with key, or does not open as the message.
+func wantSealed(t testing.TB, store *letters.Store, l letters.Letter, key string, msg *message.Message) {
+	t.Helper()
+	want := poison.Read(msg).Original
+	opened, err := store.Open(t.Context(), l)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if got := opened.Original; !l.Sealed || l.SealKey() != key || got.UUID != want.UUID || !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) {
+		t.Errorf("letter %d, sealed with %q, opened as %s %q %v\nwant %s %q %v", l.Seq, l.SealKey(), got.UUID, got.Payload, got.Metadata, want.UUID, want.Payload, want.Metadata)
+	}
+}
+
+// wantHidden fails the test if any value of any table has what is sealed.
+func wantHidden(t testing.TB, db *sql.DB) {
+	t.Helper()
+	for _, table := range []string{"spillway_dead_letters", "spillway_letter_bodies", "spillway_letter_events", "spillway_letter_causes", "spillway_letter_counts"} {
+		rows, err := db.Query(`SELECT * FROM ` + table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns, _ := rows.Columns()
+		n := 0
+		for ; rows.Next(); n++ {
+			values, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+			for i := range values {
+				into[i] = &values[i]
+			}
+			if err := rows.Scan(into...); err != nil {
+				t.Fatal(err)
+			}
+			for i, value := range values {
+				if s := string(value); strings.Contains(s, card) || strings.Contains(s, "Ada Lovelace") {
+					t.Errorf("%s.%s shows %q", table, columns[i], s)
+				}
+			}
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 && table != "spillway_letter_events" {
+			t.Errorf("%s is empty: nothing was looked at", table)
+		}
+	}
+}
+
+// Feature D14, V9: what arrives unsealed is sealed; it is in no column in the clear, opens as it was, and is grouped, counted, filtered,
+// listed and recognised as any other.
+func TestStore_sealed(t *testing.T) { onEach(t, testStore_sealed) }
+
+func testStore_sealed(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	s, _ := fixture.Sealer(t, "k1")
+	store := sealedStore(t, db, s)
+	one, two := secretLetter("1"), secretLetter("2", from("refunds"), redrivenTimes(2))
+	queued, err := poison.Seal(t.Context(), s, secretLetter("3")) // by a queue
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, store, "orders.dlq", one, two, queued)
+	publish(t, store, "orders.dlq", secretLetter("1")) // again: with another nonce
+	publish(t, store, "orders.dlq", queued)
+	wantHidden(t, db)
+
+	all := list(t, store, letters.Filter{})
+	if len(all) != 3 || all[0].Seen != 2 || all[1].Seen != 1 || all[2].Seen != 2 {
+		t.Fatalf("%d letters, seen %d, %d and %d times", len(all), all[0].Seen, all[1].Seen, all[2].Seen)
+	}
+	for i, msg := range []*message.Message{one, two, secretLetter("3")} {
+		wantSealed(t, store, all[i], "k1", msg)
+		if all[i].Cause != letters.CauseOf(all[i].Letter) {
+			t.Error("a sealed letter has another cause")
+		}
+	}
+	groups, err := store.Groups(t.Context(), letters.Filter{})
+	if err != nil || len(groups) != 2 || groups[0].Count != 2 {
+		t.Errorf("groups %+v, %v", groups, err)
+	}
+	wantCount(t, store, letters.Filter{Metadata: map[string]string{"tenant": "blue"}}, 3)
+	wantCount(t, store, letters.Filter{Metadata: map[string]string{"customer": "Ada Lovelace 1"}}, 0)
+	wantCount(t, store, letters.Filter{Payload: card}, 0)
+	wantCount(t, store, letters.Filter{SealKeys: []string{"k1"}}, 3)
+	wantCount(t, store, letters.Filter{SealKeys: []string{""}}, 0)
+	heads, err := store.Heads(t.Context(), letters.Filter{})
+	if err != nil || len(heads) != 3 || heads[0].SealKey != "k1" {
+		t.Errorf("heads %+v, %v", heads, err)
+	}
+	if keys, err := store.SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{k1 3}]" {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	without := storeOn(t, db)
+	if l, err := without.Open(t.Context(), list(t, without, letters.Filter{})[0]); !errors.Is(err, seal.ErrNoKeys) || !l.Sealed || !strings.Contains(err.Error(), `"k1"`) {
+		t.Errorf("without keys: %v", err)
+	}
+}
+
+// Feature D14: while the keys are away the Store takes nothing in the clear, and what is sealed already it takes.
+func TestStore_sealAway(t *testing.T) {
+	s, keys := fixture.Sealer(t, "k1")
+	store := sealedStore(t, sqliteFile.Create(t)(), s)
+	sealed, err := poison.Seal(t.Context(), s, secretLetter("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys.Away.Store(true)
+	if err := store.Publish("orders.dlq", secretLetter("2")); !errors.Is(err, seal.ErrUnavailable) || !strings.Contains(err.Error(), "the KMS does not answer") {
+		t.Errorf("published without keys: %v", err)
+	}
+	publish(t, store, "orders.dlq", sealed)
+	wantCount(t, store, letters.Filter{}, 1)
+}
+
+// Feature D14: payloads that were swapped between rows do not open, also where id, topic and count of redrives are the same.
+func TestStore_swappedRows(t *testing.T) { onEach(t, testStore_swappedRows) }
+
+func testStore_swappedRows(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	s, _ := fixture.Sealer(t, "k1")
+	store := sealedStore(t, db, s)
+	reused := secretLetter("1") // a producer used an id twice
+	reused.Payload = []byte("another message")
+	publish(t, store, "orders.dlq", secretLetter("1"), reused, secretLetter("2"))
+	all := list(t, store, letters.Filter{})
+	swap := func(a, b int) {
+		t.Helper()
+		for _, l := range []struct{ into, from int }{{a, b}, {b, a}} {
+			_, err := db.Exec(fmt.Sprintf(`UPDATE spillway_letter_bodies SET letter_payload = %s WHERE body = %d`, bound(on), all[l.into].Seq), []byte(all[l.from].Original.Payload))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, pair := range [][2]int{{0, 1}, {0, 2}} {
+		swap(pair[0], pair[1])
+		swapped := list(t, store, letters.Filter{})
+		for i := range swapped {
+			_, err := store.Open(t.Context(), swapped[i])
+			if moved := i == pair[0] || i == pair[1]; moved != errors.Is(err, seal.ErrOtherLetter) || !moved && err != nil {
+				t.Errorf("swapped %v, letter %d: %v", pair, i, err)
+			}
+		}
+		for _, i := range pair {
+			swapBack(t, db, on, all[i])
+		}
+	}
+}
+
+func bound(on fixture.Database) string {
+	if on.Name == fixture.Postgres.Name {
+		return "$1"
+	}
+	return "?"
+}
+
+func swapBack(t *testing.T, db *sql.DB, on fixture.Database, l letters.Letter) {
+	t.Helper()
+	_, err := db.Exec(fmt.Sprintf(`UPDATE spillway_letter_bodies SET letter_payload = %s WHERE body = %d`, bound(on), l.Seq), []byte(l.Original.Payload))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Feature D14: Reseal seals letters of before and those of an old key, also rows of the first version, and leaves out leased ones. They
+// open, and are recognised when they arrive again. What does not open stays as it is, and is reported with its key.
+func TestStore_reseal(t *testing.T) { onEach(t, testStore_reseal) }
+
+func testStore_reseal(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	makeVersion1(t, db, 3)
+	plain := storeOn(t, db)
+	if _, err := db.Exec(`UPDATE spillway_dead_letters SET service = ` + map[bool]string{false: `'shop'`, true: `CAST('shop' AS BLOB)`}[on.Name == sqliteFile.Name]); err != nil {
+		t.Fatal(err)
+	}
+	k1, _ := fixture.Sealer(t, "k1")
+	k3, _ := fixture.Sealer(t, "k3")
+	both, keys := fixture.Sealer(t, "k2", "k1")
+	publish(t, plain, "orders.dlq", secretLetter("clear"), secretLetter("discarded"), secretLetter("leased"))
+	publish(t, sealedStore(t, db, k1), "orders.dlq", secretLetter("old"), secretLetter("leased too"))
+	publish(t, sealedStore(t, db, k3), "orders.dlq", secretLetter("lost"))
+	discard := letters.Filter{IDs: []string{"discarded"}}
+	if _, err := plain.MarkAll(t.Context(), discard, letters.StatusDiscarded, letters.Act{By: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	leased, err := plain.Take(t.Context(), letters.Filter{IDs: []string{"leased", "leased too"}}, time.Hour, 2)
+	if err != nil || len(leased) != 2 {
+		t.Fatal(leased, err)
+	}
+	store := sealedStore(t, db, both)
+	before := list(t, store, letters.Filter{})
+	keys.Away.Store(true)
+	if _, err := store.Reseal(t.Context(), letters.ResealConfig{}); !errors.Is(err, seal.ErrUnavailable) {
+		t.Errorf("without keys: %v", err)
+	}
+	keys.Away.Store(false)
+
+	act, last := letters.Act{By: "ada", Reason: "rotation"}, letters.ResealReport{}
+	report, err := store.Reseal(t.Context(), letters.ResealConfig{Act: act, Progress: func(r letters.ResealReport) { last = r }})
+	if err != nil || report.Key != "k2" || report.Resealed != 6 || report.Closed != 1 || len(report.Why) != 1 || !strings.Contains(report.Why[0], `sealed with key "k3"`) ||
+		last.Resealed != report.Resealed {
+		t.Fatalf("%+v, %v; the last progress was %+v", report, err, last)
+	}
+	if keys, err := store.SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{ 1} {k1 1} {k2 6} {k3 1}]" {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	if err := store.Release(t.Context(), leased...); err != nil {
+		t.Fatal(err)
+	}
+	if report, err = store.Reseal(t.Context(), letters.ResealConfig{Act: act}); err != nil || report.Resealed != 2 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if report, err = store.Reseal(t.Context(), letters.ResealConfig{Act: act}); err != nil || report.Resealed != 0 || report.Closed != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	wantHidden(t, db)
+
+	after := list(t, store, letters.Filter{})
+	if len(after) != len(before) {
+		t.Fatalf("%d letters, %d before", len(after), len(before))
+	}
+	for i, l := range after {
+		if l.Original.UUID == "lost" {
+			continue
+		}
+		was, err := poison.Letter{}, error(nil)
+		if was = before[i].Letter; was.Sealed {
+			was, err = was.Open(t.Context(), k1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSealed(t, store, l, "k2", was.Original)
+		if l.Size < len(l.Original.Payload) || fmt.Sprint(l.Failure) != fmt.Sprint(before[i].Failure) {
+			t.Errorf("letter %d has the size %d and %+v", l.Seq, l.Size, l.Failure)
+		}
+	}
+	publish(t, store, "orders.dlq", secretLetter("clear"))
+	publish(t, sealedStore(t, db, k1), "orders.dlq", secretLetter("old")) // by a process that is not yet rotated
+	for _, l := range list(t, store, letters.Filter{IDs: []string{"clear", "old"}}) {
+		if l.Seen != 2 {
+			t.Errorf("%s was seen %d times", l.Original.UUID, l.Seen)
+		}
+		wantSealed(t, store, l, "k2", secretLetter(l.Original.UUID))
+	}
+	events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventResealed}})
+	if err != nil || len(events) != 8 || events[0].By != "ada" || events[0].Reason != "rotation" || events[0].Detail != `from key "" to "k2"` {
+		t.Errorf("%d events %+v, %v", len(events), events, err)
+	}
+	history, err := store.History(t.Context(), list(t, store, letters.Filter{IDs: []string{"discarded"}, Statuses: letters.Statuses()})[0].Seq)
+	if err != nil || len(history) != 3 || history[0].Kind != letters.EventStored || history[1].Kind != letters.EventDiscarded || history[2].Kind != letters.EventResealed {
+		t.Errorf("history %+v, %v", history, err)
+	}
+}
+
+// Feature D14: the bytes of the file have nothing of what is sealed.
+func TestStore_sealedFile(t *testing.T) {
+	folder := t.TempDir()
+	db := databases.SQLite.Open(t, "file:"+filepath.Join(folder, "letters.db"))
+	s, _ := fixture.Sealer(t, "k1")
+	store := sealedStore(t, db, s)
+	for i := range 50 {
+		publish(t, store, "orders.dlq", secretLetter(fmt.Sprint(i)))
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hidden := range []string{card, "Ada Lovelace", "customer\x0c"} {
+			if bytes.Contains(content, []byte(hidden)) {
+				t.Errorf("%s shows %q", filepath.Base(file), hidden)
+			}
+		}
+		found = found || bytes.Contains(content, []byte("no_such_customer"))
+	}
+	if !found {
+		t.Errorf("of %q no file shows the reason: nothing was looked at", files)
+	}
+}

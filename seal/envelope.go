@@ -1,0 +1,117 @@
+package seal
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+const (
+	version         = 1
+	fingerprintSize = 16
+	nonceSize       = 12
+	tagSize         = 16
+	maxBound        = 64 << 10 // bytes of a topic or an id
+)
+
+// Binding says which letter an envelope belongs to.
+type Binding struct {
+	// Topic is the origin topic of the letter.
+	Topic string
+	// ID is the id of the message.
+	ID string
+	// Redrives is how often the message was redriven.
+	Redrives int
+}
+
+// Header is what an envelope says without a key. Only Open shows that it is true.
+type Header struct {
+	// KeyID names the key.
+	KeyID string
+	// Wrapped is the wrapped data key, if there is one.
+	Wrapped []byte
+	// Fingerprint is the same for the same content of the same letter under the same key.
+	Fingerprint []byte
+	Binding
+
+	nonce, additional, sealed []byte
+}
+
+// Parse reads the header of an envelope. It returns an error that is ErrDamaged for bytes that are none. The Header shares the
+// bytes of the envelope.
+func Parse(envelope []byte) (Header, error) {
+	r := reader{rest: envelope}
+	if v := r.take(1); len(v) != 1 || v[0] != version {
+		return Header{}, &Error{Err: ErrDamaged}
+	}
+	h := Header{}
+	if n := r.take(1); len(n) == 1 {
+		h.KeyID = string(r.take(int(n[0])))
+	}
+	if r.failed || validID(h.KeyID) != nil {
+		return Header{}, &Error{Err: ErrDamaged}
+	}
+	h.Wrapped = r.field(MaxWrapped)
+	h.Fingerprint = r.take(fingerprintSize)
+	h.nonce = r.take(nonceSize)
+	h.Topic, h.ID = string(r.field(maxBound)), string(r.field(maxBound))
+	redrives := r.number(math.MaxInt32)
+	if r.failed || len(r.rest) < tagSize {
+		return Header{}, &Error{h.KeyID, ErrDamaged}
+	}
+	h.Redrives = int(redrives)
+	h.sealed = r.rest
+	h.additional = envelope[:len(envelope)-len(r.rest)]
+	if len(h.Wrapped) == 0 {
+		h.Wrapped = nil
+	}
+	return h, nil
+}
+
+// appendHeader writes what Parse reads, with room for the ciphertext.
+func appendHeader(key *Key, fingerprint, nonce []byte, b Binding, room int) []byte {
+	size := 2 + len(key.ID) + len(key.Wrapped) + fingerprintSize + nonceSize + len(b.Topic) + len(b.ID) + 4*binary.MaxVarintLen32
+	to := make([]byte, 0, size+room+tagSize)
+	to = append(to, version, byte(len(key.ID)))
+	to = append(to, key.ID...)
+	to = appendField(to, key.Wrapped)
+	to = append(append(to, fingerprint...), nonce...)
+	return appendBinding(to, b)
+}
+
+func appendBinding(to []byte, b Binding) []byte {
+	to = appendField(appendField(to, []byte(b.Topic)), []byte(b.ID))
+	return binary.AppendUvarint(to, uint64(b.Redrives))
+}
+
+func appendField(to, field []byte) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(field))), field...)
+}
+
+// reader reads bytes that anyone may have written.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.failed || n < 0 || n > len(r.rest) {
+		r.failed = true
+		return nil
+	}
+	taken := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+// number reads a number in its shortest form: there is one form of each envelope.
+func (r *reader) number(most uint64) uint64 {
+	n, width := binary.Uvarint(r.rest)
+	if r.failed || width <= 0 || n > most || width != len(binary.AppendUvarint(nil, n)) {
+		r.failed = true
+		return 0
+	}
+	r.rest = r.rest[width:]
+	return n
+}
+
+func (r *reader) field(most uint64) []byte { return r.take(int(r.number(most))) }

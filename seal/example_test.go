@@ -1,0 +1,114 @@
+package seal_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+func Example() {
+	keys, err := seal.ParseKeyring(`
+		# a new key is added in front, and is the current one from then on
+		orders-2026 q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=
+		orders-2025 EjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJCrze8=`)
+	if err != nil {
+		panic(err)
+	}
+	sealer, err := seal.New(keys, seal.Config{Clear: []string{"tenant"}})
+	if err != nil {
+		panic(err)
+	}
+	// spillway.New(spillway.Config{Seal: sealer, ...}) seals all dead letters.
+	fmt.Println(sealer.IsClear("tenant"), sealer.IsClear("customer"))
+	fmt.Println(keys)
+	// Output:
+	// true false
+	// 2 keys, "orders-2026" is the current one
+}
+
+// kms stands for the client of a KMS. It wraps data keys with a key that never leaves it.
+type kms struct{ mask byte }
+
+func (k kms) GenerateDataKey(context.Context, string) (plain, wrapped []byte, err error) {
+	plain = make([]byte, seal.SecretSize) // random, at a KMS
+	return plain, k.wrap(plain), nil
+}
+
+func (k kms) Decrypt(_ context.Context, _ string, wrapped []byte) (plain []byte, err error) {
+	return k.wrap(wrapped), nil
+}
+
+func (k kms) wrap(data []byte) []byte {
+	out := make([]byte, len(data))
+	for i := range data {
+		out[i] = data[i] ^ k.mask
+	}
+	return out
+}
+
+// kmsKeys are Keys of which each data key seals the letters of some minutes. A data key that was unwrapped is kept.
+type kmsKeys struct {
+	client  kms
+	id      string
+	mu      sync.Mutex
+	current seal.Key
+	until   time.Time
+	opened  map[string][]byte // bound it, in a program that lives
+}
+
+func (k *kmsKeys) Current(ctx context.Context) (seal.Key, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Now().Before(k.until) {
+		return k.current, nil
+	}
+	secret, wrapped, err := k.client.GenerateDataKey(ctx, k.id)
+	if err != nil {
+		return seal.Key{}, err
+	}
+	k.current, k.until = seal.Key{ID: k.id, Secret: secret, Wrapped: wrapped}, time.Now().Add(5*time.Minute)
+	return k.current, nil
+}
+
+func (k *kmsKeys) Find(ctx context.Context, id string, wrapped []byte) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if id != k.id {
+		return nil, seal.ErrUnknownKey // a KMS says so too, of a key that was deleted
+	}
+	if secret := k.opened[string(wrapped)]; secret != nil {
+		return secret, nil
+	}
+	secret, err := k.client.Decrypt(ctx, id, wrapped)
+	if err == nil {
+		k.opened[string(wrapped)] = secret
+	}
+	return secret, err
+}
+
+// With a KMS, each letter carries its data key, wrapped. The KMS unwraps it when the letter is redriven.
+func ExampleKeys() {
+	keys := &kmsKeys{client: kms{mask: 0x5a}, id: "alias/orders", opened: map[string][]byte{}}
+	sealer, err := seal.New(keys, seal.Config{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, letter := context.Background(), seal.Binding{Topic: "orders", ID: "4711"}
+	envelope, err := sealer.Seal(ctx, letter, seal.Content{Payload: []byte("secret")})
+	if err != nil {
+		panic(err)
+	}
+	header, _ := seal.Parse(envelope)
+	fmt.Println(header.KeyID, len(header.Wrapped), "bytes of wrapped key")
+	content, err := sealer.Open(ctx, letter, envelope)
+	fmt.Println(string(content.Payload), err)
+	_, err = sealer.Open(ctx, seal.Binding{Topic: "orders", ID: "4712"}, envelope)
+	fmt.Println(err)
+	// Output:
+	// alias/orders 32 bytes of wrapped key
+	// secret <nil>
+	// seal: sealed with key "alias/orders": the envelope belongs to another letter: compare both letters with a backup: it is that of message "4711" of topic "orders", redriven 0 times
+}

@@ -1,0 +1,90 @@
+package seal_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+func TestParseKeyring(t *testing.T) {
+	one, two := base64.StdEncoding.EncodeToString(secret(1)), base64.StdEncoding.EncodeToString(secret(2))
+	keys, err := seal.ParseKeyring("# new\n\r\n orders-2 \t" + two + "\r\norders-1 " + one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, _ := keys.Current(t.Context())
+	old, err := keys.Find(t.Context(), "orders-1", nil)
+	if current.ID != "orders-2" || string(current.Secret) != string(secret(2)) || string(old) != string(secret(1)) || err != nil {
+		t.Errorf("the current key is %q, %v", current.ID, err)
+	}
+	if _, err := keys.Find(t.Context(), "orders-3", nil); !errors.Is(err, seal.ErrUnknownKey) {
+		t.Errorf("another key: %v", err)
+	}
+	for _, shown := range []string{fmt.Sprint(keys), fmt.Sprintf("%v %+v %#v", keys, keys, keys)} {
+		if strings.Contains(shown, one[:8]) || strings.Contains(shown, "[1 1") || strings.Contains(shown, "0x1, 0x1") || !strings.Contains(shown, "2 keys") {
+			t.Errorf("shown as %s", shown)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                                  "there is no key",
+		"# nothing":                         "there is no key",
+		"orders-1":                          "line 1: want the id of a key",
+		"orders-1 " + one + " x":            "line 1: want the id of a key",
+		"\norders-1 " + one[1:]:             `line 2: the secret of key "orders-1" is no base64`,
+		"orders-1 c2hvcnQ=":                 `line 1: the secret of key "orders-1" has 5 bytes: it must have 32`,
+		"ord\x1bers " + one:                 `line 1: the key id "ord\x1bers" must be 1 to 64 of`,
+		"k " + one + "\nk " + two:           `line 2: the key "k" is there twice`,
+		strings.Repeat("k", 65) + " " + one: "must be 1 to 64 of",
+	} {
+		_, err := seal.ParseKeyring(text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), one[1:]) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := seal.NewKeyring("k", nil); err == nil || !strings.Contains(err.Error(), `the current key "k" is none of the 0 keys`) {
+		t.Error(err)
+	}
+}
+
+// Feature D14: a file of keys that others may read is refused.
+func TestReadKeyring(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	text := "orders-1 " + base64.StdEncoding.EncodeToString(secret(1)) + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := seal.ReadKeyring(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := seal.ReadKeyring(path + ".missing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := seal.ReadKeyring(filepath.Dir(path)); err == nil {
+		t.Error("a folder is read")
+	}
+	if runtime.GOOS != "windows" {
+		for mode, readable := range map[os.FileMode]bool{0o400: true, 0o440: true, 0o640: true, 0o644: false, 0o604: false, 0o620: false, 0o602: false} {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			_, err := seal.ReadKeyring(path)
+			if readable != (err == nil) || err != nil && !strings.Contains(err.Error(), "run chmod 600") {
+				t.Errorf("%s: %v", mode, err)
+			}
+		}
+	}
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := seal.ReadKeyring(bad); err == nil || !strings.Contains(err.Error(), bad+": seal: keys, line 1") {
+		t.Error(err)
+	}
+}
