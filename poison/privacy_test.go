@@ -27,7 +27,9 @@ func TestQueueMasksByDefault(t *testing.T) {
 		"panic":       {func() error { panic(failure) }, "panic: connect postgres://ops:[redacted]@db/x"},
 		"reason":      {func() error { return classify.Permanent(failure, classify.Reason("password="+secret)) }, "[redacted]"},
 		"description": {func() error { return classify.Permanent(failure, classify.Description("password="+secret)) }, "password=[redacted]"},
-		"cut before":  {func() error { return errors.New(strings.Repeat("x", 249) + " amqp://a:" + secret + "@b") }, "xxx"},
+		"cut before": {func() error {
+			return errors.New(strings.Repeat("x", 230-4-10) + " amqp://a:" + secret + "@b" + strings.Repeat(" y", 40))
+		}, "xxx"},
 		"cut panic": {func() error {
 			panic(strings.Repeat("x", 4096-40) + " amqp://a:" + secret + "@b " + strings.Repeat("y ", 100))
 		}, "xxx"},
