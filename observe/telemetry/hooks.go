@@ -34,7 +34,7 @@ func (i *instruments) observe(config *spillway.Config) {
 		if b.ToStage {
 			to = "stage"
 		}
-		i.add(ctx, i.budget, "traffic", string(b.Traffic), "to", to)
+		i.add(ctx, i.budget, "handler", message.HandlerNameFromCtx(ctx), "traffic", string(b.Traffic), "to", to)
 	}, retry.OnBudgetSpent)
 	config.Stages.OnStage = after(func(ctx context.Context, w stages.Waiting) {
 		i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage", strconv.Itoa(w.Stage))
@@ -54,10 +54,12 @@ func (i *instruments) observe(config *spillway.Config) {
 		i.add(ctx, i.outputs, "topic", message.SubscribeTopicFromCtx(ctx), "handler", message.HandlerNameFromCtx(ctx))
 	}, config.Outputs.OnOutputError)
 	config.CrashLimit.OnExceeded = after(func(ctx context.Context, e crashlimit.Exceeded) {
-		i.add(ctx, i.exceeded, "consumer", e.Consumer)
+		i.add(ctx, i.exceeded, "handler", e.Consumer)
 	}, config.CrashLimit.OnExceeded)
 	i.receiver(&config.Receiver)
-	config.Purge.OnPurged = after(func(ctx context.Context, n int) { i.purged.Add(ctx, int64(n)) }, config.Purge.OnPurged)
+	config.Purge.OnPurged = after(func(ctx context.Context, n int) {
+		i.purged.Add(ctx, int64(n), metric.WithAttributes(attribute.String("purge", "keys")))
+	}, config.Purge.OnPurged)
 	if config.Outage != nil {
 		guarded := *config.Outage // the caller may use its own again
 		theirs := guarded.OnChange
