@@ -41,7 +41,7 @@
 // that let the KMS wrap a data key, see the example. Keep the data key for some minutes: Current is called for each letter.
 //
 // To rotate, give each process the new key beside the old one; then make the new key the current one. New letters are sealed
-// with the current key. letters.Store.Reseal, or redrive reseal, seals old ones again. letters.Store.SealKeys counts letters by
+// with the current key. letters.Store.Reseal seals old ones again. letters.Store.SealKeys counts letters by
 // key: a key may go when its count is 0, and when no topic holds letters of that key.
 //
 // # What is refused
