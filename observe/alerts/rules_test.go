@@ -94,6 +94,7 @@ func TestEachAlertIsTested(t *testing.T) {
 	_, found := load(t)
 	for name := range found {
 		var tests struct {
+			Order []string `yaml:"group_eval_order"`
 			Tests []struct {
 				AlertRuleTest []struct {
 					AlertName string `yaml:"alertname"`
@@ -103,6 +104,9 @@ func TestEachAlertIsTested(t *testing.T) {
 		}
 		if err := yaml.Unmarshal([]byte(read(t, "testdata/"+name+".yml")), &tests); err != nil {
 			t.Fatal(err)
+		}
+		if len(tests.Order) != 5 || tests.Order[0] != "spillway-limits" || tests.Order[1] != "spillway-counts" {
+			t.Errorf("testdata/%s.yml has the group_eval_order %v: name all groups, or promtool evaluates them in a random order", name, tests.Order)
 		}
 		fires, silent := 0, 0
 		for _, test := range tests.Tests {
