@@ -20,7 +20,7 @@ func findCut(text string, found *spans) {
 			start--
 			plain = plain && isLetter(text[start])
 		}
-		if url := strings.LastIndex(text[max(0, cut-512):cut], "://"); url >= 0 && strings.IndexAny(text[max(0, cut-512)+url:cut], "@ \n\"") < 0 {
+		if url := strings.LastIndex(text[max(0, cut-512):cut], "://"); url >= 0 && !strings.ContainsAny(text[max(0, cut-512)+url:cut], "@ \n\"") {
 			start, plain = min(start, max(0, cut-512)+url+3), false // the @ is behind the cut
 		}
 		for start >= 5 && cut-start < 32 && text[start-1] == ' ' && isDigits(text[start-5:start-1]) && isDigit(text[start]) { // groups of a card
