@@ -5,12 +5,14 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +44,7 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // leak is an invented secret, and where a handler leaks it.
@@ -225,14 +228,26 @@ func (w *witness) readable(t *testing.T, all []leak) {
 }
 
 // Feature D14: of 50 secrets, in payloads, metadata, errors, panics, stacks, drivers' errors and URLs, none is readable in letters' texts, logs,
-// metrics, spans, notices, hooks or the terminal. Promise P2: the same letters are redriven byte for byte.
+// metrics, spans, notices, hooks or the terminal. With Config.Seal none is readable in the database either. Promise P2: the same letters
+// are redriven byte for byte.
 func TestCorpusOfSecrets(t *testing.T) {
 	for _, d := range []databases.Database{databases.SQLite, databases.Postgres} {
-		t.Run(d.Name, func(t *testing.T) { corpus(t, d, d.Create(t)) })
+		t.Run(d.Name, func(t *testing.T) { corpus(t, d, d.Create(t), nil) })
+		t.Run(d.Name+", sealed", func(t *testing.T) {
+			keys, err := seal.NewKeyring("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, seal.SecretSize)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealer, err := seal.New(keys, seal.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			corpus(t, d, d.Create(t), sealer)
+		})
 	}
 }
 
-func corpus(t *testing.T, d databases.Database, address string) {
+func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sealer) {
 	all, seen := leaks(t), &witness{}
 	redactor, err := privacy.New(privacy.Rules{
 		Metadata: []string{"customer"}, Patterns: []string{`customer "([^"]+)"`}, Payload: []string{"$.users[*].name"},
@@ -244,7 +259,7 @@ func corpus(t *testing.T, d databases.Database, address string) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	defer func() { _ = provider.Shutdown(context.Background()) }()
 	config := spillway.Config{
-		DB: d.Open(t, address), Service: "shop", Privacy: redactor, Logger: log,
+		DB: d.Open(t, address), Service: "shop", Privacy: redactor, Logger: log, Seal: sealer,
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 	}
 	config.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) { seen.saw("hook", a.Err, a.Verdict) }
@@ -328,6 +343,9 @@ func corpus(t *testing.T, d databases.Database, address string) {
 	seen.saw("metrics", families)
 	seen.saw("spans", spans.GetSpans())
 	onTerminal(t, d, address, seen, waiting)
+	if sealer != nil {
+		seen.saw("database", atRest(t, d, config.DB))
+	}
 	seen.readable(t, all)
 	redriven(t, store, all)
 }
@@ -354,6 +372,57 @@ func onTerminal(t *testing.T, d databases.Database, address string, seen *witnes
 		seen.saw("terminal", line, got.out, got.err)
 	}
 }
+
+// atRest returns what the database keeps: all rows of all tables, or the bytes of a file.
+func atRest(t *testing.T, d databases.Database, db *sql.DB) string {
+	t.Helper()
+	var all strings.Builder
+	query := func(query string, each func(string)) {
+		rows, err := db.Query(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				t.Fatal(err)
+			}
+			each(text)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.Name == databases.SQLite.Name {
+		query(`SELECT file FROM pragma_database_list`, func(file string) {
+			for _, name := range []string{file, file + "-wal"} {
+				content, err := os.ReadFile(name)
+				if err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Fatal(err)
+				}
+				all.Write(content)
+			}
+		})
+		return all.String()
+	}
+	var tables []string
+	query(`SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`, func(name string) { tables = append(tables, name) })
+	for _, table := range tables {
+		query(`SELECT encode(convert_to(t::text, 'UTF8'), 'escape') FROM "`+table+`" t`, func(row string) {
+			all.WriteString(row + "\n")
+			for _, hexed := range bytesOf.FindAllString(row, -1) { // a BYTEA in a row
+				content, err := hex.DecodeString(hexed)
+				if err == nil {
+					all.Write(content)
+				}
+			}
+		})
+	}
+	return all.String()
+}
+
+var bytesOf = regexp.MustCompile(`[0-9a-f]{16,}`)
 
 // redriven drains all letters and compares each message with what was published.
 func redriven(t *testing.T, store *letters.Store, all []leak) {
