@@ -1,6 +1,8 @@
 package letters_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,7 +12,16 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		if err := child(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const deadline = testkit.Patience
 

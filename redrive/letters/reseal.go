@@ -187,21 +187,20 @@ func (r *resealing) make(ctx context.Context, seqs []int64) (all []resealed, err
 	type row struct {
 		resealed
 		topic []byte
-		none  bool
 	}
 	var rows []row
 	err = r.read(ctx, func() { rows = nil }, func(from *sql.Rows) error {
 		var l row
 		var hasPayload bool
 		err := from.Scan(&l.seq, &l.identity, &l.id, &l.topic, &l.body, &l.inRow, &l.before, &l.payload, &hasPayload, &l.was)
-		if l.none = !hasPayload; hasPayload && l.payload == nil {
+		if hasPayload && l.payload == nil {
 			l.payload = []byte{}
 		}
 		rows = append(rows, l)
 		return err
 	}, `SELECT seq, identity, id, dead_letter_topic, `+bodyOf+` AS its_body, body IS NULL, COALESCE(letter_metadata, metadata),
 	CASE WHEN body IS NULL THEN payload ELSE letter_payload END, CASE WHEN body IS NULL THEN payload IS NOT NULL ELSE letter_payload IS NOT NULL END, seal_key
-FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = `+bodyOf+` WHERE `+keys+` ORDER BY seq`, args...)
+FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = `+bodyOf+` WHERE `+keys+` AND status <> 'erased' ORDER BY seq`, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,288 @@
+package letters_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+const childVariable = "SPILLWAY_LETTERS_CHILD"
+
+// killing is what a process reseals, until it ends itself without a word: so long after so many transactions, and at the latest at its end.
+type killing struct {
+	Driver, Address string
+	Steps           int
+	After           time.Duration
+}
+
+func killSelf() {
+	self, _ := os.FindProcess(os.Getpid())
+	_ = self.Kill()
+	select {}
+}
+
+func child(text string) error {
+	var k killing
+	if err := json.Unmarshal([]byte(text), &k); err != nil {
+		return err
+	}
+	// A trigger of the test calls it in the middle of a transaction.
+	err := sqlite.RegisterScalarFunction("kill_self", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+		killSelf()
+		return nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open(k.Driver, k.Address)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), testkit.Patience)
+	defer stop()
+	keys, err := seal.NewKeyring("k2", map[string][]byte{"k1": fixture.Secret("k1"), "k2": fixture.Secret("k2")})
+	if err != nil {
+		return err
+	}
+	s, err := seal.New(keys, seal.Config{Clear: []string{"tenant"}})
+	if err != nil {
+		return err
+	}
+	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop", Seal: s})
+	if err != nil {
+		return err
+	}
+	steps := 0
+	_, err = store.Reseal(ctx, letters.ResealConfig{Act: letters.Act{By: "ada"}, Progress: func(letters.ResealReport) {
+		if steps++; steps == k.Steps {
+			time.AfterFunc(k.After, killSelf)
+		}
+	}})
+	if err == nil {
+		killSelf()
+	}
+	return err
+}
+
+// Feature D14: a Reseal that is killed anywhere, also in a transaction, leaves each letter with its old envelope or its new one. Run
+// again it reseals the others: each letter once, by its events. All letters open as they were. Counted by id.
+func TestStore_resealKilled(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		k1, _ := fixture.Sealer(t, "k1")
+		const n = 400
+		want := map[string]*message.Message{}
+		var clear, old []*message.Message
+		for i := range n {
+			msg := secretLetter(fmt.Sprint("letter-", i))
+			if want[msg.UUID] = msg; i%2 == 0 {
+				clear = append(clear, msg)
+			} else {
+				old = append(old, msg)
+			}
+		}
+		publish(t, storeOn(t, db), "orders.dlq", clear...)
+		publish(t, sealedStore(t, db, k1), "orders.dlq", old...)
+		both, _ := fixture.Sealer(t, "k2", "k1")
+		store := sealedStore(t, db, both)
+
+		// resealed judges all letters, and returns how many have the new key.
+		resealed := func() (done int) {
+			t.Helper()
+			all := list(t, store, letters.Filter{Limit: letters.MaxLimit})
+			seen := map[string]bool{}
+			for _, l := range all {
+				msg := want[l.Original.UUID]
+				if msg == nil || seen[l.Original.UUID] {
+					t.Fatalf("%q is there twice, or is none of the letters", l.Original.UUID)
+				}
+				seen[l.Original.UUID] = true
+				switch key := l.SealKey(); {
+				case key == "k2":
+					done++
+					wantSealed(t, store, l, "k2", msg)
+				case l.Sealed:
+					wantSealed(t, store, l, "k1", msg)
+				case string(l.Original.Payload) != `{"card":"`+card+`","of":"`+msg.UUID+`"}` || l.Original.Metadata["customer"] != "Ada Lovelace "+msg.UUID:
+					t.Errorf("%s is neither sealed nor as it was: %q %v", msg.UUID, l.Original.Payload, l.Original.Metadata)
+				}
+			}
+			if len(seen) != n {
+				t.Fatalf("%d letters, want %d", len(seen), n)
+			}
+			keys, err := store.SealKeys(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range keys {
+				if k.Key == "k2" && k.Letters != done {
+					t.Errorf("%d letters are counted under the new key, and %d have it", k.Letters, done)
+				}
+			}
+			return done
+		}
+		name := map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}[d.Name]
+		kill := func(k killing) {
+			t.Helper()
+			k.Driver, k.Address = name, address
+			text, err := json.Marshal(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), self)
+			cmd.Env, cmd.Stderr = append(os.Environ(), childVariable+"="+string(text)), os.Stderr
+			var exit *exec.ExitError
+			if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+				t.Fatalf("the process was not killed: %v", err)
+			}
+		}
+		if d.Name == databases.SQLite.Name { // in a transaction: at its 26th letter, and at its 50th event
+			for _, trigger := range []string{
+				fmt.Sprintf(`AFTER UPDATE OF letter_payload ON spillway_letter_bodies WHEN NEW.body = %d`, list(t, store, letters.Filter{IDs: []string{"letter-50"}})[0].Seq),
+				`AFTER INSERT ON spillway_letter_events WHEN NEW.kind = 'resealed' AND (SELECT COUNT(*) FROM spillway_letter_events WHERE kind = 'resealed') = 50`,
+			} {
+				if _, err := db.Exec(`CREATE TRIGGER kill_it ` + trigger + ` BEGIN SELECT kill_self(); END`); err != nil {
+					t.Fatal(err)
+				}
+				kill(killing{})
+				if _, err := db.Exec(`DROP TRIGGER kill_it`); err != nil {
+					t.Fatal(err)
+				}
+				if done := resealed(); done != 0 {
+					t.Errorf("killed in the first transaction, %d letters are resealed", done)
+				}
+			}
+		}
+		before := 0
+		for _, k := range []killing{{Steps: 1}, {Steps: 1, After: time.Millisecond}, {Steps: 1, After: 5 * time.Millisecond}, {Steps: 2, After: 2 * time.Millisecond}} {
+			kill(k)
+			done := resealed()
+			if done < before {
+				t.Errorf("killed after %d transactions and %s, %d letters are resealed, before it were %d", k.Steps, k.After, done, before)
+			}
+			before = done
+		}
+		var report letters.ResealReport
+		testkit.Eventually(t, "all is resealed", func() bool { // a server may roll back the killed transaction later
+			some, err := store.Reseal(t.Context(), letters.ResealConfig{Act: letters.Act{By: "ada"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report.Resealed, report.Closed = report.Resealed+some.Resealed, report.Closed+some.Closed
+			return resealed() == n
+		})
+		if report.Closed != 0 {
+			t.Errorf("%+v", report)
+		}
+		t.Logf("%d letters were resealed by processes that were killed, %d after", before, report.Resealed)
+		times := map[string]int{}
+		for f := (letters.EventFilter{Kinds: []letters.EventKind{letters.EventResealed}, Limit: letters.MaxLimit}); ; {
+			events, err := store.Audit(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(events) == 0 {
+				break
+			}
+			for _, e := range events {
+				times[e.MessageID]++
+				f.After = e.Number
+			}
+		}
+		for id, n := range times {
+			if n != 1 {
+				t.Errorf("%s was resealed %d times", id, n)
+			}
+		}
+		if len(times) != n {
+			t.Errorf("%d letters are on record, want %d", len(times), n)
+		}
+	})
+}
+
+// once is keys that call a function when they are asked for the current one the second time: after letters were chosen and read.
+type once struct {
+	seal.Keys
+	asked int
+	then  func()
+}
+
+func (o *once) Current(ctx context.Context) (seal.Key, error) {
+	if o.asked++; o.asked == 2 {
+		o.then()
+	}
+	return o.Keys.Current(ctx)
+}
+
+// Feature D14: an erased letter names no key, and Reseal leaves it out, also if it is erased while Reseal works on it.
+func TestStore_resealErased(t *testing.T) { onEach(t, testStore_resealErased) }
+
+func testStore_resealErased(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	k1, _ := fixture.Sealer(t, "k1")
+	publish(t, sealedStore(t, db, k1), "orders.dlq", secretLetter("before"), secretLetter("meanwhile"), secretLetter("kept"))
+	publish(t, storeOn(t, db), "orders.dlq", secretLetter("clear"))
+	erase := func(ids ...string) {
+		t.Helper()
+		if done, err := storeOn(t, db).Erase(t.Context(), letters.Filter{IDs: ids}, erasing, letters.EraseOptions{}); err != nil || done.Letters != len(ids) {
+			t.Fatalf("%+v, %v", done, err)
+		}
+	}
+	erase("before")
+	if counts, err := storeOn(t, db).SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k1 2}]" {
+		t.Errorf("keys %v, %v", counts, err)
+	}
+	ring, err := seal.NewKeyring("k2", map[string][]byte{"k1": fixture.Secret("k1"), "k2": fixture.Secret("k2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := seal.New(&once{Keys: ring, then: func() { erase("meanwhile") }}, seal.Config{Clear: []string{"tenant"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := sealedStore(t, db, both)
+	report, err := store.Reseal(t.Context(), letters.ResealConfig{Act: letters.Act{By: "ada"}})
+	if err != nil || report.Resealed != 2 || report.Closed != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if counts, err := store.SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k2 2}]" {
+		t.Errorf("keys %v, %v", counts, err)
+	}
+	erased := list(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusErased}})
+	if len(erased) != 2 {
+		t.Fatalf("%d letters are erased", len(erased))
+	}
+	for _, l := range erased {
+		if l.Sealed || len(l.Original.Payload)+len(l.Original.Metadata) > 0 {
+			t.Errorf("an erased letter has %q %v", l.Original.Payload, l.Original.Metadata)
+		}
+	}
+	for _, id := range []string{"kept", "clear"} {
+		wantSealed(t, store, list(t, store, letters.Filter{IDs: []string{id}})[0], "k2", secretLetter(id))
+	}
+	if report, err := store.Reseal(t.Context(), letters.ResealConfig{}); err != nil || report.Resealed+report.Closed != 0 {
+		t.Errorf("again: %+v, %v", report, err)
+	}
+}
