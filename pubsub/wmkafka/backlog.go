@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // Backlog returns how many messages of topic the consumer group has not acked: what redrive.DrainTopicConfig.Backlog asks
@@ -33,12 +35,9 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	if err != nil {
 		return 0, err
 	}
-	committed, err := admin.ListConsumerGroupOffsets(s.group, map[string][]int32{topic: partitions})
+	committed, err := s.committed(ctx, admin, map[string][]int32{topic: partitions})
 	if err != nil {
 		return 0, err
-	}
-	if committed.Err != sarama.ErrNoError {
-		return 0, committed.Err
 	}
 	for _, partition := range partitions {
 		if err := ctx.Err(); err != nil {
@@ -51,6 +50,27 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 		total += n
 	}
 	return total, nil
+}
+
+// committed returns the offsets of the group. A broker that has just become the group's coordinator is asked again.
+func (s *Subscriber) committed(ctx context.Context, admin admin, of map[string][]int32) (*sarama.OffsetFetchResponse, error) {
+	retry := s.config.Sarama.Admin.Retry
+	for left := retry.Max; ; left-- {
+		committed, err := admin.ListConsumerGroupOffsets(s.group, of)
+		if err == nil && committed.Err != sarama.ErrNoError {
+			err = committed.Err
+		}
+		moved := errors.Is(err, sarama.ErrNotCoordinatorForConsumer) || errors.Is(err, sarama.ErrConsumerCoordinatorNotAvailable) ||
+			errors.Is(err, sarama.ErrOffsetsLoadInProgress)
+		if !moved || left <= 0 {
+			return committed, err
+		}
+		wait.For(ctx, retry.Backoff)
+		if ctx.Err() != nil {
+			return nil, errors.Join(ctx.Err(), err)
+		}
+		_ = admin.client.RefreshCoordinator(s.group) // its error is that of the next try
+	}
 }
 
 // unacked returns the offset behind what was committed, or at which a group that never committed would start, and the one behind
