@@ -17,7 +17,8 @@ func (a *app) diffs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff SEQ|ID...",
 		Short: "Show what an edit would change in letters",
-		Long: `diff shows what --edit, --set and --unset of redrive redrive would change, line by line. It changes nothing.
+		Long: `diff shows what --edit, --set and --unset of redrive redrive would change, line by line. It changes nothing. A sealed letter needs
+--keys.
 
 Secrets are masked: redrive help privacy says how. --unmasked shows them, and is kept on record.`,
 		Example: `  redrive diff 1042 --edit '{"currency":"EUR"}'
@@ -39,6 +40,9 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			r := campaigns.Request{Edit: edit}
 			for _, arg := range args {
 				l, _, err := find(ctx, store, arg)
+				if err == nil {
+					_, err = a.open(ctx, store, l)
+				}
 				if err != nil {
 					return err
 				}

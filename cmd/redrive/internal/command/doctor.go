@@ -110,6 +110,7 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 	}
 	waiting, err := store.Count(ctx, letters.Filter{})
 	d.note("letters", err, "%d waiting", waiting)
+	d.seals(ctx, store)
 	err = store.InitializeTopics()
 	if err != nil {
 		err = fmt.Errorf("this role can look, and change nothing: %w", err)

@@ -23,6 +23,7 @@ type drainReport struct {
 	Refused     int    `json:"refused"`
 	Parked      int    `json:"parked"`
 	Failed      int    `json:"failed"`
+	Sealed      int    `json:"sealed"`
 }
 
 func (a *app) drain() *cobra.Command {
@@ -81,6 +82,9 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	if err != nil {
 		return err
 	}
+	if err := a.unlock(); err != nil {
+		return err
+	}
 	style, known := naming.ParseStyle(d.naming)
 	if !known {
 		return wrong("--naming is %q: give dots, dashes, kafka or nats", d.naming)
@@ -99,7 +103,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	a.closers = append(a.closers, sub.Close)
 	config := redrive.DrainTopicConfig{
 		Rules: redrive.Rules{
-			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
+			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(), Seal: a.sealer,
 		},
 		Topic: topic, Park: broker, Naming: naming.Scheme{Style: style}, Max: d.most, IdleAfter: d.idle,
 	}
@@ -147,7 +151,7 @@ func groupOf(topic string) string {
 // drained says what was done of the messages that waited.
 func (a *app) drained(r redrive.Report, waiting int, err error) error {
 	if a.json {
-		err = errors.Join(err, a.screen.JSON(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked, r.Failed}))
+		err = errors.Join(err, a.screen.JSON(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked, r.Failed, r.Sealed}))
 	} else {
 		a.screen.Line("redriven %d, parked %d, quarantined %d, refused %d, failed %d; id %s", r.Redriven, r.Parked, r.Quarantined, r.Refused, r.Failed, r.ID)
 	}
@@ -157,6 +161,9 @@ func (a *app) drained(r redrive.Report, waiting int, err error) error {
 	case r.Taken < waiting:
 		return partly("%d of %s taken: another consumer of the group has the others, or the session of a killed one has not ended: run it again",
 			r.Taken, several(waiting, "message"))
+	case r.Sealed > 0:
+		return partly("%s did not open and are in the topic with .parked behind its name: %w: redrive help sealing says how to give keys",
+			several(r.Sealed, "letter"), r.SealError)
 	case r.Refused+r.Failed > 0:
 		return partly("%s not redriven: see the dead-letter topic with .parked behind its name", several(r.Refused+r.Failed, "letter"))
 	}

@@ -15,7 +15,7 @@ import (
 func (a *app) export() *cobra.Command {
 	var chosen choice
 	var format string
-	var masked bool
+	var masked, sealed bool
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write letters as JSON lines, or as CSV",
@@ -23,11 +23,17 @@ func (a *app) export() *cobra.Command {
 them, byte for byte. They hold payloads, and nothing in them is masked: keep the file as you keep the database. With --masked
 they can be shown, as redrive help privacy says, and not be imported.
 
+Sealed letters are opened with --keys, and written as they were. Those that do not open are left out, and export ends with exit
+code 5. --sealed writes them as they are, without keys: redrive import stores them sealed.
+
 CSV is for spreadsheets: masked, without payloads, and with an apostrophe before every text that a spreadsheet would run as a formula.`,
 		Example: `  redrive export --status all > letters.jsonl
   redrive export --cause 9f3a12bc --format csv > letters.csv`,
 		Args: arguments(0, 0, "none: flags choose the letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if sealed && (masked || format != "jsonl") {
+				return wrong("--sealed is for JSON lines that are imported: leave out --masked and --format")
+			}
 			var write func(letters.Letter) error
 			var flush func() error
 			switch format {
@@ -57,10 +63,21 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 			if err != nil {
 				return err
 			}
-			n := 0
+			n, closed := 0, closedLetters{}
 			for l, err := range each(cmd.Context(), store, f) {
 				if err == nil && l.Status == letters.StatusErased { // it would come back as a letter without a message
 					continue
+				}
+				if err == nil && l.Sealed && !sealed && format != "csv" { // CSV has nothing that is sealed
+					opened, why := a.open(cmd.Context(), store, l)
+					if cmd.Context().Err() != nil {
+						return cmd.Context().Err()
+					}
+					if why != nil {
+						closed.add(l.SealKey(), why)
+						continue
+					}
+					l = opened
 				}
 				if err == nil {
 					err = write(l)
@@ -74,11 +91,12 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 				return err
 			}
 			a.screen.Note("exported %s", several(n, "letter"))
-			return nil
+			return closed.err()
 		},
 	}
 	chosen.flags(cmd, true)
 	cmd.Flags().BoolVar(&masked, "masked", false, "mask secrets; such lines cannot be imported")
+	cmd.Flags().BoolVar(&sealed, "sealed", false, "write sealed letters as they are; needs no keys")
 	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or csv")
 	return cmd
 }

@@ -28,6 +28,8 @@ func (a *app) imports() *cobra.Command {
 store already is not stored twice, and the record counts that it was seen again. Letters that were not waiting when they were
 exported are skipped, because a redrive would bring them back a second time; --any-status stores them too.
 
+With --keys, letters that are not sealed are sealed with the first key. Sealed ones stay as they are.
+
 The whole file is checked before the first letter is stored.`,
 		Example: `  redrive import letters.jsonl
   redrive export --db $OLD | redrive import - --db $NEW --yes`,
@@ -58,6 +60,7 @@ The whole file is checked before the first letter is stored.`,
 		},
 	}
 	cmd.Flags().BoolVar(&any, "any-status", false, "also letters that were redriven, discarded, refused or quarantined")
+	a.clearFlag(cmd.Flags())
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }

@@ -42,7 +42,7 @@ func (a *app) storeOn(ctx context.Context, db *sql.DB) (*letters.Store, error) {
 	if err := a.knownService(ctx, db); err != nil {
 		return nil, err
 	}
-	return letters.NewStore(ctx, db, letters.StoreConfig{Service: a.settings.service})
+	return a.newStore(ctx, db)
 }
 
 // knownService returns an error for a service without letters, if others have some: a name that is misspelt finds nothing.
@@ -82,7 +82,7 @@ func (a *app) emptyStore(ctx context.Context) (*letters.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return letters.NewStore(ctx, db, letters.StoreConfig{Service: a.settings.service})
+	return a.newStore(ctx, db)
 }
 
 // brokerOf opens the broker of an address, or that of the settings.

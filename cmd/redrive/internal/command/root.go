@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // Process is what a process has.
@@ -33,6 +34,8 @@ type app struct {
 	screen   *screen.Screen
 	privacy  *privacy.Redactor
 	unknown  string // a command that there is not, whose help was asked for
+	sealer   *seal.Sealer
+	clear    []string // metadata that stays readable in what this run seals
 	closers  []func() error
 }
 
@@ -142,7 +145,7 @@ see redrive help config.`,
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"}, &cobra.Group{ID: "more", Title: "More:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.doctor()},
-		"act":  {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.guard(), a.discard(), a.purge(), a.erase(), a.unlease(), a.drain(), a.export(), a.imports()},
+		"act":  {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.guard(), a.discard(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
@@ -155,6 +158,7 @@ see redrive help config.`,
 		topic("exit-codes", "What the exit codes mean", exitCodes),
 		topic("config", "How redrive finds the database and the brokers", configHelp),
 		topic("privacy", "What is masked, and how to see it", privacyHelp),
+		topic("sealing", "How sealed letters are opened", sealingHelp),
 		topic("json", "What --json prints", jsonHelp))
 	return root
 }

@@ -15,8 +15,9 @@ import (
 
 const configHelp = `A value is taken from the first place that has it:
 
-  1. the flag                     --db, --service, --broker, --by, --redact, --privacy
-  2. the environment              SPILLWAY_DB, SPILLWAY_SERVICE, SPILLWAY_BROKER, SPILLWAY_BY, SPILLWAY_REDACT, SPILLWAY_PRIVACY
+  1. the flag                     --db, --service, --broker, --by, --redact, --privacy, --keys
+  2. the environment              SPILLWAY_DB, SPILLWAY_SERVICE, SPILLWAY_BROKER, SPILLWAY_BY, SPILLWAY_REDACT, SPILLWAY_PRIVACY,
+                                  SPILLWAY_KEYS
   3. the file of --config or SPILLWAY_CONFIG, else redrive.conf in the current folder, else
      redrive/redrive.conf in the folder of the user's configurations (~/.config on Linux)
 
@@ -27,6 +28,7 @@ The file has a value a line, under the names of the flags:
   broker  = kafka://kafka-1:9092,kafka-2:9092
   redact  = jq 'del(.card)'
   privacy = /etc/redrive/privacy.json
+  keys    = /run/secrets/letters.keys
 
 Databases:
 
@@ -44,12 +46,12 @@ A password on the command line can be read by every user of the machine. Prefer 
 
 // settings are what flags, environment and file say in common.
 type settings struct {
-	db, service, broker, by, redact, privacy, file string
+	db, service, broker, by, redact, privacy, keys, file string
 }
 
 // names are the settings that a file may have.
 func (s *settings) names() map[string]*string {
-	return map[string]*string{"db": &s.db, "service": &s.service, "broker": &s.broker, "by": &s.by, "redact": &s.redact, "privacy": &s.privacy}
+	return map[string]*string{"db": &s.db, "service": &s.service, "broker": &s.broker, "by": &s.by, "redact": &s.redact, "privacy": &s.privacy, "keys": &s.keys}
 }
 
 func (s *settings) flags(flags *pflag.FlagSet) {
@@ -59,6 +61,7 @@ func (s *settings) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.by, "by", "", "who you are, for the record (SPILLWAY_BY; default: user@host)")
 	flags.StringVar(&s.redact, "redact", "", "program through which payloads are shown (SPILLWAY_REDACT)")
 	flags.StringVar(&s.privacy, "privacy", "", "file of rules by which values are masked (SPILLWAY_PRIVACY)")
+	flags.StringVar(&s.keys, "keys", "", "file of the keys that open sealed letters (SPILLWAY_KEYS)")
 	flags.StringVar(&s.file, "config", "", "file with these values (SPILLWAY_CONFIG)")
 }
 
@@ -130,7 +133,7 @@ func (s *settings) parse(path, text string) (map[string]string, error) {
 		name, value, found := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
 		if !found || known[name] == nil {
-			return nil, wrong("%s, line %d: want name = value, with a name of db, service, broker, by, redact, privacy", path, number)
+			return nil, wrong("%s, line %d: want name = value, with a name of db, service, broker, by, redact, privacy, keys", path, number)
 		}
 		values[name] = strings.TrimSpace(value)
 	}

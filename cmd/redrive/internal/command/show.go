@@ -32,6 +32,8 @@ arrived last, and a line names the others.
 The payload is shown as JSON, text or hex, cut at --limit bytes. --redact, or SPILLWAY_REDACT, or redact in the file of the
 configuration names a program that reads the payload and writes what may be seen. If the program fails, no payload is shown.
 
+A sealed letter is opened with --keys: redrive help sealing says how. Without its key the rest is shown.
+
 Secrets are masked: redrive help privacy says how. --unmasked shows them, and is kept on record.`,
 		Example: `  redrive show 1042
   redrive show 7f0c2b1e-5a44-4f6e-9f55-2f9d3c0b8a11
@@ -57,6 +59,9 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 					return err
 				}
 			}
+			key := l.SealKey()
+			l, closed := a.open(cmd.Context(), store, l)
+			noPayload = noPayload || closed != nil
 			size, payload := len(l.Original.Payload), []byte(l.Original.Payload)
 			if a.settings.redact != "" && !noPayload {
 				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
@@ -72,6 +77,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			}
 			if a.json {
 				v := wholeViewOf(l, events)
+				v.SealKey, v.Sealed = key, says(closed)
 				if !noPayload {
 					v.carry(payload)
 				}
@@ -84,6 +90,10 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				}
 			}
 			a.letter(l, events, shown, size)
+			if closed != nil {
+				a.screen.Head("payload")
+				a.screen.Line("  %s", closed)
+			}
 			return nil
 		},
 	}

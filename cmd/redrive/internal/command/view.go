@@ -15,20 +15,22 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   causes    cause count arrived last_minute first_failed_at last_failed_at dead_letter_topic topic handler class reason type stack_hash
             example description
   list      seq status seen stored_at id dead_letter_topic topic handler class reason type description stack_hash cause
-            first_failed_at last_failed_at marked_at marked_by marked_reason redrive_id leased_by leased_until bytes
-  show      the same, and: attempts redrives metadata stack history life partition offset key group node payload or payload_b64
+            first_failed_at last_failed_at marked_at marked_by marked_reason redrive_id leased_by leased_until bytes seal_key
+  show      the same, and: attempts redrives metadata stack history life partition offset key group node payload or payload_b64; sealed, if
+            the letter did not open, and why
   audit     number at kind seq id by reason redrive_id detail
   doctor    check ok detail
   export    see redrive export --help
   purge     chosen purged left; with --rule for each rule: rule purged dry_run
   erase     selector letters letters_in_hand delayed delayed_in_hand keys keys_in_hand texts campaigns_open dry_run
   unlease   broken
+  reseal    key resealed closed why left; with --dry-run for each key: key letters, and current for the key of new letters
   discard   chosen discarded left
   import    imported skipped
   campaigns a campaign as package campaigns has it; with an ID also: events left_behind
   redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
   guard     handler scope instance state reason cause actor since
-  drain     id taken redriven quarantined refused parked failed; with --dry-run a plan as package redrive has it`
+  drain     id taken redriven quarantined refused parked failed sealed; with --dry-run a plan as package redrive has it`
 
 // causeView is a cause for programs.
 type causeView struct {
@@ -82,6 +84,7 @@ type letterView struct {
 	LeasedBy        string `json:"leased_by,omitempty"`
 	LeasedUntil     string `json:"leased_until,omitempty"`
 	Bytes           int    `json:"bytes"`
+	SealKey         string `json:"seal_key,omitempty"`
 }
 
 func viewOfHead(h letters.Head) letterView {
@@ -90,7 +93,7 @@ func viewOfHead(h letters.Head) letterView {
 		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason, Type: h.Type,
 		Description: h.Description, StackHash: h.StackHash, FirstFailedAt: stamp(h.FirstFailedAt), LastFailedAt: stamp(h.LastFailedAt),
 		MarkedAt: stamp(h.Marked.At), MarkedBy: h.Marked.By, MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID,
-		LeasedBy: h.LeasedBy, LeasedUntil: stamp(h.LeasedUntil), Bytes: h.Size,
+		LeasedBy: h.LeasedBy, LeasedUntil: stamp(h.LeasedUntil), Bytes: h.Size, SealKey: h.SealKey,
 	}
 }
 
@@ -100,7 +103,7 @@ func viewOf(l letters.Letter) letterView {
 		DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason,
 		Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
 		FirstFailedAt: stamp(l.Failure.FirstFailedAt), LastFailedAt: stamp(l.Failure.LastFailedAt),
-		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID, Bytes: l.Size,
+		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID, Bytes: l.Size, SealKey: l.SealKey(),
 	}
 }
 
@@ -120,6 +123,7 @@ type wholeView struct {
 	Life       []eventView       `json:"life,omitempty"`
 	Payload    *string           `json:"payload,omitempty"`
 	PayloadB64 []byte            `json:"payload_b64,omitempty"`
+	Sealed     string            `json:"sealed,omitempty"`
 }
 
 type attemptView struct {

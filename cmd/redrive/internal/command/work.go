@@ -20,7 +20,7 @@ func (a *app) work() *cobra.Command {
 		Short: "Work on campaigns from here, for services that do not",
 		Long: `work redrives the letters of the service's campaigns through --broker until Ctrl-C, beside other workers if there are any. A
 letter goes only to a topic of --allow. If work is killed, another worker takes its letters after --lease. The letter that was
-being published may come twice, with the same id.`,
+being published may come twice, with the same id. Sealed letters need --keys: without, they stay as they are.`,
 		Example: `  redrive work --broker kafka://kafka-1:9092 --allow orders,payments
   redrive work --broker sql --allow orders --once`,
 		Args: arguments(0, 0, "none"),
