@@ -1,0 +1,54 @@
+package poison
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+// BenchmarkSealedLetter is BenchmarkLetter plain and sealed in turns, so that a busy machine slows both. It reports how many times as long
+// a sealed letter takes.
+func BenchmarkSealedLetter(b *testing.B) {
+	keys, err := seal.NewKeyring("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, seal.SecretSize)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := seal.New(keys, seal.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	queue, err := NewQueue(&sink{}, QueueConfig{Seal: s})
+	if err != nil {
+		b.Fatal(err)
+	}
+	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))
+	for _, k := range []string{"tenant", "event-type", "trace-id", "content-type", "schema"} {
+		msg.Metadata.Set(k, "value of "+k)
+	}
+	failure := &classify.Failure{}
+	failure.Add(panicking(context.Canceled), classify.Verdict{Class: classify.ClassPermanent, Reason: "panic"}, time.Now())
+	var spent [2]time.Duration
+	for b.Loop() {
+		for i := range spent {
+			begun := time.Now()
+			l := queue.letter(msg.Copy(), failure, naming.Source{Topic: "orders", Handler: "billing"}, false)
+			if i == 1 {
+				if err := queue.seal(context.Background(), &l); err != nil {
+					b.Fatal(err)
+				}
+			}
+			_ = l.encode(queue.limits)
+			spent[i] += time.Since(begun)
+		}
+	}
+	b.ReportMetric(float64(spent[0].Nanoseconds())/float64(b.N), "ns/plain")
+	b.ReportMetric(float64(spent[1].Nanoseconds())/float64(b.N), "ns/sealed")
+	b.ReportMetric(float64(spent[1])/float64(spent[0]), "sealed/plain")
+}
