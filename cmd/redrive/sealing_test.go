@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -246,7 +248,27 @@ func TestSealed_work(t *testing.T) {
 		work = append(work, "--keys", keyFile(t, "b", "a"))
 		s.steps([]step{{0, "", start}, {0, "", work}})
 		if l := s.letterOf("one"); l.Status != letters.StatusRedriven {
-			t.Errorf("with the key: %s", l.Status)
+			t.Fatalf("with the key: %s", l.Status)
+		}
+		sub, err := broker.Subscriber("reader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		defer cancel()
+		messages, err := sub.Subscribe(ctx, "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, ok := <-messages
+		if !ok {
+			t.Fatal("no message came back")
+		}
+		msg.Ack()
+		want := clearLetter("one")
+		if msg.UUID != "one" || string(msg.Payload) != string(want.Payload) || msg.Metadata["buyer"] != hidden || msg.Metadata["tenant"] != "blue" || msg.Metadata[poison.KeySealed] != "" {
+			t.Errorf("%s came back with %q %v", msg.UUID, msg.Payload, msg.Metadata)
 		}
 	})
 }
