@@ -69,6 +69,51 @@ func TestPrintsNoSecret(t *testing.T) {
 	}
 }
 
+// Feature D14: the values of an edit are masked by the rules wherever a campaign or the record shows the edit.
+func TestPrintsNoSecretOfAnEdit(t *testing.T) {
+	s, to := leaky(t), &target{}
+	s.works(to)
+	began := s.pipe("redrive", "1", "--set", "customer=John Fakename", "--edit", `{"users":[{"name":"John Fakename"}],"password":"hunter3"}`,
+		"--reason", "INC-7", "--yes", "--json")
+	if began.code != 0 || len(to.messages()) != 1 || to.messages()[0].Metadata["customer"] != "John Fakename" {
+		t.Fatalf("exit %d: %s %s", began.code, began.out, began.err)
+	}
+	id, _, _ := strings.Cut(s.pipe("campaigns").out, "\t")
+	for _, line := range []string{"campaigns", "campaigns --json", "campaigns " + id, "campaigns " + id + " --json", "watch " + id + " --json", "audit", "audit --json", "show 1", "show 1 --json"} {
+		for _, got := range []result{began, s.pipe(strings.Fields(line)...), s.terminal(200, "", strings.Fields(line)...)} {
+			if secret := secretIn(got.out + got.err); secret != "" || got.out+got.err == "" {
+				t.Errorf("%s: %s is readable in %s%s", line, secret, got.out, got.err)
+			}
+		}
+	}
+	if got := s.pipe("campaigns", id); !strings.Contains(got.out, `"set":{"customer":"[redacted]"}`) {
+		t.Errorf("what the edit sets: %s", got.out)
+	}
+	other := leaky(t)
+	other.works(to)
+	patched := other.pipe("redrive", "1", "--edit", `[{"op":"replace","path":"/users/0/name","value":"John Fakename"},{"op":"add","path":"/password","value":"hunter3"}]`,
+		"--reason", "INC-8", "--yes", "--json")
+	for _, got := range []result{patched, other.pipe("campaigns", "--json"), other.pipe("audit", "--json")} {
+		if secret := secretIn(got.out); secret != "" || !strings.Contains(got.out, "/users/0/name") {
+			t.Errorf("a patch: %s is readable in %s%s", secret, got.out, got.err)
+		}
+	}
+}
+
+// Feature D14: a change between two masked values is a change that diff shows, without the values.
+func TestDiffOfMasked(t *testing.T) {
+	s := leaky(t)
+	got := s.pipe("diff", "1", "--edit", `{"password":"hunter3","n":2}`)
+	for _, line := range []string{`-   "password": "[redacted]"`, `+   "password": "[redacted]"`, `-   "n": 1`, `+   "n": 2`} {
+		if !strings.Contains(got.out, line) {
+			t.Errorf("%s is not in %s%s", line, got.out, got.err)
+		}
+	}
+	if got := s.pipe("diff", "1", "--edit", `{"password":"hunter3"}`); strings.Count(got.out, "[redacted]") < 2 || secretIn(got.out) != "" {
+		t.Error(got.out)
+	}
+}
+
 // Feature D14: --unmasked shows everything, and the record has it; without a record nothing is shown.
 func TestUnmasked(t *testing.T) {
 	s := leaky(t)

@@ -89,6 +89,7 @@ func limitOf(f letters.EventFilter) int {
 
 // events prints entries of the record.
 func (a *app) events(events []letters.Event) error {
+	events = a.maskedEvents(events)
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "NUMBER", Right: true, Drop: 5, Style: screen.Dim}, {Name: "AT", Style: screen.Dim}, {Name: "WHAT", Style: screen.Bold},
 		{Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16},

@@ -105,6 +105,7 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 		{Name: "STARTED", Style: screen.Dim, Drop: 4}, {Name: "BY", Min: 6, Drop: 1}, {Name: "REASON", Min: 16},
 	}}
 	for _, c := range page {
+		c = a.maskedCampaign(c)
 		if a.json {
 			if err := a.screen.JSON(c); err != nil {
 				return err
@@ -130,6 +131,7 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 
 // campaign prints one campaign and its record.
 func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
+	c = a.maskedCampaign(c)
 	events, err := all.History(ctx, c.ID, 0)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -114,11 +113,13 @@ func (a *app) diff(whole campaigns.Diff) {
 		a.screen.Line("  the payload changes; it is not shown, because payloads are redacted")
 		return
 	}
-	if bytes.Equal(d.Before, d.After) {
+	before, after := maskedLines(whole.Before, d.Before), maskedLines(whole.After, d.After)
+	lines := changed(before, after)
+	if len(lines) == 0 {
 		a.screen.Line("  the payload changes where it is masked; --unmasked shows how")
 		return
 	}
-	for _, line := range changed(payloadLines(d.Before), payloadLines(d.After)) {
+	for _, line := range lines {
 		style := screen.Plain
 		switch line[0] {
 		case '-':
@@ -133,6 +134,22 @@ func (a *app) diff(whole campaigns.Diff) {
 	}
 }
 
+// payloadLine is a line of a payload: as it is, and as it is shown.
+type payloadLine struct{ is, shown string }
+
+// maskedLines returns the lines of a payload. So a change of what is masked is a change, too. If the mask joined lines, they are compared as
+// they are shown.
+func maskedLines(payload, masked []byte) (lines []payloadLine) {
+	is, shown := payloadLines(payload), payloadLines(masked)
+	if len(is) != len(shown) {
+		is = shown
+	}
+	for i := range shown {
+		lines = append(lines, payloadLine{is[i], shown[i]})
+	}
+	return lines
+}
+
 func payloadLines(payload []byte) []string {
 	shown, err := screen.Payload(payload, screen.FormatAuto, 0)
 	if err != nil || shown == "" {
@@ -142,7 +159,7 @@ func payloadLines(payload []byte) []string {
 }
 
 // changed compares lines: what both begin and end with is left out, but for two lines around the change.
-func changed(before, after []string) (lines []string) {
+func changed(before, after []payloadLine) (lines []string) {
 	const around = 2
 	head := 0
 	for head < len(before) && head < len(after) && before[head] == after[head] {
@@ -153,16 +170,16 @@ func changed(before, after []string) (lines []string) {
 		tail++
 	}
 	for _, line := range before[max(0, head-around):head] {
-		lines = append(lines, "  "+line)
+		lines = append(lines, "  "+line.shown)
 	}
 	for _, line := range before[head : len(before)-tail] {
-		lines = append(lines, "- "+line)
+		lines = append(lines, "- "+line.shown)
 	}
 	for _, line := range after[head : len(after)-tail] {
-		lines = append(lines, "+ "+line)
+		lines = append(lines, "+ "+line.shown)
 	}
 	for _, line := range after[len(after)-tail : min(len(after), len(after)-tail+around)] {
-		lines = append(lines, "  "+line)
+		lines = append(lines, "  "+line.shown)
 	}
 	return lines
 }

@@ -139,7 +139,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	}
 	if s.detach {
 		if a.json {
-			return a.screen.JSON(c)
+			return a.screen.JSON(a.maskedCampaign(c))
 		}
 		a.screen.Line("campaign %s is %s: %s", c.ID, c.State, several(c.Selected, "letter"))
 		return nil

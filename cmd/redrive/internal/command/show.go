@@ -76,7 +76,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				return err
 			}
 			if a.json {
-				v := wholeViewOf(l, events)
+				v := wholeViewOf(l, a.maskedEvents(events))
 				v.SealKey, v.Sealed = key, says(closed)
 				if !noPayload {
 					v.carry(payload)

@@ -113,7 +113,7 @@ func (a *app) steer(s steering) *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.screen.JSON(c)
+				return a.screen.JSON(a.maskedCampaign(c))
 			}
 			a.screen.Line("campaign %s is %s", short(c.ID), c.State)
 			return nil

@@ -52,7 +52,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 	for {
 		if a.json {
 			if now := fmt.Sprint(c.State, c.Counts, c.Rate); now != last {
-				if err := a.screen.JSON(c); err != nil {
+				if err := a.screen.JSON(a.maskedCampaign(c)); err != nil {
 					return err
 				}
 				last = now
