@@ -56,3 +56,29 @@ func Forget(ctx context.Context, store Store, f Forgetting) (Forgotten, error) {
 	}
 	return Forgotten{keys, held}, err
 }
+
+// CountOutputs counts the keys of the store's service that have recorded outputs, apart from some keys, which are as in
+// Forgetting.Keys. An output can say something of a person whose message nothing else names any more: such a key is found by the
+// id of its message alone. It reads all keys of the service, without their outputs, in small steps. The store must be one of
+// NewStore, or of pgxstore.
+func CountOutputs(ctx context.Context, store Store, except ...string) (int, error) {
+	s, ok := store.(*sqlStore)
+	switch {
+	case !ok || s == nil:
+		return 0, fmt.Errorf("idempotency: count outputs: the store is a %T: use one of NewStore or pgxstore.New", store)
+	case ctx == nil:
+		return 0, errors.New("idempotency: count outputs: the context is nil: use context.Background() if there is no other")
+	}
+	if s.on.Held(ctx) {
+		return 0, errors.New("idempotency: count outputs: the message's own transaction holds the database: call outside of the handler")
+	}
+	ids := make(map[string]struct{}, len(except))
+	for _, key := range except {
+		ids[database.Column(key)] = struct{}{}
+	}
+	n, err := keytable.CountOutputs(ctx, s.on, s.service, ids)
+	if err != nil {
+		err = fmt.Errorf("idempotency: %w", err)
+	}
+	return n, err
+}

@@ -66,6 +66,15 @@ func TestForget(t *testing.T) {
 				t.Errorf("%d keys, %t, %t: %+v, %v, %d say something; want %d, %d, %d", len(step.f.Keys), step.f.DryRun, step.f.Remove, got, err, says(), step.keys, step.held, step.says)
 			}
 		}
+		enterKeys(t, db, "many", 2001, time.Now(), "NULL")
+		for _, of := range []struct {
+			except []string
+			want   int
+		}{{nil, 5 - 1}, {[]string{"leased-0", "not there"}, 3}} { // one of the five is of another service
+			if n, err := idempotency.CountOutputs(t.Context(), store, of.except...); err != nil || n != of.want {
+				t.Errorf("%d keys have outputs, want %d: %v", n, of.want, err)
+			}
+		}
 		receiver := newReceiver(t, store, idempotency.ReceiverConfig{Consumer: "billing"})
 		handle := receiver.Middleware(handler)
 		for _, id := range []string{"ann-7", "ann-8"} { // the first is absorbed, the second is applied again
@@ -89,6 +98,12 @@ func TestForget_refuses(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := idempotency.Forget(noContext, store, idempotency.Forgetting{Keys: []string{"1"}}); err == nil {
+		t.Error("no context")
+	}
+	if _, err := idempotency.CountOutputs(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "NewStore") {
+		t.Error(err)
+	}
+	if _, err := idempotency.CountOutputs(noContext, store); err == nil {
 		t.Error("no context")
 	}
 }

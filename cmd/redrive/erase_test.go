@@ -43,14 +43,19 @@ func TestEraseCommand(t *testing.T) {
 			{2, "key=value", []string{"erase", "--reason", "r", "--metadata", "a="}},
 			{2, "--reason is empty", []string{"erase", "--id", "1"}},
 			{2, "--keys", []string{"erase", "--id", "1", "--reason", "r", "--keys", "hash"}},
-			{1, "Act.Reason has a value", []string{"erase", "--metadata", "customer=" + erased, "--reason", "for " + erased, "--yes"}},
+			{2, "Act.Reason has a value", []string{"erase", "--metadata", "customer=" + erased, "--reason", "for " + erased, "--yes"}},
+			{2, "Act.Reason has a value", []string{"erase", "--metadata", "customer=" + erased, "--reason", "for " + erased, "--dry-run"}},
 			{0, "would erase 1 letter, 1 message that wait, 0 keys", append(whom, "--dry-run")},
 			{4, "erase 1 letter, 1 message that wait, 0 keys, 0 texts of campaigns of shop for good?", whom},
 			{0, "erased 1 letter, 1 message that wait", append(whom, "--yes")},
 			{0, `"letters":0`, append(whom, "--yes", "--json")},
 		} {
-			if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
+			got := s.pipe(step.args...)
+			if got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
 				t.Errorf("%v: exit %d, want %d: %s %s", step.args, got.code, step.code, got.out, got.err)
+			}
+			if got.code == 2 && (got.out != "" || strings.Contains(got.err, "what was done")) {
+				t.Errorf("%v is refused, and says %s %s", step.args, got.out, got.err)
 			}
 		}
 		all := s.pipe("list", "--status", "all").out + s.pipe("audit").out + s.pipe("causes", "--status", "all").out + s.pipe("show", "ann").out
@@ -76,6 +81,9 @@ func TestEraseCommand_leased(t *testing.T) {
 	if err != nil || len(taken) != 1 {
 		t.Fatal(taken, err)
 	}
+	if got := s.pipe("erase", "--id", "ann", "--dry-run"); got.code != 0 || !strings.Contains(got.out, "in hand: 1 letter") || !strings.Contains(got.out, "exit code 5") {
+		t.Errorf("a dry run: exit %d: %s %s", got.code, got.out, got.err)
+	}
 	got := s.pipe("erase", "--id", "ann", "--reason", "r", "--yes", "--forget-ids")
 	if got.code != 5 || !strings.Contains(got.out, "in hand: 1 letter") || !strings.Contains(got.err, "run erase again") {
 		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
@@ -97,7 +105,12 @@ func TestPurge_rules(t *testing.T) {
 		{0, `"purged":3,"dry_run":true`, append(rules, "--dry-run", "--json")},
 		{2, "--reason is empty", rules},
 		{2, "both given", append(rules, "--status", "discarded", "--reason", "r")},
-		{2, "--dry-run needs --rule", []string{"--dry-run"}},
+		{2, "--status is empty", []string{"--dry-run"}},
+		{0, "would delete 5 letters", []string{"--status", "discarded", "--older-than", "0s", "--dry-run"}},
+		{0, `"chosen":5,"purged":0,"left":0,"dry_run":true`, []string{"--status", "discarded", "--older-than", "0s", "--dry-run", "--json"}},
+		{0, "would delete 5 letters: status=discarded older-than=0s", []string{"--rule", "status=discarded older-than=0s", "--dry-run"}},
+		{0, "would delete 5 letters: status=discarded older-than=0d", []string{"--rule", "status=discarded older-than=0d", "--dry-run"}},
+		{2, "older-than=-1s", []string{"--rule", "status=discarded older-than=-1s", "--dry-run"}},
 		{2, "unknown status", []string{"--rule", "status=old older-than=1d", "--dry-run"}},
 		{2, "class=worse", []string{"--rule", "class=worse older-than=1d", "--dry-run"}},
 		{2, "older-than=x", []string{"--rule", "status=discarded older-than=x", "--dry-run"}},

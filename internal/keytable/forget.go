@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type Forgetting struct {
 const (
 	forgetAtOnce  = 200
 	forgetTimeout = 30 * time.Second
+	outputsAtOnce = 2000
 )
 
 // Forget removes the keys of a service that have one of the ids, whatever their consumer is, or takes the outputs and the
@@ -59,6 +61,32 @@ func consumersOf(ctx context.Context, db *database.Database, service string) (al
 		}
 		all, last = append(all, next), next
 	}
+}
+
+// CountOutputs counts the keys of a service that have recorded outputs, apart from those with one of the ids. It reads ids alone, some
+// at once.
+func CountOutputs(ctx context.Context, db *database.Database, service string, except map[string]struct{}) (n int, err error) {
+	consumers, err := consumersOf(ctx, db, service)
+	for _, consumer := range consumers {
+		last, seen, found := "", outputsAtOnce, 0
+		for err == nil && seen == outputsAtOnce {
+			from := last
+			err = db.Query(ctx, func() { seen, found = 0, 0 }, func(rows *sql.Rows) error {
+				recorded := false
+				err := rows.Scan(&last, &recorded)
+				if _, known := except[last]; recorded && !known {
+					found++
+				}
+				seen++
+				return err
+			}, db.Statement(`SELECT id, outputs IS NOT NULL FROM spillway_keys WHERE consumer = ? AND id > ? ORDER BY id LIMIT `+strconv.Itoa(outputsAtOnce)), db.Text(consumer), db.Text(from))
+			n += found
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: count keys with outputs: %w", db.Kind(), err)
+	}
+	return n, err
 }
 
 // forget is Forget for some keys of a consumer, in one transaction.

@@ -19,6 +19,12 @@
 // A letter under a lease, a message that a relay is publishing, a key that a handler has leased and a campaign that has not ended with
 // the value in its edit are left alone: the Report counts them, and the error is ErrInHand. Run it again later.
 //
+// # What metadata do not find
+//
+// A message that succeeded has no letter, and its key keeps its recorded outputs. Such a key is found by the id of its message alone.
+// Of a sealed letter, only metadata that stay readable are searched. A Report counts both: Report.KeysUnsearched and
+// Report.SealedUnsearched. Erase by ids what they hide.
+//
 // # On record
 //
 // The letters' record has two events of the kind erasure, at the beginning and at the end, and an event of each erased letter: who

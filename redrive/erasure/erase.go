@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
@@ -22,7 +24,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
 	e := erasing{Stores: stores, request: &request, report: Report{Selector: Selector(request.IDs, request.Metadata)}, forgotten: map[string]struct{}{}}
 	err := e.record(ctx, "began")
-	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.letters} {
+	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.letters, e.unsearched} {
 		if err == nil {
 			err = step(ctx)
 		}
@@ -123,6 +125,58 @@ func (e *erasing) letters(ctx context.Context) error {
 	return err
 }
 
+// unsearched counts what can have data of the person and is not found by metadata.
+func (e *erasing) unsearched(ctx context.Context) error {
+	if len(e.request.Metadata) == 0 {
+		return nil
+	}
+	if e.Keys != nil {
+		n, err := idempotency.CountOutputs(ctx, e.Keys, slices.Collect(maps.Keys(e.forgotten))...)
+		if err != nil {
+			return err
+		}
+		e.report.KeysUnsearched = n
+	}
+	keys, err := e.Letters.SealKeys(ctx)
+	if err != nil {
+		return err
+	}
+	var sealed []string
+	for _, key := range keys {
+		if key.Key != "" {
+			sealed = append(sealed, key.Key)
+		}
+	}
+	n := 0
+	for some := range slices.Chunk(sealed, letters.MaxListed) {
+		f := living()
+		f.SealKeys = some
+		all, err := e.Letters.Count(ctx, f)
+		if err != nil {
+			return err
+		}
+		f.Metadata = e.request.Metadata
+		found, err := e.Letters.Count(ctx, f)
+		if err != nil {
+			return err
+		}
+		n += max(0, all-found)
+	}
+	e.report.SealedUnsearched = n
+	e.progress()
+	return nil
+}
+
+// living chooses the letters that are not erased.
+func living() (f letters.Filter) {
+	for _, status := range letters.Statuses() {
+		if status != letters.StatusErased {
+			f.Statuses = append(f.Statuses, status)
+		}
+	}
+	return f
+}
+
 // beside erases what belongs to letters: it would not be found without them.
 func (e *erasing) beside(ctx context.Context, some []letters.Head) error {
 	ids, seqs := make([]string, len(some)), make([]int64, len(some))
@@ -139,11 +193,7 @@ func (e *erasing) beside(ctx context.Context, some []letters.Head) error {
 
 // count is what a dry run does.
 func (e *erasing) count(ctx context.Context, f letters.Filter) error {
-	for _, status := range letters.Statuses() {
-		if status != letters.StatusErased {
-			f.Statuses = append(f.Statuses, status)
-		}
-	}
+	f.Statuses = living().Statuses
 	for f.Limit = 200; ; {
 		some, err := e.Letters.Heads(ctx, f)
 		if err == nil && len(some) > 0 {

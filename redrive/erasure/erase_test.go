@@ -111,6 +111,57 @@ func TestErase_forgetsIDs(t *testing.T) {
 	})
 }
 
+// Feature D14: by metadata, keys of messages without a letter and what is sealed in letters are not found. The report counts them, the
+// dry run too, and by ids they go.
+func TestErase_unsearched(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db := d.Create(t)()
+		s, ctx := open(t, db), t.Context()
+		const n = 3
+		fill(t, db, s, n)
+		if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, outputs, applied_at) VALUES ('shop/mail', 'ann-succeeded', 'for ` + person + `', 1), ('shop/mail', 'plain', NULL, 1), ('shopping/mail', 'foreign', 'x', 1)`); err != nil {
+			t.Fatal(err)
+		}
+		sealer, _ := fixture.Sealer(t, "k1")
+		sealed, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop", Seal: sealer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Publish(t, sealed, "orders.dlq", personal("ann-sealed"))
+		for _, dry := range []bool{true, false} {
+			report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, DryRun: dry})
+			if err != nil || report.Letters != n || report.KeysUnsearched != n+1 || report.SealedUnsearched != 1 {
+				t.Errorf("a dry run %t: %s, %v", dry, asJSON(t, report), err)
+			}
+		}
+		report, err := erasure.Erase(ctx, s, erasure.Request{IDs: []string{"ann-succeeded", "ann-sealed"}, Act: act})
+		if err != nil || report.Letters != 1 || report.Keys != 1 || report.KeysUnsearched != 0 || report.SealedUnsearched != 0 {
+			t.Errorf("by ids: %s, %v", asJSON(t, report), err)
+		}
+		report, err = erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act})
+		if err != nil || report.KeysUnsearched != n || report.SealedUnsearched != 0 {
+			t.Errorf("afterwards: %s, %v", asJSON(t, report), err)
+		}
+		if left := saying(t, db, person); len(left) > 0 {
+			t.Errorf("%s is still in %v", person, left)
+		}
+	})
+}
+
+// Feature D14: what the run refuses, its dry run refuses. A dry run needs no reason.
+func TestErase_dryRunRefuses(t *testing.T) {
+	s := open(t, fixture.SQLite.Create(t)())
+	for _, dry := range []bool{true, false} {
+		request := erasure.Request{Metadata: whom, Act: erasure.Act{By: "bob", Reason: "for " + person}, DryRun: dry}
+		if report, err := erasure.Erase(t.Context(), s, request); err == nil || !strings.Contains(err.Error(), "Act.Reason") || report.Selector != "" {
+			t.Errorf("a dry run %t: %s, %v", dry, asJSON(t, report), err)
+		}
+	}
+	if _, err := erasure.Erase(t.Context(), s, erasure.Request{Metadata: whom, DryRun: true}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Feature D14: a campaign that would publish the value goes on, and is named. When it has ended, the value goes.
 func TestErase_openCampaign(t *testing.T) {
 	db := fixture.SQLite.Create(t)()

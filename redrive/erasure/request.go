@@ -70,6 +70,12 @@ type Report struct {
 	// has leased.
 	Keys       int `json:"keys"`
 	KeysInHand int `json:"keys_in_hand"`
+	// KeysUnsearched are keys with recorded outputs that were not looked into: by metadata, the keys are found of messages that have a
+	// letter or wait. Those of other messages that succeeded are found by id alone. It is 0 if IDs was set.
+	KeysUnsearched int `json:"keys_unsearched"`
+	// SealedUnsearched are sealed letters that do not match Metadata by what stays readable. What is sealed of them was not looked
+	// into: erase by ids. It is 0 if IDs was set.
+	SealedUnsearched int `json:"sealed_unsearched"`
 	// Texts are texts of campaigns in which the values were replaced, or that were about erased letters.
 	Texts int `json:"texts"`
 	// CampaignsOpen are campaigns that have a value in their edit, and have not ended, or that are still selecting.
@@ -123,11 +129,9 @@ func (r *Request) validate() error {
 			return errors.New("erasure: Request.Metadata has an empty key or value: it would choose letters of others")
 		}
 	}
-	if r.DryRun {
-		return nil
-	}
 	for field, text := range map[string]string{"By": r.By, "Reason": r.Reason} {
 		switch {
+		case text == "" && r.DryRun: // nothing goes on record
 		case text == "":
 			return fmt.Errorf("erasure: Act.%s is empty: say who erases, and why; both are kept on record", field)
 		case field == "Reason" && erasedtext.Replace(text, r.values()) != text:

@@ -31,6 +31,8 @@ why. The value itself is not on record, only a hash of it.
 It is found by --id or by --metadata. All pairs of --metadata must match. What something works on is left alone and counted: run erase again later (exit code 5).
 Start with --dry-run.
 
+By --metadata, recorded outputs of messages that succeeded and have no letter are not found, nor what is sealed in letters. erase counts both: give their --id.
+
 erase does not reach topics of a broker, backups, and old versions of rows that the database keeps: docs/privacy.md says what to do with these.`,
 		Example: `  redrive erase --metadata customer=4711 --reason "request 17" --dry-run
   redrive erase --id 7f0c2b1e,9a31d0c4 --reason "request 17" --forget-ids --yes`,
@@ -61,13 +63,16 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 				look.DryRun = true
 				found, err := erasure.Erase(ctx, stores, look)
 				if err != nil {
-					return err
+					return leftInHand(found, err)
 				}
 				if err := a.screen.Confirm("erase %s of %s for good?", strings.Join(parts(found), ", "), a.owner()); err != nil {
 					return err
 				}
 			}
 			report, err := erasure.Erase(ctx, stores, request)
+			if report.Selector == "" {
+				return leftInHand(report, err)
+			}
 			return errors.Join(a.erased(report, request.DryRun), leftInHand(report, err))
 		},
 	}
@@ -150,6 +155,15 @@ func (a *app) erased(r erasure.Report, dryRun bool) error {
 			a.screen.Line("  campaign %s has not ended", id)
 		}
 	}
+	if r.InHand() > 0 && dryRun {
+		a.screen.Line("what is in hand stays: erase ends with exit code 5 until leases are over and campaigns have ended")
+	}
+	if n := r.KeysUnsearched; n > 0 {
+		a.screen.Line("not looked into: %s with recorded outputs, of messages without a letter: give --id", several(n, "key"))
+	}
+	if n := r.SealedUnsearched; n > 0 {
+		a.screen.Line("not looked into: %s, apart from metadata that stay readable: give --id", several(n, "sealed letter"))
+	}
 	if !dryRun {
 		a.screen.Line("on record as %s", r.Selector)
 	}
@@ -161,8 +175,11 @@ func leftInHand(r erasure.Report, err error) error {
 	if errors.Is(err, erasure.ErrInHand) {
 		return partly("%d left, because something works on them: run erase again when leases are over and campaigns have ended", r.InHand())
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case r.Selector == "": // the request was refused
+		return coded{err, exitWrong}
 	}
 	return fmt.Errorf("erase ended early; what was done is done, and it can run again: %w", err)
 }

@@ -10,9 +10,10 @@ import (
 
 // purgeReport is what purge did.
 type purgeReport struct {
-	Chosen int `json:"chosen"`
-	Purged int `json:"purged"`
-	Left   int `json:"left"`
+	Chosen int  `json:"chosen"`
+	Purged int  `json:"purged"`
+	Left   int  `json:"left"`
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 func (a *app) purge() *cobra.Command {
@@ -28,7 +29,9 @@ done with them stays. --status says which: redriven, succeeded, failed_again and
 wait are deleted only if --status waiting asks for it.
 
 With --rule, purge does once what a Retention of the service does again and again. A rule has words such as status=succeeded,discarded, class=permanent,
-reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a letter matches decides. --dry-run says how many letters each rule deletes.`,
+reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a letter matches decides.
+
+--dry-run says how many letters would be deleted, by rule if there are rules.`,
 		Example: `  redrive purge --status succeeded,discarded --older-than 30d --reason "retention"
   redrive purge --rule "reason=suspected_fraud keep" --rule "status=succeeded,discarded older-than=30d" --dry-run
   redrive purge --status discarded --cause 9f3a12bc --older-than 0s --reason "personal data" --yes`,
@@ -39,9 +42,7 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 				return a.retain(ctx, rules, reason, dryRun, yes, chosen)
 			}
 			switch {
-			case dryRun:
-				return wrong("--dry-run needs --rule; redrive list takes the other flags, and says what they choose")
-			case reason == "":
+			case reason == "" && !dryRun:
 				return wrong("--reason is empty: say why, for those who read the record later")
 			case len(chosen.statuses) == 0:
 				return wrong("--status is empty: name the letters to delete, such as succeeded,discarded")
@@ -56,6 +57,13 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 			f, n, err := a.freeze(ctx, store, &chosen)
 			if err != nil {
 				return err
+			}
+			if dryRun {
+				if a.json {
+					return a.screen.JSON(purgeReport{Chosen: n, DryRun: true})
+				}
+				a.screen.Line("would delete %s", several(n, "letter"))
+				return nil
 			}
 			if !yes {
 				if err := a.screen.Confirm("delete %s of %s for good?", several(n, "letter"), a.owner()); err != nil {
@@ -74,7 +82,7 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 	}
 	cmd.Flags().StringVar(&olderThan, "older-than", "", "failed at least so long ago: 30d, 12h; 0s is every age (required)")
 	cmd.Flags().StringArrayVar(&rules, "rule", nil, "which letters, from which age; several rules are tried in their order")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with --rule: say what each rule would delete, and delete nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how many letters would be deleted, with --rule by rule, and delete nothing")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	chosen.flags(cmd, true)

@@ -128,14 +128,17 @@ func ruleOf(ctx context.Context, store *letters.Store, text string) (rule letter
 	return rule, nil
 }
 
-// age reads 12h or 30d.
+// everyAge stands for 0s: a rule without an age is refused.
+const everyAge = time.Nanosecond
+
+// age reads 12h or 30d, and 0s as every age.
 func age(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if d, err := time.ParseDuration(days + "h"); err == nil && d > 0 && d < 100_000*time.Hour {
-			return 24 * d, nil
+		if d, err := time.ParseDuration(days + "h"); err == nil && d >= 0 && d < 100_000*time.Hour {
+			return max(24*d, everyAge), nil
 		}
-	} else if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		return d, nil
+	} else if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return max(d, everyAge), nil
 	}
-	return 0, wrong("--rule has older-than=%s: give an age such as 12h or 30d", text)
+	return 0, wrong("--rule has older-than=%s: give an age such as 12h or 30d; 0s is every age", text)
 }
