@@ -1,5 +1,7 @@
 package privacy
 
+import "strings"
+
 // findCards finds card numbers: digits with the length and the beginning of an issuer's numbers and a right check digit, alone or in
 // groups of four and more.
 func findCards(text string, found *spans) {
@@ -24,7 +26,7 @@ func findCards(text string, found *spans) {
 // cardEnd returns where the card number ends that begins at i, or 0.
 func cardEnd(text string, i int) (end int) {
 	var digits [19]byte
-	n, separator := 0, byte(0)
+	n, separator := 0, ""
 	for i < len(text) {
 		group := 0
 		for ; i < len(text) && isDigit(text[i]); i++ {
@@ -35,21 +37,34 @@ func cardEnd(text string, i int) (end int) {
 			n++
 			group++
 		}
-		fraction := separator == 0 && i+1 < len(text) && text[i] == '.' && isDigit(text[i+1]) && n > 4
+		fraction := separator == "" && i+1 < len(text) && text[i] == '.' && isDigit(text[i+1]) && n > 4
 		if (i == len(text) || !isWord(text[i])) && !fraction && isCard(digits[:n]) {
 			end = i
 		}
-		if group < 4 || i+1 >= len(text) || !isDigit(text[i+1]) || separator != 0 && separator != text[i] {
+		next := separatorAt(text, i)
+		i += len(next)
+		if group < 4 || next == "" || i >= len(text) || !isDigit(text[i]) || separator != "" && separator != next {
 			return end
 		}
-		switch separator = text[i]; separator {
-		case ' ', '-', '.', '+':
-			i++
-		default:
-			return end
-		}
+		separator = next
 	}
 	return end
+}
+
+// separators stand between the groups of a card number: besides the plain ones the spaces and dashes that Unicode has.
+var separators = []string{
+	" ", "-", ".", "+", "\u00a0", "\u202f", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+	"\u205f", "\u3000", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212",
+}
+
+// separatorAt returns the separator that stands at i, or nothing.
+func separatorAt(text string, i int) string {
+	for _, s := range separators {
+		if strings.HasPrefix(text[i:], s) {
+			return s
+		}
+	}
+	return ""
 }
 
 // isCard reports whether digits can be the number of a card.

@@ -33,6 +33,8 @@
 //
 //   - A password of letters alone in a sentence with more words behind: "password: correct horse".
 //   - A password without quotes behind its first space.
+//   - A YAML block: "password: |", and the value in the next lines.
+//   - Short flags of a command line: mysql -pVALUE, curl -u user:VALUE.
 //   - A secret that a program split, compressed, encrypted, or encoded in another way.
 //   - A value that no rule, name or shape knows, such as "hunter2 was refused".
 //

@@ -9,6 +9,7 @@ const (
 	harmless kind = iota
 	secret        // a token, a key
 	password      // a word of its own can be the value
+	several       // an array or an object of secrets; a number is a count
 	line          // the value is the rest of the line, such as that of an Authorization header
 )
 
@@ -25,7 +26,7 @@ var suffixes = []struct {
 	{"credentials", secret}, {"jwt", secret}, {"sessionid", secret}, {"sessid", secret}, {"sharedaccesssignature", secret},
 	{"amzsignature", secret}, {"googsignature", secret}, {"cardnumber", secret}, {"creditcard", secret}, {"ccnumber", secret},
 	{"cardno", secret}, {"securitycode", secret},
-	{"authorization", line}, {"cookie", line},
+	{"secrets", several}, {"passwords", several}, {"apikeys", several}, {"authorization", line}, {"cookie", line},
 }
 
 // whole are names that are masked only as a word of their own: "pin" is, "spin" and "mapping" are not.
@@ -49,7 +50,7 @@ func kindOf(name string) kind {
 		switch {
 		case 'a' <= c && c <= 'z':
 		case 'A' <= c && c <= 'Z':
-			if i > 0 && 'a' <= name[i-1] && name[i-1] <= 'z' {
+			if i > 0 && ('a' <= name[i-1] && name[i-1] <= 'z' || isUpper(name[i-1]) && i+1 < len(name) && isLetter(name[i+1]) && !isUpper(name[i+1])) {
 				word = n
 			}
 			c |= 0x20

@@ -78,6 +78,8 @@ func valueAt(text string, start int, k kind, prose bool) (int, int) {
 	switch {
 	case rest == "" || isBreak(rest[0]) || rest[0] == '\\': // an escaped quote: findIn looks at the text without escapes too
 		return 0, 0
+	case k == several && rest[0] != '[' && rest[0] != '{':
+		return 0, 0
 	case strings.HasPrefix(rest, Mark):
 		n := 0
 		for strings.HasPrefix(rest[n:], Mark) {
@@ -198,7 +200,7 @@ func elementAt(text string, p int) (start, end int) {
 		return 0, 0
 	}
 	name, _, _ := strings.Cut(text[max(0, p-256)+from+1:p], " ")
-	if strings.HasPrefix(name, "/") || kindOf(name) == harmless {
+	if k := kindOf(name); strings.HasPrefix(name, "/") || k == harmless || k == several {
 		return 0, 0
 	}
 	end = strings.IndexByte(text[p+1:], '<')
@@ -217,7 +219,11 @@ func flagAt(text string, p int) (start, end int) {
 	for end < len(text) && end < p+2+maxName && isName(text[end]) {
 		end++
 	}
-	if end == len(text) || !isSpace(text[end]) || kindOf(text[p+2:end]) == harmless {
+	if end == len(text) || !isSpace(text[end]) {
+		return 0, 0
+	}
+	k := kindOf(text[p+2 : end])
+	if k == harmless || k == several {
 		return 0, 0
 	}
 	return valueAt(text, end+1, secret, false)

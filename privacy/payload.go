@@ -14,7 +14,11 @@ const maxDepth = 512
 func (r *rules) payload(p []byte) []byte {
 	trimmed := bytes.TrimLeft(p, " \t\r\n")
 	if len(trimmed) == 0 || strings.IndexByte(`{["`, trimmed[0]) < 0 || string(p) == Mark {
-		return []byte(r.masked(string(p)))
+		masked := r.masked(string(p))
+		if masked != string(p) && json.Valid(p) { // a card number alone
+			masked = `"` + Mark + `"`
+		}
+		return []byte(masked)
 	}
 	d := &document{rules: r, in: p, from: json.NewDecoder(bytes.NewReader(p))}
 	d.from.UseNumber()
@@ -87,7 +91,12 @@ func (d *document) next() bool {
 			d.text(name)
 			continue
 		}
-		secret := here.object && d.rules.credentials && kindOf(here.name) != harmless
+		secret := false
+		if here.object && d.rules.credentials {
+			_, number := token.(json.Number)
+			k := kindOf(here.name)
+			secret = k != harmless && !(k == several && number)
+		}
 		at := make([]places, len(d.rules.paths))
 		for i, p := range d.rules.paths {
 			index := here.index

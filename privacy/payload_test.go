@@ -49,6 +49,8 @@ func TestPayload(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"Password":"x","n":{"client_secret":5},"token":{"a":["b"]},"secret":null,"has_password":true,"api_key":""}`: `{"Password":"[redacted]","n":{"client_secret":"[redacted]"},"token":"[redacted]","secret":null,"has_password":true,"api_key":""}`,
 		`{"url":"amqp://a:b@h/","note":"<b> & card 4111 1111 1111 1111"}`:                                             `{"url":"amqp://a:[redacted]@h/","note":"<b> & card [redacted]"}`,
+		`{"secrets":["a","b"],"n":1}`: `{"secrets":"[redacted]","n":1}`,
+		`{"secrets":3,"passwords":"x","total_tokens":9,"tokens":[1,2],"tokensByUser":{"a":1}}`: `{"secrets":3,"passwords":"[redacted]","total_tokens":9,"tokens":[1,2],"tokensByUser":{"a":1}}`,
 		`{"p\u0061ssword":"x"}`:                           `{"p\u0061ssword":"[redacted]"}`,
 		`{"a":4111111111111111,"b":[4111111111111111.5]}`: `{"a":"[redacted]","b":[4111111111111111.5]}`,
 		`{"4111111111111111":1}`:                          `{"[redacted]":1}`,

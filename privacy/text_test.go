@@ -67,7 +67,18 @@ func TestText(t *testing.T) {
 		"password := \"x y\"":                                                              "password := \"[redacted]\"",
 		":password => \"x\"":                                                               ":password => \"[redacted]\"",
 		"AccountKey=abc+/def==;EndpointSuffix=core":                                        "AccountKey=[redacted];EndpointSuffix=core",
-		"first password=a1\nsecond password=a1":                                            "first password=[redacted]\nsecond password=[redacted]",
+		"card 4111\u00a01111\u00a01111\u00a01111 declined":                                 "card [redacted] declined",
+		"card 4111\u202f1111\u202f1111\u202f1111 declined":                                 "card [redacted] declined",
+		"card 4111\u20071111\u20071111\u20071111 declined":                                 "card [redacted] declined",
+		"card 4111\u20091111\u20091111\u20091111 declined":                                 "card [redacted] declined",
+		"card 4111\u20131111\u20131111\u20131111 declined":                                 "card [redacted] declined",
+		"card 4111\u30001111\u30001111\u30001111 declined":                                 "card [redacted] declined",
+		"databricks dapi0123456789abcdef0123456789abcdef failed":                           "databricks [redacted] failed",
+		"post https://api.telegram.org/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/sendMessage": "post https://api.telegram.org/bot[redacted]/sendMessage",
+		"{Host:db2 DBPass:Zx9fmt04}":                  "{Host:db2 DBPass:[redacted]}",
+		"{Host:db2 dbPass:Zx9fmt04}":                  "{Host:db2 dbPass:[redacted]}",
+		"{\"secrets\":[\"Zx9json05\",\"b\"],\"n\":1}": "{\"secrets\":[[redacted]],\"n\":1}",
+		"first password=a1\nsecond password=a1":       "first password=[redacted]\nsecond password=[redacted]",
 		"in " + base64.StdEncoding.EncodeToString([]byte(`{"user":"bob","password":"hunter2"}`)) + ".": "in [redacted].",
 		"q=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte("host=db password=hunter2"))):  "q=[redacted]",
 	} {
@@ -117,6 +128,11 @@ func TestTextReadable(t *testing.T) {
 		"100% sure, 50%2 and \\ is a backslash",
 		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
 		"SG.x, sk-short, AKIA, npm_x",
+		"password is too short", "violates unique constraint \"users_token_key\"", "image@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"{\"prompt_tokens\":12,\"completion_tokens\":[1,2],\"usage\":{\"total_tokens\":9}}", "tokens: 12, secrets: 3",
+		"password: |", "summary: |\n  text", "dapi0123456789abcdef", "https://api.telegram.org/botinfo",
+		"mkdir -p x, mysqladmin -ping", "sudo -u admin:wheel x", "mysql failed\nmkdir -path", "docker run -u 1000:1000 curlimages/curl",
+		"4111\u20131112, 1\u00a0234\u00a0567\u00a0890\u00a0123\u00a0456",
 	} {
 		if got := privacy.Default().Text(text); got != text {
 			t.Errorf("%s\n got  %s", text, got)

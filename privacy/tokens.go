@@ -14,6 +14,10 @@ func isUpperOrDigit(c byte) bool { return isUpper(c) || isDigit(c) }
 
 func isToken(c byte) bool { return isWord(c) || c == '-' }
 
+func isHex(c byte) bool { return hex(c) >= 0 }
+
+func isBot(c byte) bool { return isToken(c) || c == ':' }
+
 func isDotted(c byte) bool { return isToken(c) || c == '.' }
 
 func isPath(c byte) bool { return isDotted(c) || c == '/' || c == '%' }
@@ -27,6 +31,7 @@ var shapes = []shape{
 	{"sk_live_", 10, isWord, false}, {"sk_test_", 10, isWord, false}, {"rk_live_", 10, isWord, false}, {"rk_test_", 10, isWord, false}, {"whsec_", 16, isWord, false}, // Stripe
 	{"AIza", 30, isToken, false}, {"ya29.", 20, isToken, false}, {"GOCSPX-", 16, isToken, false}, // Google
 	{"SG.", 32, isDotted, false}, {"npm_", 30, isWord, false}, {"pypi-", 32, isToken, false}, {"sk-", 20, isToken, false}, {"dop_v1_", 32, isWord, false}, {"hvs.", 20, isToken, false},
+	{"dapi", 32, isHex, false}, {"api.telegram.org/bot", 30, isBot, true},
 	{"shpat_", 24, isWord, false}, {"shpss_", 24, isWord, false}, {"AGE-SECRET-KEY-1", 20, isUpperOrDigit, false},
 	{"hooks.slack.com/services/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true}, {"webhook.office.com/", 16, isPath, true}, // their path is their password
 }
