@@ -8,12 +8,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-func TestMain(m *testing.M) {
-	// The subscriber's reader sleeps half a second after the error with which its client's Close ends it.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.(*Subscriber).read"))
-}
+// reader is the subscriber's, which sleeps half a second after the error with which its client's Close ends it.
+var reader = goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.(*Subscriber).read")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, reader) }
 
 // All sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
 func TestFigures(t *testing.T) {
@@ -41,4 +42,6 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s: missing: %q", b.name, want)
 		}
 	}
+	// A router does not wait for its subscribers' Close.
+	testkit.Eventually(t, "the subscribers are closed", func() bool { return goleak.Find(reader) == nil })
 }
