@@ -136,7 +136,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 			ch.stores = append(ch.stores, guard)
 		}
 	}
-	ch.plugins = append(ch.plugins, lifecycle.New(func() error { return nil }, func() { logging.Flush(config.Logger) }).Plugin)
+	ch.plugins = append(ch.plugins, lifecycle.New(func() error { logging.Begin(config.Logger); return nil }, func() { logging.Flush(config.Logger) }).Plugin)
 	ch.chain = chain.EnterParts(append(parts, middleware.Recover{})...)
 	return nil
 }

@@ -45,9 +45,18 @@ func of(logger watermill.LoggerAdapter) *Log {
 	return &Log{core: &core{writer: &writer{to: logger}, mask: privacy.Default().Text}}
 }
 
-// Flush writes what is counted and was not written yet, for the end of a router.
+// Begin says that a router begins: from now on counts are written at the end of each window.
+func Begin(logger watermill.LoggerAdapter) {
+	if log, ok := logger.(*Log); ok {
+		log.core.hurry(false)
+	}
+}
+
+// Flush writes what is counted and was not written yet, for the end of a router. What messages that are still in work add is written
+// within a tenth of a second.
 func Flush(logger watermill.LoggerAdapter) {
 	if log, ok := logger.(*Log); ok {
+		log.core.hurry(true)
 		log.core.flush()
 	}
 }

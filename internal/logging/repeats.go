@@ -15,6 +15,8 @@ const (
 	window = time.Minute
 	// burst is how many lines of a place are written in a window before they are counted.
 	burst = 10
+	// soon is when counts are written that come behind the end of a router: the process may end as soon as they are in.
+	soon = 100 * time.Millisecond
 	// maxPlaces bounds the places that are counted on their own. Those beyond are counted together for their event.
 	maxPlaces = 500
 )
@@ -28,6 +30,8 @@ type core struct {
 	mu     sync.Mutex
 	places map[string]*place
 	armed  bool // a timer ends the window
+	ending bool // the router ends: counts are written soon
+	hasted bool // a timer writes them
 }
 
 // place counts the lines of an event in a window.
@@ -59,10 +63,28 @@ func (c *core) take(e *Event, key []byte) (lacks *place, written bool) {
 	}
 	p.counted = true
 	p.repeated++
+	if c.ending && !c.hasted {
+		c.hasted = true
+		time.AfterFunc(soon, c.haste)
+	}
 	if p.example == nil {
 		return p, false
 	}
 	return nil, false
+}
+
+// hurry says whether counts are to be written soon.
+func (c *core) hurry(ending bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ending = ending
+}
+
+func (c *core) haste() {
+	c.mu.Lock()
+	c.hasted = false
+	c.mu.Unlock()
+	c.flush()
 }
 
 // place returns the place of a line, and has the window end.
