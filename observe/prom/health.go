@@ -16,7 +16,7 @@ type health struct {
 
 func newHealth(channel *spillway.Channel, labels *bounded) *health {
 	return &health{channel: channel, labels: labels,
-		ok:        newDesc("ok", "1 if no handler's messages are held, and no store of the channel is away."),
+		ok:        newDesc("ok", "1 if no handler's messages are held, and no message found a store of the channel away."),
 		open:      newDesc("outage_open", "1 while the guard holds a handler's messages, by its state. A freeze of all handlers has an empty handler.", "handler", "state"),
 		since:     newDesc("outage_since_timestamp_seconds", "Since when the guard was not closed, as Unix time.", "handler"),
 		waiting:   newDesc("outage_waiting", "Messages that the guard holds.", "handler"),

@@ -26,7 +26,7 @@ type bounded struct {
 func newBounded(most int) *bounded {
 	return &bounded{most: most, seen: map[string]map[string]bool{}, folded: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "label_values_folded_total",
-		Help: "Values that a label had beyond the bound, which were counted as the value other.",
+		Help: "How often a value beyond the bound of its label was counted as the value other. The label place is a pair of topic and handler.",
 	}, []string{"label"})}
 }
 

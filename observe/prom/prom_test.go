@@ -158,7 +158,7 @@ spillway_letters_causes 2
 # HELP spillway_source_up 1 if the database answered, and some instance of the service asked it lately.
 # TYPE spillway_source_up gauge
 spillway_source_up{source="letters"} 1
-# HELP spillway_ok 1 if no handler's messages are held, and no store of the channel is away.
+# HELP spillway_ok 1 if no handler's messages are held, and no message found a store of the channel away.
 # TYPE spillway_ok gauge
 spillway_ok 1
 `)
@@ -222,7 +222,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		t.Errorf("%g letters are counted, of 100", sum)
 	}
 	if err := testutil.GatherAndCompare(s.registry, strings.NewReader(`
-# HELP spillway_label_values_folded_total Values that a label had beyond the bound, which were counted as the value other.
+# HELP spillway_label_values_folded_total How often a value beyond the bound of its label was counted as the value other. The label place is a pair of topic and handler.
 # TYPE spillway_label_values_folded_total counter
 spillway_label_values_folded_total{label="reason"} 90
 `), "spillway_label_values_folded_total"); err != nil && !strings.Contains(err.Error(), `label="reason"`) {
@@ -264,7 +264,7 @@ func TestGuardIsSeen(t *testing.T) {
 # HELP spillway_outage_open 1 while the guard holds a handler's messages, by its state. A freeze of all handlers has an empty handler.
 # TYPE spillway_outage_open gauge
 spillway_outage_open{handler="billing",state="frozen"} 1
-# HELP spillway_ok 1 if no handler's messages are held, and no store of the channel is away.
+# HELP spillway_ok 1 if no handler's messages are held, and no message found a store of the channel away.
 # TYPE spillway_ok gauge
 spillway_ok 0
 # HELP spillway_outage_changes_total Changes of an outage guard, by the new state.
@@ -273,7 +273,7 @@ spillway_outage_changes_total{handler="billing",state="frozen"} 1
 `)
 	s.channel.Outage().Close("billing")
 	s.gathered(t, `
-# HELP spillway_ok 1 if no handler's messages are held, and no store of the channel is away.
+# HELP spillway_ok 1 if no handler's messages are held, and no message found a store of the channel away.
 # TYPE spillway_ok gauge
 spillway_ok 1
 `)
