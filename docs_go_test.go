@@ -50,6 +50,7 @@ var packagesOfDocs = map[string]string{
 	"prom":         module + "/observe/prom",
 	"telemetry":    module + "/observe/telemetry",
 	"prometheus":   "github.com/prometheus/client_golang/prometheus",
+	"promhttp":     "github.com/prometheus/client_golang/prometheus/promhttp",
 	"wmamqp":       module + "/pubsub/wmamqp",
 	"wmkafka":      module + "/pubsub/wmkafka",
 	"jetstream":    module + "/examples/nats/jetstream",
