@@ -42,7 +42,7 @@ func TestEraseCommand(t *testing.T) {
 			{2, "both given", []string{"erase", "--reason", "r", "--id", "1", "--metadata", "a=b"}},
 			{2, "key=value", []string{"erase", "--reason", "r", "--metadata", "a="}},
 			{2, "--reason is empty", []string{"erase", "--id", "1"}},
-			{2, "--keys", []string{"erase", "--id", "1", "--reason", "r", "--keys", "hash"}},
+			{2, "--receiver-keys", []string{"erase", "--id", "1", "--reason", "r", "--receiver-keys", "hash"}},
 			{2, "Act.Reason has a value", []string{"erase", "--metadata", "customer=" + erased, "--reason", "for " + erased, "--yes"}},
 			{2, "Act.Reason has a value", []string{"erase", "--metadata", "customer=" + erased, "--reason", "for " + erased, "--dry-run"}},
 			{0, "would erase 1 letter, 1 message that wait, 0 keys", append(whom, "--dry-run")},

@@ -51,7 +51,7 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 			case request.Reason == "" && !request.DryRun:
 				return wrong("--reason is empty: say why, for those who read the record later, without the person's name")
 			case keys != "keep" && keys != "remove":
-				return wrong("--keys is %q: use keep or remove", keys)
+				return wrong("--receiver-keys is %q: use keep or remove", keys)
 			}
 			request.RemoveKeys, request.By = keys == "remove", a.settings.by
 			stores, err := a.erasable(ctx)
@@ -80,7 +80,7 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 	f.SortFlags = false
 	f.StringSliceVar(&request.IDs, "id", nil, "message id")
 	f.StringArrayVar(&metadata, "metadata", nil, "metadata key=value")
-	f.StringVar(&keys, "keys", "keep", "keep: messages that come again are absorbed; remove: they are applied again")
+	f.StringVar(&keys, "receiver-keys", "keep", "keep: messages that come again are absorbed; remove: they are applied again")
 	f.BoolVar(&request.ForgetIDs, "forget-ids", false, "replace message ids by hashes, in the record too, and remove the keys")
 	f.BoolVar(&request.DryRun, "dry-run", false, "say what would be erased, and change nothing")
 	f.StringVar(&request.Reason, "reason", "", "why, for the record, without the person's name (required)")

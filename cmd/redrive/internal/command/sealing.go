@@ -27,8 +27,7 @@ Only the owner may write the file, and only owner and group may read it: chmod 6
 Without its key a letter is still listed, grouped, counted, discarded and purged. show prints all but its payload, and names the
 key. diff, edits, drain, work and export need it. A letter that does not open stays as it is; drain parks it.
 
-redrive reseal --dry-run and redrive doctor count the letters of each key. redrive erase has another --keys: there it says what becomes
-of the receiver's keys.`
+redrive reseal --dry-run and redrive doctor count the letters of each key.`
 
 // unlock reads the file of keys, if one is named.
 func (a *app) unlock() error {
