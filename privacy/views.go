@@ -136,7 +136,7 @@ func fromBase64(word string) (string, bool) {
 	if strings.ContainsAny(word, "-_") {
 		encoding = base64.RawURLEncoding
 	}
-	// The head shows whether it is text, before all of it is decoded. A word that was cut has one character too many at the most.
+	// The head shows whether it is text, before all of it is decoded. A word that was cut has at most one character too many.
 	head, err := encoding.DecodeString(word[:leastBase64])
 	if err != nil || !isText(head) {
 		return "", false

@@ -225,50 +225,46 @@ func TestReseal(t *testing.T) {
 
 // Features D14 and V8: the command's worker leaves letters as they are without their key, and brings them back byte for byte with it.
 func TestSealed_work(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		if d.Name == databases.MariaDB.Name || d.Name == databases.SQLite.Name {
-			t.Skip("the broker of tables is on PostgreSQL here")
-		}
-		s := sealedShop(t, d, address)
-		broker, err := connect.Open(t.Context(), "sql", s.open, watermill.NopLogger{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer broker.Close()
-		if err := broker.Publisher.(poison.Initializer).InitializeTopics("orders"); err != nil {
-			t.Fatal(err)
-		}
-		s.subscribe(broker, "reader", "orders", 0)
-		start := []string{"redrive", "--id", "one", "--reason", "INC-7", "--yes", "--detach"}
-		work := []string{"work", "--broker", "sql", "--allow", "orders", "--once"}
-		s.steps([]step{{0, "", start}, {0, "", work}})
-		if l := s.letterOf("one"); l.Status != letters.StatusWaiting || !l.Sealed {
-			t.Fatalf("without a key: %s, sealed %v", l.Status, l.Sealed)
-		}
-		work = append(work, "--keys", keyFile(t, "b", "a"))
-		s.steps([]step{{0, "", start}, {0, "", work}})
-		if l := s.letterOf("one"); l.Status != letters.StatusRedriven {
-			t.Fatalf("with the key: %s", l.Status)
-		}
-		sub, err := broker.Subscriber("reader")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sub.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-		defer cancel()
-		messages, err := sub.Subscribe(ctx, "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		msg, ok := <-messages
-		if !ok {
-			t.Fatal("no message came back")
-		}
-		msg.Ack()
-		want := clearLetter("one")
-		if msg.UUID != "one" || string(msg.Payload) != string(want.Payload) || msg.Metadata["buyer"] != hidden || msg.Metadata["tenant"] != "blue" || msg.Metadata[poison.KeySealed] != "" {
-			t.Errorf("%s came back with %q %v", msg.UUID, msg.Payload, msg.Metadata)
-		}
-	})
+	d := databases.Postgres // where the command's broker of tables is
+	s := sealedShop(t, d, d.Create(t))
+	broker, err := connect.Open(t.Context(), "sql", s.open, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	if err := broker.Publisher.(poison.Initializer).InitializeTopics("orders"); err != nil {
+		t.Fatal(err)
+	}
+	s.subscribe(broker, "reader", "orders", 0)
+	start := []string{"redrive", "--id", "one", "--reason", "INC-7", "--yes", "--detach"}
+	work := []string{"work", "--broker", "sql", "--allow", "orders", "--once"}
+	s.steps([]step{{0, "", start}, {0, "", work}})
+	if l := s.letterOf("one"); l.Status != letters.StatusWaiting || !l.Sealed {
+		t.Fatalf("without a key: %s, sealed %v", l.Status, l.Sealed)
+	}
+	work = append(work, "--keys", keyFile(t, "b", "a"))
+	s.steps([]step{{0, "", start}, {0, "", work}})
+	if l := s.letterOf("one"); l.Status != letters.StatusRedriven {
+		t.Fatalf("with the key: %s", l.Status)
+	}
+	sub, err := broker.Subscriber("reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	messages, err := sub.Subscribe(ctx, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, ok := <-messages
+	if !ok {
+		t.Fatal("no message came back")
+	}
+	msg.Ack()
+	want := clearLetter("one")
+	if msg.UUID != "one" || string(msg.Payload) != string(want.Payload) || msg.Metadata["buyer"] != hidden || msg.Metadata["tenant"] != "blue" || msg.Metadata[poison.KeySealed] != "" {
+		t.Errorf("%s came back with %q %v", msg.UUID, msg.Payload, msg.Metadata)
+	}
 }
