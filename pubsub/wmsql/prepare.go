@@ -3,6 +3,7 @@ package wmsql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -82,22 +83,35 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 // register looks first. On MySQL an INSERT IGNORE of a row that exists waits for the row's lock, which a consumer of the
 // group holds as long as a handler takes.
 func (s *Subscriber) register(ctx context.Context, topic string) error {
-	group := s.config.ConsumerGroup
 	if s.source == nil {
-		return execute(ctx, s.db, s.config.Offsets.BeforeSubscribingQueries(topic, group))
+		return execute(ctx, s.db, s.config.Offsets.BeforeSubscribingQueries(topic, s.config.ConsumerGroup))
 	}
 	if known, err := s.known(ctx, topic); known || err != nil {
 		return err
 	}
-	brief, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	err := execute(brief, s.db, []wsql.Query{s.source.register(topic, group)})
-	if err != nil { // another consumer may have been faster
-		if known, _ := s.known(ctx, topic); known {
+	for {
+		err := s.insert(ctx, topic)
+		if err == nil {
 			return nil
 		}
+		if known, _ := s.known(ctx, topic); known { // another consumer was faster
+			return nil
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) { // a busy server is asked again
+			return err
+		}
 	}
-	return err
+}
+
+// insert gives the group its row. It does not wait long: another consumer that was faster may hold the row's lock.
+func (s *Subscriber) insert(ctx context.Context, topic string) error {
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := execute(brief, s.db, []wsql.Query{s.source.register(topic, s.config.ConsumerGroup)})
+	if err != nil {
+		return errors.Join(err, brief.Err()) // not every driver says which
+	}
+	return nil
 }
 
 // known reports whether the group has its row.
