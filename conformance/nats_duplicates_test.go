@@ -129,9 +129,8 @@ type knownBetter struct{ message.Publisher }
 
 func (knownBetter) Deduplicates() bool { return false }
 
-// Fact: a NATS server takes a message with an id that it had, confirms it, and delivers it to no subscriber.
+// Fact: a NATS server takes a message with an id that it had, confirms it, and delivers it to no subscriber. It runs before the parallel tests, which restart the server.
 func TestFactNATSDropsWhatComesAgain(t *testing.T) {
-	t.Parallel()
 	b := natsBroker{services.NATS(t), &wmnats.NATSMarshaler{}}
 	for name, track := range map[string]bool{"tracked": true, "not tracked": false} {
 		t.Run(name, func(t *testing.T) {

@@ -25,9 +25,8 @@ import (
 )
 
 // Promises P1 and P7: the durable consumer is deleted twice while messages flow. The consumer that is made in its place begins with the
-// oldest message: everything comes again. By id: each good message took effect once, each bad one is a letter, none is lost.
+// oldest message: everything comes again. By id: each good message took effect once, each bad one is a letter, none is lost. It runs before the parallel tests, which restart the server.
 func TestNATSConsumerDeleted(t *testing.T) {
-	t.Parallel()
 	const all, deletions = 120, 2
 	b := natsBroker{services.NATS(t), wmnats.GobMarshaler{}}
 	topic := "conformance-" + strings.ToLower(rand.Text()[:10])

@@ -19,9 +19,8 @@ import (
 )
 
 // Feature D16: a publisher that trims a stream drops letters and waiting messages without an error. The router does not start with one
-// for dead letters, fallbacks or stages, however it is decorated.
+// for dead letters, fallbacks or stages, however it is decorated. It runs before the parallel tests, which restart the server.
 func TestRedisTrimsRefused(t *testing.T) {
-	t.Parallel()
 	b := redisBroker(services.Redis(t))
 	const topic = "trimmed"
 	trimming := func(config redisstream.PublisherConfig) message.Publisher {

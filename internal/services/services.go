@@ -151,6 +151,9 @@ func (s server) hostPort() string {
 // ours is the address of the server that services.sh starts.
 func (s server) ours() string { return fmt.Sprintf(s.address, s.hostPort()) }
 
+// patience is how long a test waits in CI for a server that does not answer.
+var patience = time.Minute
+
 func inCI() bool { return os.Getenv("CI") == "true" }
 
 func skipEmbedded(t testing.TB, name string) {
@@ -164,6 +167,9 @@ func address(t testing.TB, name string) string {
 	t.Helper()
 	skipEmbedded(t, name)
 	found, err := Lookup(name)
+	for until := time.Now().Add(patience); err != nil && inCI() && time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		found, err = Lookup(name) // a test beside this one restarts the server
+	}
 	switch {
 	case err != nil && inCI():
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -62,6 +63,9 @@ func unset(t *testing.T) {
 	}
 	t.Setenv("SPILLWAY_EMBEDDED", "")
 	t.Setenv("CI", "")
+	was := patience
+	patience = 0
+	t.Cleanup(func() { patience = was })
 }
 
 func TestAddressFromTheEnvironment(t *testing.T) {
@@ -101,6 +105,31 @@ func TestUnknownServer(t *testing.T) {
 	unset(t)
 	if got := try(func(t testing.TB) { Restart(t, "oracle") }); got.failed == "" {
 		t.Errorf("restart: %+v", got)
+	}
+}
+
+// In CI a server that a test beside this one restarts is waited for.
+func TestAddressOfARestartedServer(t *testing.T) {
+	unset(t)
+	patience = time.Minute
+	port := closedPort(t)
+	t.Setenv("SPILLWAY_REDIS_PORT", port)
+	t.Setenv("CI", "true")
+	started := make(chan net.Listener, 1)
+	go func() {
+		time.Sleep(20 * time.Millisecond) // so that the first try is refused
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			t.Error(err)
+		}
+		started <- listener
+	}()
+	got := try(func(t testing.TB) { Redis(t) })
+	if got.failed != "" || got.skipped != "" {
+		t.Errorf("%+v", got)
+	}
+	if listener := <-started; listener != nil {
+		_ = listener.Close()
 	}
 }
 
