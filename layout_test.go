@@ -39,6 +39,7 @@ var floors = map[string]int{
 	"internal/metadatacodec":             0,
 	"internal/outage":                    0,
 	"internal/pipelined":                 0,
+	"internal/placing":                   0,
 	"internal/recent":                    0,
 	"internal/safecall":                  0,
 	"internal/services":                  0,

@@ -9,6 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
 )
@@ -58,9 +59,16 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 		})
 		return err
 	}
+	failure := q.config.Classifier.Failure(err)
+	if failure.Verdict.Class != classify.ClassDiscard {
+		placing.Begin(c.WaitContext(), c.Msg)
+		if c.Aborted() { // while it waited for its turn
+			return c.Abort(err)
+		}
+	}
 	original := c.Original()
 	original.SetContext(chain.WithTrace(c.WaitContext(), c.Trace))
-	return q.place(c, original, q.config.Classifier.Failure(err))
+	return q.place(c, original, failure)
 }
 
 // Place dead-letters msg as the middleware does, for code that gives up on a message outside a handler. Topic and handler are

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -22,6 +23,10 @@ import (
 // send publishes the message to a stage. If the stage does not take it, send gives the message back, uncounted, for as long as
 // the refusal can be an outage.
 func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, number int, pause time.Duration) error {
+	placing.Begin(c.WaitContext(), c.Msg)
+	if c.Aborted() { // while it waited for its turn
+		return c.Abort(failure)
+	}
 	to, entry := h.byNumber[number-1], newEntry()
 	err := s.guard.Do(c.WaitContext(), c, func() error {
 		return s.insist(c, func() error { return s.place(c, to, failure, number, pause, entry) })
