@@ -27,6 +27,9 @@ const (
 // fields. Merge and Patch work on the bytes of a JSON payload: what they do not touch stays as it is, numbers of any length
 // too. They refuse a letter whose payload is no JSON in UTF-8. A refused letter waits as before.
 type Edit struct {
+	// Payload replaces the whole payload. It must be text in UTF-8, of at most 256 KiB, and Request.Seqs must name one letter. Default: nil,
+	// the payload stays.
+	Payload *string `json:"payload,omitempty"`
 	// Merge is a JSON merge patch (RFC 7396), such as {"currency":"EUR"}.
 	Merge json.RawMessage `json:"merge,omitempty"`
 	// Patch is a JSON patch (RFC 6902). An operation that fails, such as a test, refuses the letter.
@@ -42,10 +45,12 @@ type Edit struct {
 // Validate returns an error that says what no message can be edited by.
 func (e *Edit) Validate() error {
 	switch {
-	case len(e.Merge) == 0 && len(e.Patch) == 0 && len(e.Set) == 0 && len(e.Unset) == 0 && e.Func == "":
+	case e.Payload == nil && len(e.Merge) == 0 && len(e.Patch) == 0 && len(e.Set) == 0 && len(e.Unset) == 0 && e.Func == "":
 		return errors.New("the edit changes nothing: set a field, or leave the edit out")
-	case len(e.Merge)+len(e.Patch) > maxPatch:
-		return fmt.Errorf("merge and patch have %d bytes, at most %d are possible", len(e.Merge)+len(e.Patch), maxPatch)
+	case e.size() > maxPatch:
+		return fmt.Errorf("payload, merge and patch have %d bytes, at most %d are possible", e.size(), maxPatch)
+	case e.Payload != nil && !utf8.ValidString(*e.Payload):
+		return errors.New("payload is no UTF-8, which no record can keep: use func")
 	case len(e.Set)+len(e.Unset) > maxKeys:
 		return fmt.Errorf("set and unset have %d keys, at most %d are possible", len(e.Set)+len(e.Unset), maxKeys)
 	}
@@ -73,6 +78,15 @@ func (e *Edit) Validate() error {
 	return nil
 }
 
+// size is what the edit has of payloads.
+func (e *Edit) size() int {
+	n := len(e.Merge) + len(e.Patch)
+	if e.Payload != nil {
+		n += len(*e.Payload)
+	}
+	return n
+}
+
 // reserved reports whether a metadata key is not the producer's.
 func reserved(key string) bool {
 	return len(poison.ProducerMetadata(message.Metadata{key: "x"})) == 0
@@ -90,6 +104,9 @@ func (e *Edit) String() string {
 // apply changes msg, whose payload and metadata are its own.
 func (e *Edit) apply(msg *message.Message, funcs map[string]func(*message.Message) error) (err error) {
 	payload := []byte(msg.Payload)
+	if e.Payload != nil {
+		payload = []byte(*e.Payload)
+	}
 	if len(e.Merge) > 0 {
 		if payload, err = jsonedit.Merge(payload, e.Merge); err != nil {
 			return fmt.Errorf("merge: %w", err)

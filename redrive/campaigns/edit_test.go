@@ -100,7 +100,9 @@ func TestEdit(t *testing.T) {
 
 // Feature V6: an edit that no message can be edited by is refused before anything begins.
 func TestEdit_validate(t *testing.T) {
+	bytes, large := "\xff", strings.Repeat("x", 300<<10)
 	for name, e := range map[string]campaigns.Edit{
+		"payload": {Payload: &bytes}, "large payload": {Payload: &large},
 		"nothing": {}, "merge": {Merge: []byte(`{`)}, "patch": {Patch: []byte(`{}`)}, "operation": {Patch: []byte(`[{"op":"x","path":""}]`)},
 		"reserved": {Set: map[string]string{poison.KeyOriginalTopic: "admin"}}, "unset": {Unset: []string{poison.KeyRedriveCount}}, "empty": {Unset: []string{""}},
 		"bytes": {Set: map[string]string{"a": "\xff"}}, "large": {Merge: []byte(`"` + strings.Repeat("x", 300<<10) + `"`)},

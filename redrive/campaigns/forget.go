@@ -151,6 +151,10 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 		for key, value := range e.Set {
 			e.Set[key] = erasedtext.Replace(value, values)
 		}
+		if e.Payload != nil {
+			text := forgetPayload(*e.Payload, values)
+			e.Payload = &text
+		}
 		if e.Merge, err = forgetJSON(e.Merge, values); err == nil {
 			e.Patch, err = forgetJSON(e.Patch, values)
 		}
@@ -164,6 +168,16 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 		return text, false, err
 	}
 	return string(after), inEdit, nil
+}
+
+// forgetPayload takes values from a payload: from JSON by its texts and numbers.
+func forgetPayload(payload string, values []string) string {
+	if json.Valid([]byte(payload)) {
+		if text, err := forgetJSON(json.RawMessage(payload), values); err == nil {
+			payload = string(text)
+		}
+	}
+	return erasedtext.Replace(payload, values)
 }
 
 // forgetJSON takes values from the texts and numbers of a JSON text. Without such a value the text stays as it is.

@@ -43,6 +43,10 @@ type Act struct {
 // Request says which letters a campaign redrives, where to, and how. Filter or Seqs choose the letters; all other fields have
 // a default. A Request can be kept as JSON.
 type Request struct {
+	// ID is the id of the campaign, of a form that may be sent twice: if the service has a campaign of this ID, Start returns it and starts
+	// none. It has 16 to 64 letters, digits and hyphens. Default: a new UUID.
+	ID string `json:"id,omitempty"`
+
 	// Filter chooses the letters. The zero value chooses all letters that wait. Filter.Limit must be 0.
 	Filter letters.Filter `json:"filter"`
 	// Seqs are the letters, by Letter.Seq, at most MaxSeqs of them. Of Filter only Statuses may then be set.
@@ -104,6 +108,9 @@ func (r *Request) setDefaults() {
 
 // validate returns an error that names the field, for a request that no campaign can have.
 func (r *Request) validate() error {
+	if r.ID != "" && !isID(r.ID) {
+		return fmt.Errorf("campaigns: Request.ID is %q: it must have 16 to 64 letters, digits and hyphens, such as a UUID", logged(r.ID))
+	}
 	if err := r.Filter.Validate(); err != nil {
 		return fmt.Errorf("campaigns: Request.Filter: %w", err)
 	}
@@ -141,8 +148,18 @@ func (r *Request) validate() error {
 		if err := r.Edit.Validate(); err != nil {
 			return fmt.Errorf("campaigns: Request.Edit: %w", err)
 		}
+		if r.Edit.Payload != nil && len(r.Seqs) != 1 {
+			return fmt.Errorf("campaigns: Request.Edit.Payload is set, and Request.Seqs names %d letters: name the one whose payload it is", len(r.Seqs))
+		}
 	}
 	return nil
+}
+
+// isID reports whether a text can be the id of a campaign.
+func isID(text string) bool {
+	return len(text) >= 16 && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
 }
 
 func checkRate(rate float64) error {

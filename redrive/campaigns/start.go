@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -22,6 +23,7 @@ const selectLease = 30 * time.Second
 // Start begins a campaign and returns it. It writes the selection down, in small transactions: the letters that wait now and
 // that no other campaign has. Workers publish nothing before that is done. Campaign.LeftOut says which letters were left out.
 // A selection without a letter is ErrNoLetters, and the campaign is cancelled.
+// If Request.ID names a campaign that is there, Start returns that campaign as it stands.
 //
 // If ctx ends or the database fails meanwhile, Start returns the error and the campaign as far as it is known. A worker goes on
 // with its selection after 30 seconds; Cancel prevents that.
@@ -40,6 +42,11 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 	if err != nil {
 		return Campaign{}, err
 	}
+	if r.ID != "" {
+		if now, err := c.Get(ctx, r.ID); err == nil || !errors.Is(err, ErrNotFound) {
+			return answer(now, err)
+		}
+	}
 	if err := c.sweep(ctx); err != nil {
 		return Campaign{}, err
 	}
@@ -47,7 +54,7 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 	if err != nil {
 		return Campaign{}, fmt.Errorf("campaigns: start: %w", err)
 	}
-	id := watermill.NewUUID()
+	id := cmp.Or(r.ID, watermill.NewUUID())
 	err = c.write(ctx, func(tx *sql.Tx) error {
 		_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, not_before, rate, canary, max_seq, leased_until)
 VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id), c.service(), c.db.Text(request), micro(r.NotBefore),
@@ -58,6 +65,9 @@ VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id
 		return c.record(ctx, tx, id, Started, r.Act, "")
 	})
 	if err != nil {
+		if now, is := c.Get(ctx, id); r.ID != "" && is == nil { // the other of two was first
+			return answer(now, nil)
+		}
 		return Campaign{}, fmt.Errorf("campaigns: start: %w", err)
 	}
 	selecting := c.selectLetters(ctx, id, &r, 0, last)
@@ -65,7 +75,12 @@ VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id
 	if selecting != nil {
 		return now, fmt.Errorf("campaigns: start %q: %w", id, errors.Join(selecting, err))
 	}
-	if err == nil && now.Selected == 0 {
+	return answer(now, err)
+}
+
+// answer is what Start returns of a campaign.
+func answer(now Campaign, err error) (Campaign, error) {
+	if err == nil && now.Selected == 0 && now.State != Selecting {
 		err = fmt.Errorf("%w: %s", ErrNoLetters, noLetters(now.LeftOut))
 	}
 	return now, err

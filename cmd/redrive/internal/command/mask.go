@@ -37,6 +37,10 @@ func (a *app) maskedEdit(e *campaigns.Edit) *campaigns.Edit {
 	}
 	masked := *e
 	masked.Set = a.maskedMetadata(e.Set)
+	if e.Payload != nil {
+		payload := string(a.privacy.Payload([]byte(*e.Payload)))
+		masked.Payload = &payload
+	}
 	if len(e.Merge) > 0 {
 		masked.Merge = a.privacy.Payload(e.Merge)
 	}

@@ -1,0 +1,122 @@
+package campaigns_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V7: a Start that comes several times with the same id is one campaign, also if two come at once, and another service's is not
+// returned.
+func TestStart_once(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db := d.Create(t)()
+		store := fixture.StoreOn(t, db)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(60)...)
+		r := request
+		r.ID = "9f3a12bc-0000-4000-8000-000000000001"
+		type answer struct {
+			c   campaigns.Campaign
+			err error
+		}
+		answers := make(chan answer)
+		for range 4 {
+			go func() { c, err := all.Start(t.Context(), r); answers <- answer{c, err} }()
+		}
+		for range 4 {
+			if a := <-answers; a.err != nil || a.c.ID != r.ID {
+				t.Errorf("%+v %v", a.c, a.err)
+			}
+		}
+		c, err := all.Start(t.Context(), r)
+		if err != nil || c.Selected != 60 || c.State != campaigns.Running {
+			t.Errorf("%+v %v", c, err)
+		}
+		if listed, err := all.List(t.Context(), campaigns.List{}); err != nil || len(listed) != 1 {
+			t.Errorf("%d campaigns, %v", len(listed), err)
+		}
+		events, err := all.History(t.Context(), r.ID, 0)
+		if err != nil || len(events) != 2 {
+			t.Errorf("%+v %v", events, err)
+		}
+		none := campaigns.Request{ID: "9f3a12bc-0000-4000-8000-000000000002", Filter: letters.Filter{Handlers: []string{"none"}}, Act: act}
+		for range 2 {
+			if c, err := all.Start(t.Context(), none); !errors.Is(err, campaigns.ErrNoLetters) || c.State != campaigns.Cancelled {
+				t.Errorf("%+v %v", c, err)
+			}
+		}
+
+		other, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Publish(t, other, "orders.dlq", fixture.Several(1)...)
+		if c, err := open(t, other, config).Start(t.Context(), r); err == nil || c.ID != "" {
+			t.Errorf("the campaign of another service: %+v", c)
+		}
+	})
+}
+
+// Feature V7: an id that no record can keep, or that could be guessed by accident, is refused.
+func TestStart_id(t *testing.T) {
+	all := open(t, fixture.SQLite.NewStore(t), config)
+	for _, id := range []string{"short", strings.Repeat("x", 65), "9f3a12bc-0000-4000-8000-00000000000'", "9f3a12bc-0000-4000-8000-\x00000000000"} {
+		r := request
+		r.ID = id
+		if _, err := all.Start(t.Context(), r); err == nil || !strings.Contains(err.Error(), "Request.ID") {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// Feature V6: a payload is replaced as a whole, of one letter, and the record has it. The other edits come behind it.
+func TestEdit_payload(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("1", "no JSON"), fixture.Letter("2", "{}"), fixture.Letter("3", "{}"))
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		text, empty := "{\"a\":1,\r\n \"to\": \"<Zoë>\"}\n", ""
+		for seq, r := range map[int64]campaigns.Request{
+			1: {Seqs: []int64{1}, Edit: &campaigns.Edit{Payload: &text, Merge: []byte(`{"a":2}`)}, Act: act},
+			2: {Seqs: []int64{2}, Edit: &campaigns.Edit{Payload: &empty}, Act: act},
+		} {
+			plan, err := all.Plan(t.Context(), r)
+			if err != nil || len(plan.Sample) != 1 || plan.Sample[0].Edited == nil || plan.Sample[0].Edited.Refused != "" {
+				t.Errorf("%d: %+v %v", seq, plan.Sample, err)
+			}
+			if c := reach(t, all, start(t, all, r).ID, campaigns.Finished); c.Redriven != 1 {
+				t.Errorf("%d: %+v", seq, c)
+			}
+		}
+		want := map[string]string{"1": "{\"a\":2,\r\n \"to\": \"<Zoë>\"}\n", "2": ""}
+		for _, p := range out.All() {
+			if string(p.Msg.Payload) != want[p.Msg.UUID] {
+				t.Errorf("%s: %q", p.Msg.UUID, p.Msg.Payload)
+			}
+		}
+		if len(out.All()) != 2 {
+			t.Errorf("%d letters were published", len(out.All()))
+		}
+		events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventEdited}})
+		if err != nil || len(events) != 2 || !strings.Contains(events[0].Detail+events[1].Detail, "Zoë") {
+			t.Errorf("%+v %v", events, err)
+		}
+		for name, r := range map[string]campaigns.Request{
+			"of all": {Edit: &campaigns.Edit{Payload: &text}, Act: act}, "of two": {Seqs: []int64{1, 3}, Edit: &campaigns.Edit{Payload: &text}, Act: act},
+		} {
+			if _, err := all.Start(t.Context(), r); err == nil || !strings.Contains(err.Error(), "name the one") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if done, err := all.Forget(t.Context(), false, "Zoë>", "1"); err != nil || done.Texts != 1 {
+			t.Errorf("%+v %v", done, err)
+		}
+	})
+}
