@@ -23,7 +23,7 @@ served  = $(filter $(SERVED),$(shell $(GO) list $(1)))
 
 # The servers of another lane: $(call lane,name,number to add to each port).
 FOLDER  = $(or $(SPILLWAY_SERVICES_DIR),/var/tmp/spillway-services-$(shell id -u))
-lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) SPILLWAY_KAFKA_JARS=$(FOLDER) SPILLWAY_KAFKA_PORT=$$(($${SPILLWAY_KAFKA_PORT:-19092}+$(2))) SPILLWAY_AMQP_PORT=$$(($${SPILLWAY_AMQP_PORT:-19672}+$(2))) SPILLWAY_REDIS_PORT=$$(($${SPILLWAY_REDIS_PORT:-19379}+$(2))) SPILLWAY_POSTGRES_PORT=$$(($${SPILLWAY_POSTGRES_PORT:-19432}+$(2))) SPILLWAY_MYSQL_PORT=$$(($${SPILLWAY_MYSQL_PORT:-19306}+$(2))) SPILLWAY_NATS_FOLDER=$(FOLDER) SPILLWAY_NATS_PORT=$$(($${SPILLWAY_NATS_PORT:-19222}+$(2)))
+lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) SPILLWAY_KAFKA_JARS=$(FOLDER) SPILLWAY_KAFKA_PORT=$$(($${SPILLWAY_KAFKA_PORT:-19092}+$(2))) SPILLWAY_AMQP_PORT=$$(($${SPILLWAY_AMQP_PORT:-19672}+$(2))) SPILLWAY_REDIS_PORT=$$(($${SPILLWAY_REDIS_PORT:-19379}+$(2))) SPILLWAY_POSTGRES_PORT=$$(($${SPILLWAY_POSTGRES_PORT:-19432}+$(2))) SPILLWAY_MYSQL_PORT=$$(($${SPILLWAY_MYSQL_PORT:-19306}+$(2))) SPILLWAY_NATS_FOLDER=$(FOLDER) SPILLWAY_AXE_FOLDER=$(FOLDER) SPILLWAY_NATS_PORT=$$(($${SPILLWAY_NATS_PORT:-19222}+$(2)))
 IN_TABLES = $(call lane,tables,100)
 IN_KEYS   = $(call lane,keys,200)
 
@@ -111,7 +111,7 @@ unit:
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on $(OTHERS)
 
 start:
-	@status=0; $(SERVICES) up || status=1; $(SERVICES) install prometheus || status=1; \
+	@status=0; $(SERVICES) up || status=1; $(SERVICES) install prometheus browser || status=1; \
 	test $$status = 0 || { echo; echo "NOT EVERY SERVER IS THERE: what needs the others will be SKIPPED"; echo; test "$$CI" != true; }
 
 served: ## the tests that need servers, each lane after another

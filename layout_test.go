@@ -104,6 +104,7 @@ var floors = map[string]int{
 	"internal/downstream":                     5,
 	"internal/faultproxy":                     5,
 	"internal/testkit":                        5,
+	"internal/testkit/browser":                5,
 	"internal/testkit/databases":              5,
 	"internal/testkit/redelivering":           5,
 	"internal/testkit/draining":               5,
@@ -151,7 +152,7 @@ var leaves = map[string][]string{
 
 // clients are compiled only for packages that import their leaf, and the library of the command line for the command.
 var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver", "github.com/redis", "github.com/ThreeDotsLabs/watermill-redisstream", "github.com/nats-io", "github.com/ThreeDotsLabs/watermill-nats",
-	"github.com/prometheus", "go.opentelemetry.io"}
+	"github.com/prometheus", "go.opentelemetry.io", "github.com/chromedp"}
 
 // The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
 func TestLayout(t *testing.T) {

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Real servers for tests and examples: Kafka, RabbitMQ, Redis, PostgreSQL, MariaDB, NATS and Prometheus, on ports and in a data
-# folder of their own. "services.sh help" lists the commands; what is particular to a server is in the file of its name.
+# folder of their own, and the browser for tests of web pages. "services.sh help" lists the commands; what is particular to a
+# server is in the file of its name.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 base=${SPILLWAY_SERVICES_DIR:-/var/tmp/spillway-services-$(id -u)}
 servers=(kafka rabbitmq redis postgres mariadb nats prometheus)
 usual=(kafka rabbitmq redis postgres mariadb nats) # without names; a test that needs Prometheus starts one of its own
+programs=(browser)                                 # they are only installed: a test that needs one starts it
 deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
 not_ours=3                                 # exit status: this server is not ours to start or stop
 
@@ -16,7 +18,7 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 usage() {
   cat <<'TEXT'
 services.sh up [server...]       install what is missing and start what does not answer
-services.sh install server...    only install what is missing
+services.sh install name...      only install what is missing, of servers, or of browser: Chromium and axe-core for tests
 services.sh down [server...]     stop what up started
 services.sh status [server...]   say who answers; fails unless all do
 services.sh env                  print the addresses as export lines
@@ -38,7 +40,7 @@ die() {
 # Every file adds, for its server: SERVER_port, SERVER_address, SERVER_variable, SERVER_user (whom it runs as when we are
 # root), SERVER_signal (a graceful stop), and the functions SERVER_packages (what is missing), SERVER_fetch (what apt
 # does not have), SERVER_prepare DIR (a data folder), SERVER_run DIR (calls launch) and SERVER_probe.
-for server in "${servers[@]}"; do
+for server in "${servers[@]}" "${programs[@]}"; do
   # shellcheck source=/dev/null
   . "$here/$server.sh"
 done
@@ -318,7 +320,7 @@ up() {
   if ((${#failed[@]} > 0)); then die "NOT AVAILABLE: ${failed[*]}"; fi
 }
 
-# install_only SERVER...: for programs that come with a server.
+# install_only NAME...: for programs, also those that come with a server.
 install_only() {
   local server absent=() missing
   lock
@@ -327,6 +329,9 @@ install_only() {
     absent+=("${missing[@]}")
   done
   if ((${#absent[@]} > 0)); then install "${absent[@]}" || die "NOT INSTALLED: ${absent[*]}"; fi
+  for server in "$@"; do
+    "${server}_fetch" || die "NOT INSTALLED: what $server needs could not be fetched"
+  done
 }
 
 down() {
@@ -394,7 +399,7 @@ fault() {
 command=${1:-help}
 shift || true
 for name in "$@"; do
-  [[ " ${servers[*]} " == *" $name "* ]] || die "no server \"$name\": there are ${servers[*]}"
+  [[ $command == install && " ${programs[*]} " == *" $name "* ]] || [[ " ${servers[*]} " == *" $name "* ]] || die "no server \"$name\": there are ${servers[*]}"
 done
 case $command in
   up | status)
