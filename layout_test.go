@@ -40,6 +40,7 @@ var floors = map[string]int{
 	"internal/outage":                    0,
 	"internal/pipelined":                 0,
 	"internal/placing":                   0,
+	"internal/printable":                 0,
 	"internal/recent":                    0,
 	"internal/safecall":                  0,
 	"internal/services":                  0,
@@ -70,6 +71,9 @@ var floors = map[string]int{
 	"redrive/campaigns":         3,
 	"redrive/erasure":           3,
 	"redrive/internal/jsonedit": 0,
+	// the console, in a service's own server
+	"redrive/console":                3,
+	"redrive/console/internal/chart": 0,
 	// the front door
 	"": 4,
 	// what is seen from outside

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -33,7 +34,7 @@ func Line(v any) ([]byte, error) {
 	for len(raw) > 0 { // what is not ASCII is inside of a string
 		r, size := utf8.DecodeRune(raw)
 		switch {
-		case harmless(r):
+		case unicode.IsPrint(r):
 			line = append(line, raw[:size]...)
 		case r > 0xffff:
 			r -= 0x10000
