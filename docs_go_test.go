@@ -47,6 +47,7 @@ var packagesOfDocs = map[string]string{
 	"redrive":      module + "/redrive",
 	"letters":      module + "/redrive/letters",
 	"campaigns":    module + "/redrive/campaigns",
+	"console":      module + "/redrive/console",
 	"prom":         module + "/observe/prom",
 	"telemetry":    module + "/observe/telemetry",
 	"prometheus":   "github.com/prometheus/client_golang/prometheus",

@@ -218,7 +218,7 @@ func TestOnlyExamplesCompileClientsWithoutLeaf(t *testing.T) {
 
 // A package that imports no leaf compiles no client.
 func TestOnlyLeavesCompileClients(t *testing.T) {
-	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/redrive/letters", "/idempotency", "/middleware/crashlimit", "/delay"} {
+	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/redrive/letters", "/redrive/console", "/idempotency", "/middleware/crashlimit", "/delay"} {
 		out, err := exec.Command("go", "list", "-deps", module+name).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -182,6 +182,7 @@ var (
 	OutcomeUnsaved  = event(isError, "outcome_unsaved", "What became of letters was not written down; the worker tries again", Campaign)
 	CampaignStands  = event(isError, "campaign_stands", "A campaign stands still; the worker tries again", Campaign)
 	CampaignLeft    = event(isError, "campaign_left", "A campaign is left to other workers", Campaign)
+	ConsoleFailed   = event(isError, "console_failed", "The console could not answer a request", "page", "method")
 	CampaignsStand  = event(isError, "campaigns_stand", "Campaigns stand still; the worker tries again")
 	CampaignsGoOn   = event(isInfo, "campaigns_go_on", "Campaigns go on")
 )

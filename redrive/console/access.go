@@ -1,0 +1,94 @@
+package console
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+)
+
+// Role is what a person may do. Each role may do what those before it may.
+type Role uint8
+
+const (
+	// None may see nothing.
+	None Role = iota
+	// LookWithoutPayload may see counts, causes, letters and campaigns, but no payload and no value of metadata.
+	LookWithoutPayload
+	// Look may see payloads and metadata too.
+	Look
+	// Operate may redrive, edit and discard letters, and steer campaigns.
+	Operate
+	// Approve may approve campaigns that another person started.
+	Approve
+)
+
+var roles = [...]string{"none", "look without payload", "look", "operate", "approve"}
+
+// String returns the role as the pages name it.
+func (r Role) String() string {
+	if int(r) < len(roles) {
+		return roles[r]
+	}
+	return fmt.Sprintf("role %d", uint8(r))
+}
+
+// Person is the person or program that sends a request.
+type Person struct {
+	// Name goes into the record of all that the person does, at most 1 KiB of it. A person without a name can look, and do nothing.
+	Name string
+	// Role is what the person may do. Default: None.
+	Role Role
+}
+
+// person returns who sends a request, and a text if there is something to say about it.
+func (c *Console) person(r *http.Request) (who Person, why string, err error) {
+	if c.config.Access == nil {
+		if whyNot := notFromHere(r); whyNot != "" {
+			return Person{}, whyNot, nil
+		}
+		return Person{Role: Look}, text("access.loopback"), nil
+	}
+	err = safecall.Call("console.Config.Access", func() (err error) {
+		who, err = c.config.Access(r)
+		return err
+	})
+	if err != nil {
+		return Person{}, "", &fault{status: http.StatusServiceUnavailable, title: text("access.failed"), text: text("access.failed.text"), cause: err}
+	}
+	who.Name, who.Role = boundedtext.Text(who.Name, maxName), min(who.Role, Approve)
+	if who.Name == "" && who.Role > Look {
+		return Person{Role: Look}, text("access.nameless"), nil
+	}
+	return who, "", nil
+}
+
+// notFromHere says why a request may come from another machine. A proxy on this machine forwards requests of others, and a page
+// of another site can have its own name resolve to this machine.
+func notFromHere(r *http.Request) (why string) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || !loopback(host) {
+		return text("access.remote")
+	}
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if r.Header.Get(header) != "" {
+			return text("access.forwarded", header)
+		}
+	}
+	name := r.Host
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		name = host
+	}
+	if !loopback(name) {
+		return text("access.host")
+	}
+	return ""
+}
+
+func loopback(host string) bool {
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}

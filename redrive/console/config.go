@@ -1,0 +1,80 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+const (
+	// DefaultTimeout is the default of Config.Timeout.
+	DefaultTimeout = 20 * time.Second
+	// maxName is how long a title or a person's name may be, in bytes.
+	maxName = 1 << 10
+)
+
+// Config configures New. Only Campaigns is required. Set Access too: without it the Console can be read from the same machine alone.
+type Config struct {
+	// Campaigns has the campaigns of the service, and its Store has the letters. Required.
+	Campaigns *campaigns.Campaigns
+	// Access returns who sends a request, and what that person may do. It is called once for each request, and must be quick. An
+	// error means that it is not known: the page says so with status 503, and the log has the error. A person whom it does not
+	// know is no error: return the zero Person. Default: a person on the same machine may look, and no other.
+	Access func(*http.Request) (Person, error)
+	// Prefix is the path that the Console is mounted under, such as /deadletters. A server that strips the path itself, as
+	// http.StripPrefix does, needs none. Links are relative, so a proxy may add another prefix. Default: none.
+	Prefix string
+	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the Console. Name the origin that
+	// people see if a proxy changes the Host header. Default: the Console's own.
+	TrustedOrigins []string
+	// Guards returns the handlers whose messages are held, for the overview: dlc.Outage().Health. Default: none are shown.
+	Guards func() []outageguard.Status
+	// Privacy masks what the Console shows. Payloads that are downloaded are not masked. Default: credentials are masked.
+	Privacy *privacy.Redactor
+	// Title is in the heading of each page, to tell one Console from another. Default: the name of the Store's service.
+	Title string
+	// Timeout is the time that one request may take, with all its queries. Default: DefaultTimeout, 20 s.
+	Timeout time.Duration
+	// Logger receives a line for each request that fails on the server's side. Default: no lines.
+	Logger watermill.LoggerAdapter
+}
+
+func (c *Config) setDefaults() {
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Title == "" {
+		c.Title = c.Campaigns.Store().Service()
+	}
+	c.Prefix = strings.TrimSuffix(c.Prefix, "/")
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Campaigns == nil:
+		return errors.New("console: Config.Campaigns is nil: set it to what campaigns.New returned, and check its error")
+	case c.Timeout < 0:
+		return fmt.Errorf("console: Config.Timeout is %v: it must not be negative; 0 means %v", c.Timeout, DefaultTimeout)
+	case len(c.Title) > maxName:
+		return fmt.Errorf("console: Config.Title has %d bytes: it may have %d", len(c.Title), maxName)
+	case c.Prefix != "" && (!strings.HasPrefix(c.Prefix, "/") || strings.ContainsAny(c.Prefix, "?#%") || strings.Contains(c.Prefix, "//")):
+		return fmt.Errorf("console: Config.Prefix is %q: it must be a path such as /deadletters", c.Prefix)
+	}
+	for _, origin := range c.TrustedOrigins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("console: Config.TrustedOrigins has %q: an origin is a scheme and a host, such as https://ops.example.com", origin)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is safe for
+// concurrent use. It starts no goroutines and keeps nothing in memory between requests.
+type Console struct {
+	config    Config
+	campaigns *campaigns.Campaigns
+	store     *letters.Store
+	routes    []route
+	pages     map[string]*template.Template
+	origins   *http.CrossOriginProtection
+	now       func() time.Time
+	counting  time.Duration // how long a page waits for the number of the letters that it lists
+}
+
+// New returns a Console. It makes no table, and asks the database nothing.
+func New(config Config) (*Console, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.setDefaults()
+	c := &Console{
+		config: config, campaigns: config.Campaigns, store: config.Campaigns.Store(), routes: routes(),
+		origins: http.NewCrossOriginProtection(), now: time.Now, counting: time.Second,
+	}
+	for _, origin := range config.TrustedOrigins {
+		if err := c.origins.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("console: Config.TrustedOrigins has %q: an origin is a scheme and a host, such as https://ops.example.com: %w", origin, err)
+		}
+	}
+	var err error
+	if c.pages, err = c.parse(); err != nil {
+		return nil, fmt.Errorf("console: New: %w", err)
+	}
+	return c, nil
+}
+
+// request is a request on its way through the Console.
+type request struct {
+	*http.Request
+	path   string     // within the Console
+	base   string     // leads from the page to the root of the Console, as in ../
+	query  url.Values // of the URL
+	values map[string]string
+	route  *route
+	person Person
+	note   string // what the page says about the person's access
+	now    time.Time
+}
+
+const (
+	maxQuery = 64 << 10 // bytes: a selection of 1,000 letters has 20 KiB
+	maxBody  = 64 << 10 // of a route that names no other
+)
+
+// ServeHTTP answers a request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+	protect(w.Header())
+	path, under := c.within(hr.URL.EscapedPath())
+	if path == "" { // so that links lead somewhere, the address of the root ends with a slash
+		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
+		return
+	}
+	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now()}
+	var allowed []string
+	if under {
+		r.route, allowed = c.match(r)
+	}
+	timeout := c.config.Timeout
+	if r.route != nil && r.route.within > 0 {
+		timeout = r.route.within
+	}
+	ctx, cancel := context.WithTimeout(hr.Context(), timeout)
+	defer cancel()
+	r.Request = hr.WithContext(ctx)
+
+	var a answer
+	err := safecall.Call("console", func() (err error) { a, err = c.answer(w, r, allowed); return err })
+	if err == nil {
+		err = c.send(w, r, a)
+	}
+	if err != nil {
+		c.fail(w, r, err)
+	}
+}
+
+// lastPart is the last part of the path that a browser sees.
+func lastPart(hr *http.Request) string {
+	seen := hr.URL.EscapedPath()
+	if u, err := url.ParseRequestURI(hr.RequestURI); err == nil {
+		seen = u.EscapedPath()
+	}
+	return seen[strings.LastIndex(seen, "/")+1:]
+}
+
+// within returns the path within the Console. It is empty for the root without a slash.
+func (c *Console) within(path string) (rest string, under bool) {
+	rest, under = strings.CutPrefix(path, c.config.Prefix)
+	if rest != "" && rest[0] != '/' {
+		return path, false
+	}
+	return rest, under
+}
+
+// baseOf leads from a path to the root.
+func baseOf(path string) string {
+	if depth := strings.Count(path, "/") - 1; depth > 0 {
+		return strings.Repeat("../", depth)
+	}
+	return "./"
+}
+
+// answer checks what the person may do, and calls the route.
+func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (answer, error) {
+	if r.route != nil && r.route.right == None {
+		return r.route.handle(c, r)
+	}
+	var err error
+	if r.person, r.note, err = c.person(r.Request); err != nil {
+		return answer{}, err
+	}
+	if r.person.Role == None {
+		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"), text: text("access.none"), detail: r.note}
+	}
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		return answer{}, &fault{status: http.StatusMethodNotAllowed, title: text("error.method"), text: text("error.method.text")}
+	}
+	if r.route == nil {
+		return answer{}, notFound(text("error.page"))
+	}
+	if err := c.origins.Check(r.Request); err != nil {
+		return answer{}, &fault{status: http.StatusForbidden, title: text("error.origin"),
+			text: text("error.origin.text"), detail: text("error.origin.detail", r.Header.Get("Origin"), r.Host)}
+	}
+	if r.person.Role < r.route.right {
+		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"),
+			text: text("error.right", r.route.right.String(), r.person.Role.String()), detail: r.note}
+	}
+	if len(r.URL.RawQuery) > maxQuery {
+		return answer{}, badInput(text("error.query.long", len(r.URL.RawQuery), maxQuery))
+	}
+	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		return answer{}, badInput(text("error.query"))
+	}
+	limit := r.route.body
+	if limit == 0 {
+		limit = maxBody
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	return r.route.handle(c, r)
+}
+
+// form returns the fields of a form that was sent.
+func (r *request) form() (url.Values, error) {
+	err := r.ParseForm()
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return nil, &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"), text: text("error.large.text", large.Limit)}
+	}
+	if err != nil || r.PostForm == nil {
+		return nil, badInput(text("error.form"))
+	}
+	return r.PostForm, nil
+}
+
+// link returns the address of a page of the Console, relative to the page that is answered.
+func (r *request) link(path string, query url.Values) string {
+	link := r.base + strings.TrimPrefix(path, "/")
+	if encoded := query.Encode(); encoded != "" {
+		link += "?" + encoded
+	}
+	return link
+}
+
+// can reports whether the person may use a route of that name, and whether there is one.
+func (c *Console) can(who Person, name string) bool {
+	return slices.ContainsFunc(c.routes, func(r route) bool { return r.name == name && who.Role >= r.right })
+}
+
+// log writes a line about an error that the server answers for.
+func (c *Console) log(r *request, err error) {
+	name := ""
+	if r.route != nil {
+		name = r.route.name
+	}
+	logging.ConsoleFailed.Write(c.config.Logger, err, logging.Fields{"page": name, "method": r.Method})
+}

@@ -1,0 +1,207 @@
+package console
+
+import (
+	"cmp"
+	"html/template"
+	"slices"
+	"time"
+
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const (
+	chartCauses    = 5   // that have a colour of their own
+	arrivalCauses  = 100 // whose arrivals are looked up: those with the most letters
+	shownCampaigns = 20
+	shownEvents    = 10
+)
+
+// overview answers three questions: is something wrong, since when, and is a person at it already.
+func (c *Console) overview(r *request) (answer, error) {
+	view, err := c.overviewOf(r)
+	return answer{page: "overview", title: text("overview.title"), view: view}, err
+}
+
+type overview struct {
+	Statuses    []statusCount
+	Waiting     int
+	WaitingLink string
+	Oldest      time.Time
+	OldestAge   string
+	Hour        int
+	Chart       template.HTML
+	Top         int
+	Legend      []legend
+	Guards      []guardLine
+	HasGuards   bool
+	Campaigns   []campaignLine
+	Events      []eventLine
+}
+
+type statusCount struct {
+	Name    string
+	Letters int
+	Link    string
+}
+
+// legend is a colour of the chart, and what it stands for.
+type legend struct {
+	Class       string // of the style
+	Reason      string
+	Description string
+	Handler     string
+	Letters     int
+	Link        string // empty for the other causes together
+}
+
+type guardLine struct {
+	Handler, State, Why string
+	Since               time.Time
+	Waiting             int
+}
+
+type campaignLine struct {
+	ID, Link, State, By, Reason string
+	Done, Selected, FailedAgain int
+}
+
+type eventLine struct {
+	At               time.Time
+	By, What, Reason string
+	MessageID, Link  string
+}
+
+func (c *Console) overviewOf(r *request) (v overview, err error) {
+	ctx := r.Context()
+	totals, err := c.store.Totals(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.Waiting, v.WaitingLink = totals.Waiting, r.link("letters", nil)
+	numbers := map[letters.Status]int{
+		letters.StatusWaiting: totals.Waiting, letters.StatusRedriven: totals.Redriven, letters.StatusSucceeded: totals.Succeeded,
+		letters.StatusFailedAgain: totals.FailedAgain, letters.StatusQuarantined: totals.Quarantined, letters.StatusRefused: totals.Refused,
+		letters.StatusDiscarded: totals.Discarded, letters.StatusErased: totals.Erased,
+	}
+	for _, status := range letters.Statuses() {
+		if n := numbers[status]; n > 0 || status == letters.StatusWaiting {
+			link := r.link("letters", filterValues(letters.Filter{Statuses: []letters.Status{status}}))
+			v.Statuses = append(v.Statuses, statusCount{text("status." + string(status)), n, link})
+		}
+	}
+	first, err := c.store.Heads(ctx, letters.Filter{Limit: 1})
+	if err != nil {
+		return v, err
+	}
+	if len(first) > 0 {
+		v.Oldest = first[0].FirstFailedAt
+		v.OldestAge = age(r.now.Sub(v.Oldest))
+	}
+	if err := c.arrivals(r, &v); err != nil {
+		return v, err
+	}
+	if v.HasGuards = c.config.Guards != nil; v.HasGuards {
+		v.Guards = guardLines(c.config.Guards())
+	}
+	running, err := c.campaigns.List(ctx, campaigns.List{Limit: shownCampaigns, States: []campaigns.State{
+		campaigns.Selecting, campaigns.Approval, campaigns.Scheduled, campaigns.Running, campaigns.Canary, campaigns.Paused,
+	}})
+	if err != nil {
+		return v, err
+	}
+	for _, one := range running {
+		v.Campaigns = append(v.Campaigns, campaignLine{
+			ID: one.ID, Link: r.link("campaigns/"+one.ID, nil), State: text("campaign." + string(one.State)), By: one.Request.By, Reason: one.Request.Reason,
+			Done: one.Selected - one.Pending, Selected: one.Selected, FailedAgain: one.FailedAgain,
+		})
+	}
+	events, err := c.store.Audit(ctx, letters.EventFilter{NewestFirst: true, Limit: shownEvents})
+	for _, e := range events {
+		line := eventLine{At: e.At, By: e.By, What: text("event." + string(e.Kind)), Reason: e.Reason, MessageID: e.MessageID}
+		if e.Seq > 0 {
+			line.Link = r.link("letters/"+id(e.Seq), nil)
+		}
+		v.Events = append(v.Events, line)
+	}
+	return v, err
+}
+
+// arrivals draws the chart of the last hour.
+func (c *Console) arrivals(r *request, v *overview) error {
+	groups, err := c.store.Groups(r.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: arrivalCauses})
+	if err != nil {
+		return err
+	}
+	causes := make([]string, len(groups))
+	for i, g := range groups {
+		causes[i] = g.Cause
+	}
+	arrived, err := c.store.Arrivals(r.Context(), causes...)
+	if err != nil {
+		return err
+	}
+	type counted struct {
+		group   letters.Group
+		minutes []int
+		sum     int
+	}
+	var all []counted
+	for i, a := range arrived {
+		one := counted{group: groups[i], minutes: a.PerMinute[:]}
+		for _, n := range a.PerMinute {
+			one.sum += n
+		}
+		if v.Hour += one.sum; one.sum > 0 {
+			all = append(all, one)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b counted) int { return cmp.Compare(b.sum, a.sum) })
+	var series [][]int
+	sums, others := make([]int, 60), counted{minutes: make([]int, 60)}
+	for i, one := range all {
+		for minute, n := range one.minutes {
+			if sums[minute] += n; i >= chartCauses {
+				others.minutes[minute] += n
+			}
+		}
+		if i >= chartCauses {
+			others.sum += one.sum
+			continue
+		}
+		g := one.group
+		series = append(series, one.minutes)
+		v.Legend = append(v.Legend, legend{
+			Class: colour(i), Reason: g.Reason, Description: g.Description, Handler: g.Handler, Letters: one.sum,
+			Link: r.link("letters", filterValues(letters.Filter{Causes: []string{g.Cause}, Statuses: letters.Statuses()})),
+		})
+	}
+	if others.sum > 0 {
+		series = append(series, others.minutes)
+		v.Legend = append(v.Legend, legend{Class: colour(chartCauses), Letters: others.sum})
+	}
+	v.Top = slices.Max(sums)
+	if v.Hour > 0 {
+		v.Chart = chart.Bars("arrivals", text("overview.arrivals"), text("overview.arrivals.desc", v.Top), series...)
+	}
+	return nil
+}
+
+func guardLines(held []outageguard.Status) (lines []guardLine) {
+	for _, g := range held {
+		handler := g.Handler
+		if handler == "" {
+			handler = text("overview.guard.all")
+		}
+		if g.Scope != "" {
+			handler += " / " + g.Scope
+		}
+		lines = append(lines, guardLine{handler, g.State.String(), g.Cause, g.Since, g.Waiting})
+		if g.Cause == "" {
+			lines[len(lines)-1].Why = g.Reason
+		}
+	}
+	return lines
+}

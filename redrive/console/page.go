@@ -1,0 +1,196 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// answer is what a route gives: a page, another address, or a file. Nothing of it is sent before all of it is there.
+type answer struct {
+	status  int           // of a page, if not 200
+	page    string        // names templates/<page>.html
+	title   string        // of the page, and its h1
+	view    any           // what the page shows
+	refresh time.Duration // after which the page loads itself again, without script
+	to      string        // address to go to, as request.link returns it
+	file    *file
+}
+
+// file is what is sent as it is.
+type file struct {
+	kind   string // its media type
+	name   string // under which a browser stores it; without a name a browser shows it. Letters, digits and ". _ -" only
+	size   int64  // if known
+	cached bool   // it never changes
+	gzip   bool   // write writes gzip
+	write  func(io.Writer) error
+}
+
+// layout is what each page knows beside its view.
+type layout struct {
+	Title, Service, Base, Style, Script, Icon string
+	Nav                                       []place
+	Person                                    Person
+	Note                                      string
+	Refresh                                   int // seconds
+	View                                      any
+
+	can func(name string) bool
+}
+
+// place is a link of the navigation.
+type place struct {
+	Name, Link string
+	Here       bool
+}
+
+// Can reports whether there is a route of that name that the person may use. Templates ask it before they show an action.
+func (l layout) Can(name string) bool { return l.can(name) }
+
+// Look reports whether the person may see payloads and values of metadata.
+func (l layout) Look() bool { return l.Person.Role >= Look }
+
+// live is the header by which the script asks for the moving part of a page alone.
+const live = "Spillway-Live"
+
+var errTemplate = errors.New("the template of the page failed")
+
+// protect sets what a browser must not do with an answer.
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "+
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store") // what letters say is for the person who asked
+}
+
+func redirect(w http.ResponseWriter, status int, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(status)
+}
+
+// send sends an answer. An error means that nothing was sent.
+func (c *Console) send(w http.ResponseWriter, r *request, a answer) error {
+	switch {
+	case a.file != nil:
+		return sendFile(w, r, a.file)
+	case a.to != "":
+		redirect(w, http.StatusSeeOther, a.to)
+		return nil
+	}
+	page, name := c.pages[a.page], "layout"
+	if page == nil {
+		return fmt.Errorf("%w: there is no page %q", errTemplate, a.page)
+	}
+	if r.Header.Get(live) != "" && page.Lookup("live") != nil && a.status == 0 {
+		name = "live"
+	}
+	var body bytes.Buffer
+	if err := page.ExecuteTemplate(&body, name, c.layout(r, a)); err != nil {
+		return fmt.Errorf("%w: %w", errTemplate, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Vary", "Accept-Encoding, "+live)
+	if a.status == 0 {
+		a.status = http.StatusOK
+		tag := tagOf(body.Bytes())
+		h.Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return nil
+		}
+	}
+	sent := body.Bytes()
+	if compresses(r.Request) && len(sent) > 1<<10 {
+		h.Set("Content-Encoding", "gzip")
+		sent = compressed(sent)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(sent)))
+	w.WriteHeader(a.status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(sent) // the reader may be gone
+	}
+	return nil
+}
+
+func (c *Console) layout(r *request, a answer) layout {
+	l := layout{
+		Title: a.title, Service: c.config.Title, Base: r.base, Style: styleName, Script: scriptName, Icon: iconName, Person: r.person, Note: r.note,
+		Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool { return c.can(r.person, name) },
+	}
+	for _, found := range c.routes {
+		if found.nav && r.person.Role >= found.right {
+			l.Nav = append(l.Nav, place{text("nav." + found.name), r.link(found.pattern, nil), r.route != nil && r.route.name == found.name})
+		}
+	}
+	return l
+}
+
+// sendFile sends a file. If it breaks off, the connection is cut, so that nothing takes the beginning for the whole.
+func sendFile(w http.ResponseWriter, r *request, f *file) error {
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	if f.name != "" {
+		h.Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
+	}
+	if f.gzip {
+		h.Set("Content-Encoding", "gzip")
+	}
+	if f.cached {
+		h.Set("Vary", "Accept-Encoding")
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	if f.size > 0 {
+		h.Set("Content-Length", strconv.FormatInt(f.size, 10))
+	}
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := f.write(w); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+func tagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + hex.EncodeToString(sum[:12]) + `"`
+}
+
+// compresses reports whether the browser takes gzip.
+func compresses(r *http.Request) bool {
+	for _, offer := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(offer), ";")
+		if strings.TrimSpace(name) == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
+}
+
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
+
+func compressed(body []byte) []byte {
+	var out bytes.Buffer
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(&out)
+	_, _ = z.Write(body) // into memory
+	_ = z.Close()
+	return out.Bytes()
+}

@@ -1,0 +1,46 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// rights are the least role of each route, and a path that it serves.
+var rights = []struct {
+	method, pattern, path string
+	least                 Role
+}{
+	{http.MethodGet, "/", "/", LookWithoutPayload},
+	{http.MethodGet, "/static/{file}", "/static/" + styleName, None},
+}
+
+// Feature V11: each role is refused by each route that needs a greater one, and by no other. A new route needs a row.
+func TestRights(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 3)
+	for _, r := range b.console.routes {
+		found := false
+		for _, row := range rights {
+			found = found || row.method == r.method && row.pattern == r.pattern && row.least == r.right
+		}
+		if !found {
+			t.Errorf("rights has no row for %s %s with the right to %s", r.method, r.pattern, r.right)
+		}
+	}
+	for _, row := range rights {
+		for role := None; role <= Approve; role++ {
+			r := httptest.NewRequest(row.method, row.path, nil)
+			if row.method == http.MethodPost {
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}
+			p := b.send(r, as(role))
+			if refused := p.StatusCode == http.StatusForbidden; refused != (role < row.least) {
+				t.Errorf("%s %s with the role %s: status %d", row.method, row.path, role, p.StatusCode)
+			}
+			if p.StatusCode >= 500 {
+				t.Errorf("%s %s with the role %s: status %d: %s", row.method, row.path, role, p.StatusCode, p.body)
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// route is one row of the table: who may send which request, and what answers it.
+type route struct {
+	name    string // of the page: the same for the GET that shows a form and the POST that it sends
+	method  string // GET serves HEAD too
+	pattern string // {name} stands for one part of the path
+	right   Role   // the least role; None is for what has no data
+	handle  func(*Console, *request) (answer, error)
+	body    int64         // bytes that a POST may have, if not maxBody
+	within  time.Duration // of all that the route does, if not Config.Timeout
+	nav     bool          // the page stands in the navigation, as texts["nav.<name>"]
+}
+
+// routes returns all routes. A route without a row in TestRights fails that test.
+func routes() []route {
+	return []route{
+		{name: "overview", method: http.MethodGet, pattern: "/", right: LookWithoutPayload, handle: (*Console).overview, nav: true},
+		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: None, handle: (*Console).static},
+	}
+}
+
+// match returns the route of a request, or the methods that its path has.
+func (c *Console) match(r *request) (found *route, methods []string) {
+	parts := strings.Split(strings.Trim(r.path, "/"), "/")
+	for i := range c.routes {
+		candidate := &c.routes[i]
+		values, ok := candidate.matches(parts)
+		if !ok {
+			continue
+		}
+		if r.Method == candidate.method || r.Method == http.MethodHead && candidate.method == http.MethodGet {
+			r.values = values
+			return candidate, nil
+		}
+		methods = append(methods, candidate.method)
+	}
+	return nil, methods
+}
+
+func (r *route) matches(parts []string) (values map[string]string, ok bool) {
+	own := strings.Split(strings.Trim(r.pattern, "/"), "/")
+	if len(own) != len(parts) {
+		return nil, false
+	}
+	values = map[string]string{}
+	for i, part := range own {
+		unescaped, err := url.PathUnescape(parts[i])
+		if name, is := strings.CutPrefix(part, "{"); is && unescaped != "" && err == nil {
+			values[strings.TrimSuffix(name, "}")] = unescaped
+		} else if part != parts[i] {
+			return nil, false
+		}
+	}
+	return values, true
+}

@@ -1,0 +1,149 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/watermill-spillway/spillway/internal/printable"
+)
+
+// maxShown is how many characters of a value a page shows, if its template names no other number.
+const maxShown = 200
+
+// functions are what templates call. All that came with a message goes through v or block.
+func (c *Console) functions() template.FuncMap {
+	return template.FuncMap{
+		"text":  text,
+		"n":     grouped[int],
+		"bytes": size[int],
+		"when":  when,
+		"v":     c.value,
+		"plain": func(s string) string { line, _ := c.shown(s, maxShown); return line },
+		"block": func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
+	}
+}
+
+// value is a value of a message in a line: masked, bounded, without characters that a browser obeys, and apart from the text
+// around it, whose direction it cannot change.
+func (c *Console) value(s string, most ...int) template.HTML {
+	limit := maxShown
+	if len(most) > 0 {
+		limit = most[0]
+	}
+	shown, whole := c.shown(s, limit)
+	if shown == "" {
+		return template.HTML(`<span class="none">` + template.HTMLEscapeString(text("none")) + `</span>`)
+	}
+	if whole != "" {
+		return template.HTML(`<bdi title="` + template.HTMLEscapeString(whole) + `">` + template.HTMLEscapeString(shown) + `</bdi>`)
+	}
+	return template.HTML(`<bdi>` + template.HTMLEscapeString(shown) + `</bdi>`)
+}
+
+// shown returns a value as one line of at most limit characters, and more of it if that is not all.
+func (c *Console) shown(s string, limit int) (line, whole string) {
+	line = printable.Text(c.config.Privacy.Text(s))
+	if utf8.RuneCountInString(line) <= limit {
+		return line, ""
+	}
+	return firstRunes(line, limit) + "…", firstRunes(line, 10*limit)
+}
+
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// grouped writes a number with commas: 1,312.
+func grouped[N int | int64](n N) string {
+	digits, sign := fmt.Sprint(n), ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// size writes a number of bytes.
+func size[N int | int64](n N) string {
+	switch {
+	case n < 1<<10:
+		return text("bytes", int(n))
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
+
+const clock = "2006-01-02 15:04:05"
+
+// when is a moment: in UTC, and with the script in the viewer's zone.
+func when(t time.Time) template.HTML {
+	if t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
+		return template.HTML(`<span class="none">` + template.HTMLEscapeString(text("none")) + `</span>`)
+	}
+	t = t.UTC()
+	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05Z") + `" title="` + t.Format(clock) + ` UTC">` + t.Format(clock) + `</time>`)
+}
+
+// age writes how long something took, or is ago, in its greatest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return text("age.future")
+	case d < time.Minute:
+		return text("age.seconds")
+	case d < time.Hour:
+		return text("age.minutes", int(d/time.Minute))
+	case d < 48*time.Hour:
+		return text("age.hours", int(d/time.Hour))
+	}
+	return text("age.days", int(d/(24*time.Hour)))
+}
+
+// text returns a text of texts.go. Numbers in it are grouped. If it has two forms, the first number says which is meant.
+func text(key string, args ...any) string {
+	form, ok := texts[key]
+	if !ok {
+		panic(fmt.Sprintf("console: texts.go has no text %q", key))
+	}
+	one, many, plural := strings.Cut(form, "|")
+	if plural {
+		if form = many; len(args) > 0 && fmt.Sprint(args[0]) == "1" {
+			form = one
+		}
+	}
+	if len(args) == 0 {
+		return form
+	}
+	shown := make([]any, len(args))
+	for i, arg := range args {
+		switch n := arg.(type) {
+		case int:
+			shown[i] = grouped(n)
+		case int64:
+			shown[i] = grouped(n)
+		default:
+			shown[i] = arg
+		}
+	}
+	return fmt.Sprintf(form, shown...)
+}
+
+// colour is the class of a series in a chart, and of its place in the legend.
+func colour(series int) string { return "s" + strconv.Itoa(series) }
+
+// id is a Seq as addresses have it.
+func id(seq int64) string { return strconv.FormatInt(seq, 10) }
