@@ -191,6 +191,13 @@ bench-stages: ## what is left of the live throughput while messages fail and wai
 	@$(SERVICES) up kafka postgres mariadb >&2
 	@$(GO) run ./internal/bench/stages
 
+.PHONY: bench-peers
+bench-peers: ## live messages a second of one Kafka partition while some fail: Spring Kafka, Watermill's own parts, Spillway, as JSON lines; FLAGS=-rounds=1
+	@internal/bench/peers/need-jdk >&2
+	@mvn -B -q -f internal/bench/peers/spring/pom.xml compile dependency:copy-dependencies -DincludeScope=runtime >&2
+	@$(SERVICES) up kafka >&2
+	@$(GO) run ./internal/bench/peers $(FLAGS)
+
 bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outage
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...
 	@$(GO) run ./internal/bench

@@ -97,6 +97,7 @@ var floors = map[string]int{
 	"internal/bench/harness":                  5,
 	"internal/bench/idempotency":              6,
 	"internal/bench/kafka":                    6,
+	"internal/bench/peers":                    6,
 	"internal/bench/pubsub":                   6,
 	"internal/bench/redrive":                  6,
 	"internal/bench/sql":                      6,

@@ -82,6 +82,13 @@ func (c *Cluster) Create(topic string) error {
 
 // Fill makes a topic with n numbered messages.
 func (c *Cluster) Fill(topic string, n int) error {
+	return c.FillWith(topic, n, func(number int) (*sarama.ProducerMessage, error) {
+		return wmkafka.Marshaler{}.Marshal(topic, Numbered(number))
+	})
+}
+
+// FillWith makes a topic with n records.
+func (c *Cluster) FillWith(topic string, n int, record func(number int) (*sarama.ProducerMessage, error)) error {
 	if err := c.Create(topic); err != nil {
 		return err
 	}
@@ -93,11 +100,11 @@ func (c *Cluster) Fill(topic string, n int) error {
 	for first := 0; first < n; first += 500 {
 		var batch []*sarama.ProducerMessage
 		for number := first; number < min(first+500, n); number++ {
-			record, err := wmkafka.Marshaler{}.Marshal(topic, Numbered(number))
+			made, err := record(number)
 			if err != nil {
 				return err
 			}
-			batch = append(batch, record)
+			batch = append(batch, made)
 		}
 		if err := producer.SendMessages(batch); err != nil {
 			return err

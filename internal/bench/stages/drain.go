@@ -48,7 +48,7 @@ func (c *cluster) drained(inFlight, n int) (perSecond float64, err error) {
 	var published error
 	err = s.run(func(msg *message.Message) error {
 		if poison.RetryStageOf(msg).DueAt.IsZero() {
-			return errDown
+			return harness.ErrDown
 		}
 		lock.Lock()
 		if began.IsZero() {

@@ -78,7 +78,7 @@ func (c *cluster) late(store *delay.Store, inFlight, n int) (late []float64, err
 	err = s.run(func(msg *message.Message) error {
 		due := poison.RetryStageOf(msg).DueAt
 		if due.IsZero() {
-			return errDown
+			return harness.ErrDown
 		}
 		lock.Lock()
 		defer lock.Unlock()

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
@@ -24,35 +22,15 @@ const patience = 3 * time.Minute
 
 var delays = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// stock is watermill-kafka with Watermill's Retry and PoisonQueue, for as many messages as it manages in the limit.
-func (c *cluster) stock(topic string, t *trial, limit time.Duration) error {
-	config := kafka.SubscriberConfig{Brokers: c.Brokers, ConsumerGroup: watermill.NewUUID(), OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
-	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
-	sub, err := kafka.NewSubscriber(config, nil)
-	if err != nil {
-		return err
-	}
-	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.Brokers, OverwriteSaramaConfig: kafka.DefaultSaramaSyncPublisherConfig()}, watermill.NopLogger{})
-	if err != nil {
-		return errors.Join(err, sub.Close())
-	}
-	defer func() { _ = pub.Close() }()
-	queue, err := wm.PoisonQueue(pub, topic+".plain")
-	if err != nil {
-		return errors.Join(err, sub.Close())
-	}
+// stock is Watermill's own parts, for as many messages as they manage in the limit.
+func (c *cluster) stock(topic string, t *harness.Trial, limit time.Duration) error {
 	retry := wm.Retry{MaxRetries: 3, InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 10 * time.Second} // without which nothing doubles
-	return harness.Route(c.Ctx, func(router *message.Router) error {
-		t.ready = router.Running()
-		router.AddMiddleware(queue, retry.Middleware)
-		router.AddConsumerHandler("bench", topic, sub, t.handle)
-		return nil
-	}, t.begins, t.done, limit)
+	return c.Watermill(topic, retry, t, limit)
 }
 
 // staged is a channel with stages, on subscribers and publishers of package wmkafka, to the end: all good messages
 // handled, all failing ones in the dead-letter topic after every stage. So many messages of the live topic are in flight.
-func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
+func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err error) {
 	before, err := c.size(topic + ".dlq")
 	if err != nil {
 		return err
@@ -69,7 +47,7 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 	defer func() { err = errors.Join(err, waiting.Close()) }()
 	ch, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead,
-		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.letter}},
+		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.Letter}},
 		Stages: stages.Config{
 			Publisher: waiting, Stages: stages.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
@@ -89,17 +67,17 @@ func (c *cluster) staged(topic string, inFlight int, t *trial) (err error) {
 		return err
 	}
 	err = harness.Route(c.Ctx, func(router *message.Router) error {
-		t.ready = router.Running()
+		t.Ready = router.Running()
 		ch.Attach(router)
-		_, err := ch.Stages().AddConsumerHandler(router, "h"+watermill.NewShortUUID(), topic, sub, t.handle)
+		_, err := ch.Stages().AddConsumerHandler(router, "h"+watermill.NewShortUUID(), topic, sub, t.Handle)
 		return err
-	}, t.begins, t.done, patience)
-	if err = errors.Join(err, t.finished(1+len(delays))); err != nil {
+	}, t.Begins, t.Done, patience)
+	if err = errors.Join(err, t.Finished(1+len(delays))); err != nil {
 		return err
 	}
 	after, err := c.size(topic + ".dlq")
-	if err == nil && after-before < t.bad() {
-		err = fmt.Errorf("%d letters are in the topic, and %d messages failed", after-before, t.bad())
+	if err == nil && after-before < t.Bad() {
+		err = fmt.Errorf("%d letters are in the topic, and %d messages failed", after-before, t.Bad())
 	}
 	return err
 }
@@ -171,21 +149,21 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 // round measures all sides of a share. Each comes to a broker that was busy just now: while Watermill retries it sleeps, and
 // the next one would come to a machine that was idle for half a minute.
 func (c *cluster) round(s, warm *share, limit time.Duration) error {
-	theirs := newTrial(s.messages, s.percent)
+	theirs := harness.NewTrial(s.messages, s.percent)
 	if err := errors.Join(c.warmUp(warm), c.stock(s.topic, theirs, limit)); err != nil {
 		return err
 	}
-	s.watermill = append(s.watermill, theirs.live())
+	s.watermill = append(s.watermill, theirs.Live())
 	for _, inFlight := range []int{1, ahead} {
-		ours := newTrial(s.messages, s.percent)
+		ours := harness.NewTrial(s.messages, s.percent)
 		if err := errors.Join(c.warmUp(warm), c.staged(s.topic, inFlight, ours)); err != nil {
 			return err
 		}
-		s.spillway[inFlight] = append(s.spillway[inFlight], ours.live())
+		s.spillway[inFlight] = append(s.spillway[inFlight], ours.Live())
 	}
 	return nil
 }
 
 func (c *cluster) warmUp(warm *share) error {
-	return c.stock(warm.topic, newTrial(warm.messages, 0), patience)
+	return c.stock(warm.topic, harness.NewTrial(warm.messages, 0), patience)
 }
