@@ -39,7 +39,7 @@ func parseFilter(q url.Values, now time.Time) (f letters.Filter, err error) {
 	for _, name := range filled(q["class"]) {
 		class, ok := classify.ParseClass(name)
 		if !ok {
-			return f, badInput(text("filter.class"))
+			return f, badInput(text("filter.badclass"))
 		}
 		f.Classes = append(f.Classes, class)
 	}
@@ -53,7 +53,7 @@ func parseFilter(q url.Values, now time.Time) (f letters.Filter, err error) {
 	for _, pair := range filled(q["metadata"]) {
 		key, value, found := strings.Cut(pair, "=")
 		if !found || key == "" {
-			return f, badInput(text("filter.metadata"))
+			return f, badInput(text("filter.badmetadata"))
 		}
 		if f.Metadata == nil {
 			f.Metadata = map[string]string{}
@@ -121,7 +121,7 @@ func filterValues(f letters.Filter) url.Values {
 	return q
 }
 
-// filterOf reads the filter of a request. What a person may not see, the person may not search for either: the answers would say it.
+// filter reads the filter of a request. What a person may not see, the person may not search for either: the answers would say it.
 func (r *request) filter(q url.Values) (letters.Filter, error) {
 	f, err := parseFilter(q, r.now)
 	if err == nil && r.person.Role < Look && (f.Payload != "" || len(f.Metadata) > 0) {

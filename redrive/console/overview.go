@@ -113,15 +113,19 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 		return v, err
 	}
 	for _, one := range running {
+		link := ""
+		if c.can(r.person, "campaign") {
+			link = r.link("campaigns/"+one.ID, nil)
+		}
 		v.Campaigns = append(v.Campaigns, campaignLine{
-			ID: one.ID, Link: r.link("campaigns/"+one.ID, nil), State: text("campaign." + string(one.State)), By: one.Request.By, Reason: one.Request.Reason,
+			ID: one.ID, Link: link, State: text("campaign." + string(one.State)), By: one.Request.By, Reason: one.Request.Reason,
 			Done: one.Selected - one.Pending, Selected: one.Selected, FailedAgain: one.FailedAgain,
 		})
 	}
 	events, err := c.store.Audit(ctx, letters.EventFilter{NewestFirst: true, Limit: shownEvents})
 	for _, e := range events {
 		line := eventLine{At: e.At, By: e.By, What: text("event." + string(e.Kind)), Reason: e.Reason, MessageID: e.MessageID}
-		if e.Seq > 0 {
+		if e.Seq > 0 && c.can(r.person, "letter") {
 			line.Link = r.link("letters/"+id(e.Seq), nil)
 		}
 		v.Events = append(v.Events, line)

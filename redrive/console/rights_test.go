@@ -12,6 +12,8 @@ var rights = []struct {
 	least                 Role
 }{
 	{http.MethodGet, "/", "/", LookWithoutPayload},
+	{http.MethodGet, "/causes", "/causes", LookWithoutPayload},
+	{http.MethodGet, "/letters", "/letters", LookWithoutPayload},
 	{http.MethodGet, "/static/{file}", "/static/" + styleName, None},
 }
 

@@ -23,6 +23,8 @@ type route struct {
 func routes() []route {
 	return []route{
 		{name: "overview", method: http.MethodGet, pattern: "/", right: LookWithoutPayload, handle: (*Console).overview, nav: true},
+		{name: "causes", method: http.MethodGet, pattern: "/causes", right: LookWithoutPayload, handle: (*Console).causes, nav: true},
+		{name: "letters", method: http.MethodGet, pattern: "/letters", right: LookWithoutPayload, handle: (*Console).letters, nav: true},
 		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: None, handle: (*Console).static},
 	}
 }

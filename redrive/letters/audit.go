@@ -189,5 +189,5 @@ func (s *Store) events(ctx context.Context, w *where, order string, limit int) (
 	return events, err
 }
 
-// readable binds a text as the record has it: what is no text is in no event.
+// readable binds a text that a column of text is compared with: what is no text is in no column, and no error either.
 func (s *Store) readable(text string) any { return s.db.Text(boundedtext.Text(text, maxBy)) }

@@ -40,7 +40,7 @@ func (s *Store) common(w *where, f *Filter, prefix string) {
 	anyIn(w, prefix+"class", f.Classes, func(class classify.Class) any { return s.db.Text(class.String()) })
 	anyIn(w, prefix+"reason", f.Reasons, s.db.Bytes)
 	anyIn(w, prefix+"type", f.Types, s.db.Bytes)
-	anyIn(w, prefix+"cause", f.Causes, s.db.Text)
+	anyIn(w, prefix+"cause", f.Causes, s.readable)
 	if f.StackHash != "" {
 		w.and(prefix+"stack_hash = ?", s.db.Bytes(f.StackHash))
 	}

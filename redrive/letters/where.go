@@ -88,10 +88,10 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 		w.and("NOT ("+strings.Join(not.conditions, " AND ")+")", not.args...)
 	}
 	anyIn(w, "id", f.IDs, asBytes)
-	anyIn(w, "seal_key", f.SealKeys, s.db.Text)
+	anyIn(w, "seal_key", f.SealKeys, s.readable)
 	if len(f.RedriveIDs) > 0 {
 		either := new(where)
-		anyIn(either, "redrive_id", f.RedriveIDs, s.db.Text)
+		anyIn(either, "redrive_id", f.RedriveIDs, s.readable)
 		anyIn(either, "arrived_redrive_id", f.RedriveIDs, s.db.Bytes)
 		w.and("("+strings.Join(either.conditions, " OR ")+")", either.args...)
 	}

@@ -1,0 +1,96 @@
+package console
+
+import (
+	"html/template"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const (
+	causesShown = 100
+	mostCauses  = letters.MaxListed // whose arrivals one call returns
+)
+
+// causes lists why letters failed, the most frequent causes first.
+func (c *Console) causes(r *request) (answer, error) {
+	v, err := c.causesOf(r)
+	return answer{page: "causes", title: text("causes.title"), view: v}, err
+}
+
+type causes struct {
+	Form    filterForm
+	Rows    []causeRow
+	Letters int
+	More    string // link to a longer list
+}
+
+type causeRow struct {
+	Reason, Handler, Topic, Class, Type, Description string
+	Letters, LastHour                                int
+	Trend                                            template.HTML
+	First, Last                                      time.Time
+	Link, Sample, Redrive                            string
+}
+
+func (c *Console) causesOf(r *request) (v causes, err error) {
+	f, err := r.filter(r.query)
+	if err != nil {
+		return v, err
+	}
+	f.Limit = rows(r.query, causesShown, mostCauses)
+	v.Form = r.filterForm("causes", r.query, "rows")
+	last, err := c.store.LastSeq(r.Context())
+	if err != nil {
+		return v, err
+	}
+	groups, err := c.store.Groups(r.Context(), f)
+	if err != nil {
+		return v, err
+	}
+	hashes := make([]string, len(groups))
+	for i, g := range groups {
+		hashes[i] = g.Cause
+	}
+	arrived, err := c.store.Arrivals(r.Context(), hashes...)
+	if err != nil {
+		return v, err
+	}
+	for i, g := range groups {
+		row := causeRow{
+			Reason: g.Reason, Handler: g.Handler, Topic: g.Topic, Class: g.Class.String(), Type: g.Type, Description: g.Description,
+			Letters: g.Count, First: g.FirstFailedAt, Last: g.LastFailedAt, Trend: chart.Spark(arrived[i].PerMinute[:]),
+			Sample: r.link("letters/"+id(g.Example), nil),
+		}
+		for _, n := range arrived[i].PerMinute {
+			row.LastHour += n
+		}
+		of := f
+		of.Causes, of.Limit = []string{g.Cause}, 0
+		row.Link = r.link("letters", filterValues(of))
+		if last > 0 && g.Count > 0 {
+			of.MaxSeq = last
+			row.Redrive = r.link("redrive", selection{filter: of, number: g.Count}.values())
+		}
+		v.Letters += g.Count
+		v.Rows = append(v.Rows, row)
+	}
+	if len(groups) == f.Limit && f.Limit < mostCauses {
+		q := filterValues(f)
+		q.Set("rows", strconv.Itoa(mostCauses))
+		v.More = r.link("causes", q)
+	}
+	return v, nil
+}
+
+// rows is the length of a list that a URL asks for.
+func rows(q url.Values, usual, most int) int {
+	n, err := strconv.Atoi(q.Get("rows"))
+	if err != nil || n < 1 {
+		return usual
+	}
+	return min(n, most)
+}

@@ -1,0 +1,94 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// filterForm is the form of a filter, with what the person typed.
+type filterForm struct {
+	Action            string
+	Often, Seldom     []field
+	Statuses, Classes []option
+	Flags             []option
+	Open              bool // one of the seldom fields is filled
+	Clear             string
+	Keep              []field // fields of the page that are no filter
+}
+
+// field is a field with its values. One without a value has an empty one, so that there is a box to type into.
+type field struct {
+	Name, Label, Hint string
+	Values            []string
+}
+
+// option is a box to check.
+type option struct {
+	Name, Value, Label string
+	Checked            bool
+}
+
+var (
+	oftenFields  = []string{"topic", "handler", "failure-reason", "text", "since", "until"}
+	seldomFields = []string{"cause", "id", "type", "stack", "not-topic", "dead-letter-topic", "redrive-id", "seal-key", "metadata", "payload"}
+	flagFields   = []string{"no-origin", "leased", "unsealed"}
+	lookFields   = []string{"metadata", "payload"} // for a person who may look into letters
+	hintedFields = []string{"since", "until", "metadata", "payload"}
+)
+
+// filterForm is the form of the filter in q. It keeps the named fields, which are no filter.
+func (r *request) filterForm(action string, q url.Values, keep ...string) filterForm {
+	form := filterForm{Action: r.link(action, nil), Clear: r.link(action, nil)}
+	fields := func(names []string) (some []field) {
+		for _, name := range names {
+			if slices.Contains(lookFields, name) && r.person.Role < Look {
+				continue
+			}
+			one := field{Name: name, Label: text("filter." + name), Values: filled(q[name])}
+			if slices.Contains(hintedFields, name) {
+				one.Hint = text("filter." + name + ".hint")
+			}
+			if len(one.Values) == 0 {
+				one.Values = []string{""}
+			}
+			some = append(some, one)
+		}
+		return some
+	}
+	form.Often, form.Seldom = fields(oftenFields), fields(seldomFields)
+	for _, status := range append(letters.Statuses(), all) {
+		form.Statuses = append(form.Statuses, option{"status", string(status), text("status." + string(status)), slices.Contains(q["status"], string(status))})
+	}
+	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient, classify.ClassUnknown} {
+		form.Classes = append(form.Classes, option{"class", class.String(), class.String(), slices.Contains(q["class"], class.String())})
+	}
+	for _, name := range flagFields {
+		form.Flags = append(form.Flags, option{name, "1", text("filter." + name), q.Get(name) != ""})
+	}
+	for _, name := range slices.Concat(seldomFields, flagFields, []string{"class"}) {
+		form.Open = form.Open || len(filled(q[name])) > 0
+	}
+	for _, name := range keep {
+		if values := filled(q[name]); len(values) > 0 {
+			form.Keep = append(form.Keep, field{Name: name, Values: values})
+		}
+	}
+	return form
+}
+
+// hidden are the fields of a query, for a form that sends them on.
+func hidden(q url.Values) (fields []field) {
+	for name, values := range q {
+		fields = append(fields, field{Name: name, Values: values})
+	}
+	slices.SortFunc(fields, func(a, b field) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return fields
+}

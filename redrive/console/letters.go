@@ -1,0 +1,166 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"html/template"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const (
+	lettersShown = 50
+	mostLetters  = 500
+)
+
+// letters lists letters in the order in which they arrived, and lets a person choose some of them, or all that match.
+func (c *Console) letters(r *request) (answer, error) {
+	v, err := c.lettersOf(r)
+	return answer{page: "letters", title: text("letters.title"), view: v}, err
+}
+
+type letterList struct {
+	Form    filterForm
+	Columns []option // to choose from
+	Keep    []field  // of the form that chooses columns
+	Heads   []column
+	Rows    []letterRow
+	Number  int  // of all that match, if Counted
+	Counted bool // false if counting took too long
+	Exact   string
+	First   string // link to the first page, if this is another
+	Next    string
+	All     []field // the selection of all that match
+	Redrive string
+	Discard string
+	Any     bool // the person may do something with letters
+}
+
+type letterRow struct {
+	Seq    int64
+	ID     string
+	Link   string
+	Chosen bool
+	Cells  []cell
+}
+
+type cell struct {
+	Label string
+	Value template.HTML
+	Class string
+}
+
+func (c *Console) lettersOf(r *request) (v letterList, err error) {
+	q := r.query
+	f, err := r.filter(q)
+	if err != nil {
+		return v, err
+	}
+	if after := q.Get("after"); after != "" {
+		if f.After, err = strconv.ParseInt(after, 10, 64); err != nil || f.After < 0 {
+			return v, badInput(text("letters.after"))
+		}
+	}
+	show := rows(q, lettersShown, mostLetters)
+	v.Form = r.filterForm("letters", q, "column", "rows")
+	v.Form.Clear = r.link("letters", only(q, "column", "rows"))
+	v.Heads, v.Columns = chooseColumns(filled(q["column"]), len(f.Statuses) > 1)
+	v.Keep = hidden(merged(filterValues(f), only(q, "rows")))
+
+	whole := f
+	whole.After = 0
+	if err := c.number(r, &v, whole); err != nil {
+		return v, err
+	}
+	page := f
+	page.Limit = show + 1 // one more says whether there is a next page
+	heads, err := c.store.Heads(r.Context(), page)
+	if err != nil {
+		return v, err
+	}
+	keep := merged(filterValues(whole), only(q, "column", "rows"))
+	if f.After > 0 {
+		v.First = r.link("letters", keep)
+	}
+	if len(heads) > show {
+		heads = heads[:show]
+		v.Next = r.link("letters", merged(keep, url.Values{"after": {id(heads[show-1].Seq)}}))
+	}
+	for _, h := range heads {
+		row := letterRow{Seq: h.Seq, ID: h.MessageID, Link: r.link("letters/"+id(h.Seq), nil), Chosen: slices.Contains(q[fieldSeq], id(h.Seq))}
+		for _, column := range v.Heads {
+			row.Cells = append(row.Cells, cell{column.Label, column.value(c, &h), column.Class})
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	v.Redrive, v.Discard = r.link("redrive", nil), r.link("discard", nil)
+	v.Any = c.can(r.person, "redrive") || c.can(r.person, "discard")
+	return v, nil
+}
+
+// number says how many letters match, and freezes the selection of all of them: those up to the last Seq. Letters that arrived
+// while they were counted would be in the number and not in the selection, so it counts again then. Some filters read each letter:
+// the page does not wait for their number, unless the person asks.
+func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
+	ctx, cancel := r.Context(), context.CancelFunc(func() {})
+	if r.query.Get("exact") == "" {
+		ctx, cancel = context.WithTimeout(ctx, c.counting)
+	}
+	defer cancel()
+	n, last, err := c.counted(ctx, f)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Context().Err() == nil {
+		v.Exact = r.link("letters", merged(filterValues(f), only(r.query, "column", "rows"), url.Values{"exact": {"1"}}))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.Number, v.Counted = n, true
+	if n > 0 && last > 0 {
+		f.MaxSeq = last
+		v.All = hidden(selection{filter: f, number: n}.values())
+	}
+	return nil
+}
+
+func (c *Console) counted(ctx context.Context, f letters.Filter) (n int, last int64, err error) {
+	for range 3 {
+		if last, err = c.store.LastSeq(ctx); err != nil {
+			return 0, 0, err
+		}
+		f.MaxSeq = 0 // the numbers of causes answer, and no letter is read
+		if n, err = c.store.Count(ctx, f); err != nil {
+			return 0, 0, err
+		}
+		if again, err := c.store.LastSeq(ctx); err != nil || again == last {
+			return n, last, err
+		}
+	}
+	f.MaxSeq = last // letters arrive all the time: count those up to the last one
+	n, err = c.store.Count(ctx, f)
+	return n, last, err
+}
+
+// only are the fields of a query that are named.
+func only(q url.Values, names ...string) url.Values {
+	some := url.Values{}
+	for _, name := range names {
+		if values := filled(q[name]); len(values) > 0 {
+			some[name] = values
+		}
+	}
+	return some
+}
+
+func merged(all ...url.Values) url.Values {
+	sum := url.Values{}
+	for _, q := range all {
+		for name, values := range q {
+			sum[name] = slices.Concat(sum[name], values)
+		}
+	}
+	return sum
+}

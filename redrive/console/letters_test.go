@@ -1,0 +1,204 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// elements are the elements of a page, in their order.
+func (p page) elements(t testing.TB, name string) (found []*html.Node) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(p.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node := range root.Descendants() {
+		if node.Type == html.ElementNode && (name == "" || node.Data == name) {
+			found = append(found, node)
+		}
+	}
+	return found
+}
+
+func attribute(node *html.Node, name string) string {
+	for _, a := range node.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+// fieldsOf is the query that a button of the page sends: the fields of its form, and its own.
+func (p page) fieldsOf(t testing.TB, label string) url.Values {
+	t.Helper()
+	for _, button := range p.elements(t, "button") {
+		if textOf(button) != label {
+			continue
+		}
+		form := button
+		for form.Data != "form" {
+			form = form.Parent
+		}
+		q := url.Values{}
+		for field := range form.Descendants() {
+			if field.Data == "input" && (attribute(field, "type") == "hidden" || slices.ContainsFunc(field.Attr, func(a html.Attribute) bool { return a.Key == "checked" })) {
+				q.Add(attribute(field, "name"), attribute(field, "value"))
+			}
+		}
+		return q
+	}
+	t.Fatalf("there is no button %q: %s", label, p.body)
+	return nil
+}
+
+func textOf(node *html.Node) string {
+	var b strings.Builder
+	for n := range node.Descendants() {
+		if n.Type == html.TextNode {
+			b.WriteString(n.Data)
+		}
+	}
+	return b.String()
+}
+
+// Feature V11: the pages of the list have each letter once, in their order, and each filter of the address chooses what the store
+// chooses.
+func TestLettersPages(t *testing.T) {
+	b := newBench(t)
+	b.fill(7, 130)
+	now := time.Now()
+	b.console.now = func() time.Time { return now }
+	for _, query := range []string{"", "handler=billing", "topic=refunds&rows=7", "class=permanent&class=invalid&rows=20", "text=customer", "since=1h", "until=30m&rows=11",
+		"metadata=tenant%3Dblue&status=all", "payload=%22order%22%3A12", "id=id-3&id=id-4", "not-topic=orders"} {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parseFilter(q, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Limit = letters.MaxLimit
+		heads, err := b.store.Heads(t.Context(), f)
+		if err != nil || len(heads) == 0 {
+			t.Fatalf("%s: %d letters, %v", query, len(heads), err)
+		}
+		var want, got []string
+		for _, h := range heads {
+			want = append(want, id(h.Seq))
+		}
+		for next := "/letters?column=seq&" + query; next != ""; {
+			p := b.get(next)
+			p.want(t, http.StatusOK, text("letters.match", len(want)))
+			for _, cell := range p.elements(t, "td") {
+				if attribute(cell, "data-label") == text("column.seq") {
+					got = append(got, textOf(cell))
+				}
+			}
+			next = ""
+			for _, a := range p.elements(t, "a") {
+				if attribute(a, "rel") == "next" {
+					next = strings.TrimPrefix(attribute(a, "href"), ".")
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the pages have %v, want %v", query, got, want)
+		}
+	}
+	b.get("/letters?column=seq&column=size").want(t, http.StatusOK, ">Size<")
+	b.get("/letters?after=x").want(t, http.StatusBadRequest)
+	b.get("/letters?status=none").want(t, http.StatusBadRequest)
+	b.get("/letters?since=yesterday").want(t, http.StatusBadRequest, "Use a time ago")
+}
+
+// Feature V11: all that match means all that were there when the person saw their number. Letters that arrive later are not taken.
+func TestSelectionIsFrozen(t *testing.T) {
+	b := newBench(t)
+	b.fill(7, 40)
+	n, err := b.store.Count(t.Context(), letters.Filter{Handlers: []string{"billing"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.console.routes = append(b.console.routes, route{name: "redrive", method: http.MethodGet, pattern: "/elsewhere", right: Operate})
+	p := b.get("/letters?handler=billing&since=2h")
+	q := p.fieldsOf(t, text("letters.redrive.all", n))
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = time.Now() }))
+
+	s, err := parseSelection(q, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := b.campaigns.Plan(t.Context(), s.request())
+	if err != nil || plan.Letters != n || s.number != n {
+		t.Errorf("the selection has %d letters, and its button says %d, want %d: %v", plan.Letters, s.number, n, err)
+	}
+}
+
+// Feature V11: a page does not wait for a number that takes long. A person can ask for it.
+func TestLettersAreNotCountedForLong(t *testing.T) {
+	b := newBench(t)
+	b.fill(7, 40)
+	b.console.counting = -1
+	p := b.get("/letters?handler=billing")
+	p.want(t, http.StatusOK, text("letters.uncounted"))
+	link := regexp.MustCompile(`<a href="\.(/letters\?[^"]*)">` + text("letters.count")).FindStringSubmatch(p.body)
+	if link == nil {
+		t.Fatal(p.body)
+	}
+	b.get(html.UnescapeString(link[1])).want(t, http.StatusOK, "letters match")
+}
+
+// Feature V11: a person who may not see payloads and metadata finds nothing out by searching for them.
+func TestFilterNeedsTheRightToLook(t *testing.T) {
+	b := newBench(t)
+	b.fill(7, 10)
+	for _, path := range []string{"/letters", "/causes"} {
+		for _, query := range []string{"payload=order", "metadata=tenant%3Dblue"} {
+			b.get(path+"?"+query, as(LookWithoutPayload)).want(t, http.StatusForbidden, text("filter.nolook"))
+			b.get(path+"?"+query, as(Look)).want(t, http.StatusOK)
+		}
+		if p := b.get(path, as(LookWithoutPayload)); strings.Contains(p.body, `name="payload"`) {
+			t.Errorf("%s offers a search in payloads", path)
+		}
+	}
+}
+
+// A filter in an address is text: it is no expression, and no SQL.
+func TestFilterIsText(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		b := benchOn(t, d)
+		for i, description := range []string{`(a+)+$`, `100%_`, "nul\x00", `'; DROP TABLE spillway_dead_letters; --`, "שלום", `\`} {
+			fixture.Publish(t, b.store, "orders.dlq", fixture.Letter(fmt.Sprint(i), "{}", func(l *poison.Letter) { l.Failure.Description = description }))
+		}
+		fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("other", "{}", func(l *poison.Letter) { l.Failure.Description = strings.Repeat("a", 5000) + "!" }))
+		for _, search := range []string{`(a+)+$`, `100%_`, `'; DROP TABLE`, "שלום", `\`} {
+			b.get("/letters?"+url.Values{"text": {search}}.Encode()).want(t, http.StatusOK, text("letters.match", 1))
+		}
+		for _, name := range []string{"topic", "handler", "failure-reason", "text", "cause", "id", "type", "stack", "not-topic", "dead-letter-topic", "redrive-id", "seal-key", "payload"} {
+			for _, value := range []string{"a\x00b", "\u202e", strings.Repeat("x", 5000), "'\"\\%_"} {
+				for _, path := range []string{"/letters?", "/causes?"} {
+					if p := b.get(path + url.Values{name: {value}}.Encode()); p.StatusCode != http.StatusOK {
+						t.Errorf("%s %s=%.10q: status %d: %s", path, name, value, p.StatusCode, p.body)
+					}
+				}
+			}
+		}
+		b.get("/letters?text=%ff").want(t, http.StatusBadRequest)
+		b.get("/letters?text=%zz").want(t, http.StatusBadRequest)
+		b.get("/letters?text="+strings.Repeat("x", maxQuery)).want(t, http.StatusBadRequest)
+	})
+}
