@@ -15,13 +15,18 @@ type statements struct {
 	postponeIn                   string
 }
 
+const (
+	putInto = `INSERT INTO spillway_delayed (service, topic, id, metadata, payload, size, due_at, ready_at)
+`
+	putRow = `(?, ?, ?, ?, ?, ?, now_us() + ?, now_us() + ?)`
+)
+
 // A row can be taken when ready_at is over: that is due_at at first, the end of the lease when it was taken, and the end of
 // the wait when it was refused. So one index answers what can be taken next, whatever holds the others back.
 func statementsFor(db *database.Database, d *dialect) statements {
 	say := db.Statement
 	return statements{
-		put: say(`INSERT INTO spillway_delayed (service, topic, id, metadata, payload, size, due_at, ready_at)
-VALUES (?, ?, ?, ?, ?, ?, now_us() + ?, now_us() + ?)`),
+		put: say(putInto + `VALUES ` + putRow),
 		waiting: say(`SELECT topic, COUNT(*), MIN(due_at) - now_us() FROM spillway_delayed WHERE service = ? GROUP BY topic
 ORDER BY COUNT(*) DESC, topic LIMIT ` + strconv.Itoa(maxWaiting)),
 		// What is due later than the relay sleeps is not looked for: the leases of what was deleted lie there.

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/gather"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -36,7 +37,7 @@ type StoreConfig struct {
 }
 
 // Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
-// use, by any number of processes, and has no goroutine of its own.
+// use, by any number of processes. It has a goroutine only while messages of several callers go into one statement.
 type Store struct {
 	db      *database.Database
 	say     statements
@@ -44,6 +45,7 @@ type Store struct {
 	alarms  alarms // of relays in this process
 	largest int    // bytes of a message, or 0
 	*dialect
+	gathering *gather.Group[[]any] // what Put writes at the same time
 }
 
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its table, or
@@ -77,6 +79,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if err != nil {
 		return nil, fmt.Errorf("delay: open the store: %w", err)
 	}
+	s.gathering = s.newGathering()
 	return s, nil
 }
 
@@ -103,7 +106,11 @@ func (s *Store) Service() string { return s.service }
 //   - a ctx inside a receiver's claim on the same *sql.DB of SQLite: Put would wait for itself. Through another *sql.DB on the
 //     same file it does wait, for 30 seconds.
 //
-// After an error of the connection the message may have been stored.
+// Calls that come while another one writes go together, with one statement. No call waits for others to come, and a message that the
+// database refuses fails its own call alone. A call inside of a transaction is never put together with others.
+//
+// After an error of the connection the message may have been stored, and if ctx ends. If the connection is lost while several
+// messages go together, each of them is put again, and may be there twice.
 func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
 	if s == nil {
 		return errNoStore
@@ -147,7 +154,7 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 		return err
 	})
 	if !joined {
-		err = s.putAlone(ctx, args)
+		err = s.putAlone(ctx, args, r.size())
 	}
 	if s.db.TooLarge(err, r.size(), s.largest) {
 		err = fmt.Errorf("%w: %d bytes: %w", poison.ErrTooLarge, r.size(), err)
@@ -155,12 +162,19 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	return err
 }
 
-func (s *Store) putAlone(ctx context.Context, args []any) error {
+// putAlone stores a message outside of a transaction, together with those of other callers, if there are any.
+func (s *Store) putAlone(ctx context.Context, args []any, size int) error {
 	if s.db.Held(ctx) {
 		return errHeld
 	}
-	_, err := s.db.Exec(ctx, s.say.put, args...)
-	return err
+	alone := func() error {
+		_, err := s.db.Exec(ctx, s.say.put, args...)
+		return err
+	}
+	if s.gathering == nil {
+		return alone()
+	}
+	return s.gathering.Do(ctx, args, size, alone)
 }
 
 var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put outside of " +

@@ -25,3 +25,6 @@ func (s *Store) LeaseWithin(ctx context.Context, tx *sql.Tx, f Filter, seqs []in
 
 // EachMinute reads the column recent.
 var EachMinute = eachMinute
+
+// Apart stores each letter by itself, as if no other were published.
+func (s *Store) Apart() { s.gathering = nil }

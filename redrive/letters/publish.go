@@ -21,6 +21,9 @@ var (
 // twice. A message that is no dead letter is stored too, as a failure of unknown class. Publish refuses a letter that is
 // larger than the database takes, with an error that is poison.ErrTooLarge. A poison.Queue then cuts what it added to the
 // message, and at last tries its fallbacks.
+//
+// Calls with one message that come while another call writes go together, with one statement or in one transaction. No call
+// waits for others to come. A letter that the database refuses fails its own call alone.
 func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	if s == nil {
 		return errNilStore
@@ -53,13 +56,7 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		return fmt.Errorf("letters: publish to %q: %w: the letter has %d bytes, and the server takes %d: "+
 			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge, largest, s.limit)
 	}
-	stored, err := false, error(nil)
-	if len(records) == 1 {
-		stored, err = s.storeFresh(ctx, &records[0], time.Now())
-	}
-	if err == nil && !stored {
-		err = s.storeAll(ctx, records)
-	}
+	err := s.storeGathered(ctx, records)
 	if s.db.TooLarge(err, largest, s.limit) {
 		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
 	}
@@ -70,6 +67,25 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		s.known.add(records[i].cause)
 	}
 	return nil
+}
+
+// storeGathered stores letters. A single one goes together with those of other callers, if there are any. The first letter of a
+// cause goes alone, because it brings the cause along.
+func (s *Store) storeGathered(ctx context.Context, records []record) error {
+	if len(records) > 1 {
+		return s.storeAll(ctx, records)
+	}
+	alone := func() error {
+		stored, err := s.storeFresh(ctx, &records[0], time.Now())
+		if err == nil && !stored {
+			err = s.storeAll(ctx, records)
+		}
+		return err
+	}
+	if s.gathering == nil || !s.known.has(records[0].cause) || s.db.Held(ctx) {
+		return alone()
+	}
+	return s.gathering.Do(ctx, &records[0], records[0].size(), alone)
 }
 
 // storeAll stores letters in one transaction.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/gather"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
@@ -40,7 +41,7 @@ const DefaultMaxRead = 32 << 20
 
 // Store keeps dead letters in tables of a database, spillway_dead_letters and those beside it, until they are purged. It is a
 // message.Publisher and a poison.Initializer, so that a poison.Queue can publish into it. It is safe for concurrent use, also
-// by several processes. It starts no goroutines.
+// by several processes. It has a goroutine only while letters of several callers go into one statement.
 type Store struct {
 	db         *database.Database
 	statements statements
@@ -53,6 +54,8 @@ type Store struct {
 	seal       *seal.Sealer
 	known      knownCauses
 	prepared   prepared
+	gathering  *gather.Group[*record]
+	manyFresh  []string // by the logarithm of the number of letters
 }
 
 // ErrClosed is the error of Publish after Close.
@@ -105,6 +108,10 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if known.Kind() != database.Postgres {
 		s.prepared.prepare(ctx, db, s.statements.insert, s.statements.body, s.statements.count)
 	}
+	if s.statements.fresh != "" {
+		s.manyFresh = manyFreshStatements(known.Statement)
+	}
+	s.gathering = s.newGathering()
 	s.beginCauses(ctx)
 	return s, nil
 }

@@ -1,0 +1,207 @@
+package gather
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Config says what calls share.
+type Config[T any] struct {
+	// Together writes several items. It returns the indexes of those that it left out: their calls write alone. After an error all
+	// calls do, so it has written all or none. Its context ends after Timeout, and when all callers have left.
+	Together func(ctx context.Context, items []T) (leftOut []int, err error)
+	// Rows and Bytes bound a batch. An item of more than a quarter of Bytes is written at once, and alone.
+	Rows, Bytes int
+	// Lanes is the number of writes that run at the same time before calls are gathered.
+	Lanes int
+	// Timeout bounds Together.
+	Timeout time.Duration
+}
+
+// Group is what gathers. It is safe for concurrent use, and has a goroutine only while a batch is written.
+type Group[T any] struct {
+	config Config[T]
+
+	mu      sync.Mutex
+	running int
+	waiting []*call[T] // not empty only while all lanes run
+}
+
+// Lanes returns how many writes of a process shall run at the same time: two on a server, where one computes while the other one
+// commits, and one on a database with a single writer.
+func Lanes(singleWriter bool) int {
+	if singleWriter {
+		return 1
+	}
+	return 2
+}
+
+// patience is how long a call waits for another one's write, which may hang. Then it writes for itself.
+const patience = time.Second
+
+// New returns a Group.
+func New[T any](config Config[T]) *Group[T] { return &Group[T]{config: config} }
+
+// call is an item that waits.
+type call[T any] struct {
+	item   T
+	size   int
+	answer chan answer // has room for the one that comes
+	batch  *batch[T]   // that has it, under the Group's mutex
+}
+
+// batch is what is written together.
+type batch[T any] struct {
+	calls  []*call[T]
+	left   int // callers that have gone
+	cancel context.CancelFunc
+}
+
+type answer int
+
+const (
+	done  answer = iota // the batch is written
+	alone               // the call is to write by itself
+	lead                // the same, and then to pass its lane on
+)
+
+// Do writes an item of size bytes: alone calls the write of this item alone, in this goroutine. If others are writing, the
+// item goes into the next batch. Do returns the error of ctx when ctx ends first; the item may be written then.
+func (g *Group[T]) Do(ctx context.Context, item T, size int, write func() error) error {
+	if size > g.config.Bytes/4 {
+		return write()
+	}
+	g.mu.Lock()
+	if g.running < g.config.Lanes {
+		g.running++
+		g.mu.Unlock()
+		defer g.next()
+		return write()
+	}
+	c := &call[T]{item: item, size: size, answer: make(chan answer, 1)}
+	g.waiting = append(g.waiting, c)
+	g.mu.Unlock()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		select {
+		case a := <-c.answer:
+			return g.obey(a, write)
+		case <-late.C:
+			if g.withdraw(c) {
+				return write()
+			}
+		case <-ctx.Done():
+			if a, answered := g.leave(c); answered {
+				return g.obey(a, write)
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+func (g *Group[T]) obey(a answer, write func() error) error {
+	switch a {
+	case done:
+		return nil
+	case lead:
+		defer g.next()
+	}
+	return write()
+}
+
+// leave takes a call back whose context ended, unless it has its answer.
+func (g *Group[T]) leave(c *call[T]) (a answer, answered bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case a := <-c.answer:
+		return a, true
+	default:
+	}
+	if b := c.batch; b != nil {
+		if b.left++; b.left == len(b.calls) {
+			b.cancel()
+		}
+		return 0, false
+	}
+	g.remove(c)
+	return 0, false
+}
+
+// withdraw takes a call back that is in no batch yet.
+func (g *Group[T]) withdraw(c *call[T]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.remove(c)
+}
+
+func (g *Group[T]) remove(c *call[T]) bool {
+	i := slices.Index(g.waiting, c)
+	if i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// next passes a lane on to those that wait.
+func (g *Group[T]) next() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, size := 0, 0
+	for n < len(g.waiting) && n < g.config.Rows && (n == 0 || size+g.waiting[n].size <= g.config.Bytes) {
+		size += g.waiting[n].size
+		n++
+	}
+	if n == 0 {
+		g.running--
+		return
+	}
+	calls := append([]*call[T](nil), g.waiting[:n]...)
+	clear(g.waiting[:n])
+	if g.waiting = g.waiting[n:]; len(g.waiting) == 0 {
+		g.waiting = nil // the array goes with its calls
+	}
+	if n == 1 {
+		calls[0].answer <- lead
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.Timeout)
+	b := &batch[T]{calls: calls, cancel: cancel}
+	for _, c := range calls {
+		c.batch = b
+	}
+	go g.write(ctx, b)
+}
+
+// write writes a batch and answers its calls.
+func (g *Group[T]) write(ctx context.Context, b *batch[T]) {
+	answers := make([]answer, len(b.calls))
+	for i := range answers {
+		answers[i] = alone
+	}
+	defer func() {
+		_ = recover() // each call meets it again in its own goroutine
+		b.cancel()
+		g.mu.Lock()
+		for i, c := range b.calls {
+			c.answer <- answers[i]
+		}
+		g.mu.Unlock()
+		g.next()
+	}()
+	items := make([]T, len(b.calls))
+	for i, c := range b.calls {
+		items[i] = c.item
+	}
+	leftOut, err := g.config.Together(ctx, items)
+	if err != nil {
+		return
+	}
+	clear(answers) // done
+	for _, i := range leftOut {
+		answers[i] = alone
+	}
+}
