@@ -34,7 +34,7 @@ postgres_run() {
   # do it) still looks alive to PostgreSQL, which would then refuse to start.
   rm -f "$1/data/postmaster.pid"
   launch postgres "$(postgres_bin)/postgres" -D "$1/data" -p "$postgres_port" -c listen_addresses=127.0.0.1 \
-    -c unix_socket_directories= -c shared_buffers=64MB -c max_connections=200
+    -c unix_socket_directories= -c shared_buffers=64MB -c max_connections=200 -c fsync="$fsync"
 }
 
 postgres_probe() {

@@ -10,6 +10,7 @@ servers=(kafka rabbitmq redis postgres mariadb nats prometheus)
 usual=(kafka rabbitmq redis postgres mariadb nats) # without names; a test that needs Prometheus starts one of its own
 programs=(browser)                                 # they are only installed: a test that needs one starts it
 deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
+fsync=${SPILLWAY_SERVICES_FSYNC:-on}       # off: PostgreSQL and MariaDB write, and do not wait for the disk. That survives SIGKILL
 not_ours=3                                 # exit status: this server is not ours to start or stop
 
 # Server programs are where ordinary users' paths do not lead.
@@ -27,7 +28,8 @@ services.sh stop|start|restart|kill server   for fault tests; kill is a crash (S
 Servers: kafka rabbitmq redis postgres mariadb nats prometheus; none named is all of them but prometheus, which down stops too.
 Prometheus runs with the configuration file that SPILLWAY_PROMETHEUS_CONFIG names.
 A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
-SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
+SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_FSYNC=off lets PostgreSQL and
+MariaDB not wait for the disk: what they confirm survives a kill, not the machine's end. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
 TEXT
 }
 
