@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,10 +48,36 @@ func childProgram(t *testing.T) (string, error) {
 	if built["-race"] != "true" {
 		return os.Executable()
 	}
-	path := filepath.Join(t.TempDir(), "unraced.test")
-	build := exec.Command("go", "test", "-c", "-race=false", "-tags", built["-tags"], "-o", path, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the test without -race: %w\n%s", err, out)
+	unraced.Lock()
+	defer unraced.Unlock()
+	if unraced.users == 0 {
+		folder, err := os.MkdirTemp("", "conformance")
+		if err != nil {
+			return "", err
+		}
+		build := exec.Command("go", "test", "-c", "-race=false", "-vet=off", "-tags", built["-tags"], "-o", filepath.Join(folder, "unraced.test"), ".")
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", errors.Join(fmt.Errorf("build the test without -race: %w\n%s", err, out), os.RemoveAll(folder))
+		}
+		unraced.folder = folder
 	}
-	return path, nil
+	unraced.users++
+	t.Cleanup(func() {
+		unraced.Lock()
+		defer unraced.Unlock()
+		if unraced.users--; unraced.users > 0 {
+			return
+		}
+		if err := os.RemoveAll(unraced.folder); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(unraced.folder, "unraced.test"), nil
+}
+
+// unraced is the folder of the program without the race detector. Targets that run at the same time share it: its linking takes long.
+var unraced struct {
+	sync.Mutex
+	folder string
+	users  int
 }
