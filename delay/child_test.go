@@ -112,7 +112,7 @@ func (f sinkFunc) Publish(_ string, messages ...*message.Message) error { return
 
 // Whenever a relay is killed: nothing is lost, and only what was in hand is published again.
 func TestKilled(t *testing.T) {
-	const n, kills = 200, 10
+	const n, kills = 200, 6
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
 		if _, err := s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {

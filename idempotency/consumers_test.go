@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// messagesVariable says how many messages the consumers share. Default: 300.
+// messagesVariable says how many messages the consumers share. Default: 100.
 const messagesVariable = "SPILLWAY_IDEMPOTENCY_MESSAGES"
 
 // Features I1, I2, promise P7: eight processes' worth of pools share one database and take turns at messages that all come
@@ -21,7 +21,7 @@ const messagesVariable = "SPILLWAY_IDEMPOTENCY_MESSAGES"
 // documentation asks for: nobody is told busy there either, and what a process costs the others is its commits.
 func TestConsumers(t *testing.T) {
 	row{"P7-eight", "8 consumers on the same messages, each delivered 3 times in random order: one effect each", nil}.on(t,
-		func(t *testing.T, d database) { newCell(t, d).eight(number(t, messagesVariable, 300)) })
+		func(t *testing.T, d database) { newCell(t, d).eight(number(t, messagesVariable, 100)) })
 }
 
 func (c *cell) eight(messages int) {

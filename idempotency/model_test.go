@@ -15,13 +15,13 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// modelRunsVariable says how many random interleavings each server is put through, and ten times as many SQLite.
+// modelRunsVariable says how many random interleavings each server is put through, and five times as many SQLite.
 const modelRunsVariable = "SPILLWAY_IDEMPOTENCY_RUNS"
 
 // Features I1, I2, I3, I4, I6, I8, I9, promise P7: random interleavings of claims, commits, crashes, lost answers, retries,
 // versions, leases, expiry, purges and redrives leave what a small model says. rapid prints how to repeat a failure.
 func TestModel(t *testing.T) {
-	runs := number(t, modelRunsVariable, 10)
+	runs := number(t, modelRunsVariable, 5)
 	for _, d := range databases { // one after another: the number of runs is rapid's, and one for all
 		row{"P7-model", "random interleavings of everything leave what a small model says", nil}.alone(t, d, func(c *cell) {
 			n := runs

@@ -224,7 +224,7 @@ func TestPurgeUnderClaims(t *testing.T) {
 // Feature I8: claims go on while many keys are purged. What it costs them is logged, not judged: others use the machine.
 func TestPurgeBesideClaims(t *testing.T) {
 	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, handler message.HandlerFunc) {
-		const many = 10_000
+		const many = 2_000
 		enterKeys(t, db, "old", many, time.Now().Add(-30*24*time.Hour), "NULL")
 		handle := newReceiver(t, store, idempotency.ReceiverConfig{}).Middleware(handler)
 		var claimed int

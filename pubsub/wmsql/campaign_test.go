@@ -14,7 +14,7 @@ import (
 // Close in the middle of a handler, at random moments: there is no half-done work, ever, and nothing is lost.
 func TestCloseCampaign(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		random, rounds := seeded(t), 120*chaos()
+		random, rounds := seeded(t), 40*chaos()
 		var ids []string
 		publish := func() {
 			var batch []*message.Message
@@ -81,7 +81,7 @@ func TestCloseCampaign(t *testing.T) {
 // A consuming process is killed at random moments. Every message has its effects and its output once.
 func TestKillCampaign(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
-		random, rounds := seeded(t), 20*chaos()
+		random, rounds := seeded(t), 7*chaos()
 		var ids []string
 		consumed := 0
 		for round := range rounds {

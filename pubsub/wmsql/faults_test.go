@@ -46,7 +46,7 @@ func TestServerRestarts(t *testing.T) {
 // positions knows which, and no message takes effect twice.
 func TestCommitAnswerLost(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
-		random, rounds := seeded(t), 20*chaos()
+		random, rounds := seeded(t), 10*chaos()
 		through, proxy := b.over(s)
 		watchCommits(proxy)
 		var ids []string
