@@ -31,11 +31,14 @@ func (p pickyAMQP) Unmarshal(delivery amqp091.Delivery) (*message.Message, error
 func TestAMQP(t *testing.T) {
 	t.Parallel()
 	var beside sync.RWMutex
-	t.Run("classic", func(t *testing.T) { t.Parallel(); runAMQP(t, "amqp-classic", nil, &beside) })
+	t.Run("classic", func(t *testing.T) {
+		t.Parallel()
+		runAMQP(t, "amqp-classic", nil, &beside, conformance.SecondColumn()...)
+	})
 	t.Run("quorum", func(t *testing.T) { t.Parallel(); runAMQP(t, "amqp-quorum", wmamqp.QuorumQueue(nil), &beside) })
 }
 
-func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RWMutex) {
+func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RWMutex, only ...string) {
 	b := amqpBroker{services.AMQP(t), arguments}
 	at, err := url.Parse(b.uri)
 	if err != nil {
@@ -48,6 +51,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RW
 	}
 	conformance.Run(t, conformance.Target{
 		Name:       name,
+		Only:       only,
 		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.uri, 0) },
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.uri) },
 		Origin:     wmamqp.Origin,

@@ -78,6 +78,7 @@ func (s *tables) target(name string) conformance.Target {
 // stock is watermill-sql's own subscriber; dead letters and outputs are published by ours, in transactions of their own.
 func (s *tables) stock(name string) conformance.Target {
 	target := s.target(name)
+	target.Only = conformance.SecondColumn()
 	target.Database, target.SubscriberThrough, target.Origins = nil, nil, nil
 	target.Subscriber = func(t testing.TB, group string) message.Subscriber {
 		sub, err := wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
