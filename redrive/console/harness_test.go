@@ -154,7 +154,7 @@ func (b *bench) send(r *http.Request, change ...func(*http.Request)) page {
 	b.console.ServeHTTP(w, r)
 	p := page{Response: w.Result(), sent: w.Body.Len()}
 	var body io.Reader = w.Body
-	if p.Header.Get("Content-Encoding") == "gzip" {
+	if p.Header.Get("Content-Encoding") == "gzip" && p.sent > 0 {
 		z, err := gzip.NewReader(w.Body)
 		if err != nil {
 			b.t.Fatal(err)

@@ -1,0 +1,104 @@
+package console
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+)
+
+// flaky connects to a database that can be away.
+type flaky struct {
+	driver  driver.Driver
+	address string
+	away    atomic.Bool
+}
+
+func (f *flaky) Driver() driver.Driver { return f.driver }
+
+func (f *flaky) Connect(context.Context) (driver.Conn, error) {
+	if f.away.Load() {
+		return nil, errors.New("connect to db.internal as ops with password=hunter2: connection refused")
+	}
+	return f.driver.Open(f.address)
+}
+
+// Feature V11: while the database is away each page says so, with status 503, and asks again. Its errors are masked. When the
+// database is back, so are the pages.
+func TestDatabaseAway(t *testing.T) {
+	address := databases.SQLite.Create(t)
+	f := &flaky{driver: databases.SQLite.Open(t, address).Driver(), address: address}
+	db := sql.OpenDB(f)
+	db.SetMaxIdleConns(-1)
+	t.Cleanup(func() { _ = db.Close() })
+	log := new(testkit.Log)
+	b := benchOn(t, fixture.Database{Name: "flaky", Create: func(testing.TB) func() *sql.DB { return func() *sql.DB { return db } }}, func(c *Config) { c.Logger = log })
+	b.fill(1, 3)
+	paths := []string{"/", "/causes", "/letters", "/letters?text=x"}
+	f.away.Store(true)
+	for _, path := range paths {
+		p := b.get(path)
+		p.want(t, http.StatusServiceUnavailable, text("error.database"), text("error.retries"), `http-equiv="refresh"`)
+		if p.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", path)
+		}
+		if strings.Contains(p.body, "hunter2") {
+			t.Errorf("%s shows a password: %s", path, p.body)
+		}
+	}
+	if n := len(log.Errors()); n < len(paths) {
+		t.Errorf("%d lines for %d failures", n, len(paths))
+	}
+	f.away.Store(false)
+	for _, path := range paths {
+		b.get(path).want(t, http.StatusOK)
+	}
+}
+
+// Feature V11: a query that takes too long ends, and the page says what to do. A person who went away is not answered.
+func TestSlowDatabase(t *testing.T) {
+	b := newBench(t)
+	b.console.config.Timeout = 1
+	b.get("/letters").want(t, http.StatusServiceUnavailable, text("error.slow"))
+	b.console.config.Timeout = DefaultTimeout
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if p := b.get("/letters", func(r *http.Request) { *r = *r.WithContext(gone) }); p.body != "" {
+		t.Errorf("answered %s", p.body)
+	}
+}
+
+// Feature V11: a template that fails in the middle gives the page of an error, and never half a page. So does a handler that panics.
+func TestNeverHalfAPage(t *testing.T) {
+	log := new(testkit.Log)
+	b := newBench(t, func(c *Config) { c.Logger = log })
+	b.fill(1, 3)
+	broken := template.Must(template.New("layout").Parse(`<h1>half</h1>{{.View.Waiting}}{{.View.Nothing}}`))
+	b.console.pages["overview"] = broken
+	p := b.get("/")
+	p.want(t, http.StatusInternalServerError, text("error.internal"), "</html>")
+	if strings.Contains(p.body, "half") {
+		t.Errorf("half a page: %s", p.body)
+	}
+	b.console.routes = append(b.console.routes, route{name: "panics", method: http.MethodGet, pattern: "/panics", right: Look,
+		handle: func(*Console, *request) (answer, error) { panic("in the handler") }})
+	b.get("/panics").want(t, http.StatusInternalServerError, text("error.internal"))
+	b.console.pages["error"] = broken
+	p = b.get("/")
+	p.want(t, http.StatusInternalServerError, text("error.plain"))
+	if strings.Contains(p.body, "half") {
+		t.Errorf("half a page: %s", p.body)
+	}
+	if len(log.Errors()) < 3 {
+		t.Errorf("%v", log.Errors())
+	}
+}

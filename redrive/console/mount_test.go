@@ -1,0 +1,150 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// Feature V11: under any prefix, and behind a proxy that adds or removes one, each link of each page leads to a page.
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	b := newBench(t)
+	b.fill(3, 120)
+	prefixed := newBench(t, func(c *Config) { c.Prefix = "/ops/deadletters/" })
+	prefixed.fill(3, 120)
+	for what, mounted := range map[string]struct {
+		root    string
+		handler http.Handler
+	}{
+		"at the root":             {"/", b.console},
+		"with StripPrefix":        {"/deadletters/", http.StripPrefix("/deadletters", b.console)},
+		"with Config.Prefix":      {"/ops/deadletters/", prefixed.console},
+		"behind a longer address": {"/team/shop/deadletters/", http.StripPrefix("/team/shop/deadletters", b.console)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			seen, next := map[string]bool{}, []string{"http://example.com" + mounted.root}
+			for len(next) > 0 && len(seen) < 300 {
+				at := next[0]
+				next = next[1:]
+				w := httptest.NewRecorder()
+				mounted.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, at, nil))
+				if w.Code != http.StatusOK {
+					t.Fatalf("%s: status %d: %s", at, w.Code, w.Body)
+				}
+				if !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+					continue
+				}
+				base, err := url.Parse(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, node := range (page{body: w.Body.String()}).elements(t, "") {
+					for _, name := range []string{"href", "src", "action"} {
+						link := attribute(node, name)
+						if link == "" || strings.HasPrefix(link, "#") {
+							continue
+						}
+						to, err := base.Parse(link)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if !strings.HasPrefix(to.Path, mounted.root) {
+							t.Fatalf("%s links to %s", at, to)
+						}
+						if kind := to.Path; !seen[to.String()] && count(seen, kind) < 6 {
+							seen[to.String()] = true
+							next = append(next, to.String())
+						}
+					}
+				}
+			}
+			if len(seen) < 10 {
+				t.Errorf("only %d links", len(seen))
+			}
+		})
+	}
+}
+
+// count is how many addresses of one path were seen.
+func count(seen map[string]bool, path string) (n int) {
+	for at := range seen {
+		if u, err := url.Parse(at); err == nil && u.Path == path {
+			n++
+		}
+	}
+	return n
+}
+
+// The root without its slash leads to the root, and nowhere else.
+func TestRootWithoutSlash(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Prefix = "/deadletters" })
+	stripped := newBench(t)
+	for path, handler := range map[string]http.Handler{"/deadletters": b.console, "/javascript:alert(1)": http.StripPrefix("/javascript:alert(1)", stripped.console)} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		base, _ := url.Parse("http://example.com" + path)
+		to, err := base.Parse(w.Header().Get("Location"))
+		if err != nil || w.Code != http.StatusTemporaryRedirect || to.String() != base.String()+"/" {
+			t.Errorf("%s: status %d, to %v, %v", path, w.Code, to, err)
+		}
+	}
+	b.get("/elsewhere").want(t, http.StatusNotFound)
+	b.get("/deadlettersandmore").want(t, http.StatusNotFound)
+	b.get("/deadletters//evil.example/").want(t, http.StatusNotFound)
+}
+
+// Feature V11: a page is at most 60 KiB, compressed, and needs one style and one script that a browser keeps for good.
+func TestPagesAreSmall(t *testing.T) {
+	b := newBench(t)
+	b.fill(3, 600)
+	for _, path := range []string{"/", "/causes", "/letters", "/letters?rows=500"} {
+		p := b.get(path)
+		p.want(t, http.StatusOK)
+		if p.Header.Get("Content-Encoding") != "gzip" || p.sent > 60<<10 {
+			t.Errorf("%s: %d bytes, %s", path, p.sent, p.Header.Get("Content-Encoding"))
+		}
+		if plain := b.get(path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip;q=0, br") }); plain.Header.Get("Content-Encoding") != "" {
+			t.Errorf("%s: not plain", path)
+		}
+	}
+	total := 0
+	for _, name := range []string{styleName, scriptName, iconName} {
+		p := b.get("/static/" + name)
+		p.want(t, http.StatusOK)
+		if !strings.Contains(p.Header.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s is not kept", name)
+		}
+		total += p.sent
+	}
+	if total > 12<<10 {
+		t.Errorf("style, script and icon have %d bytes", total)
+	}
+	b.get("/static/style.css").want(t, http.StatusNotFound)
+	b.get("/static/..%2fconsole.go").want(t, http.StatusNotFound)
+}
+
+// Feature V11: the moving part of a page comes alone, and not again if it is the same.
+func TestLivePart(t *testing.T) {
+	b := newBench(t)
+	b.fill(3, 30)
+	ask := func(tag string) page {
+		return b.get("/causes", func(r *http.Request) {
+			r.Header.Set("Spillway-Live", "1")
+			r.Header.Set("If-None-Match", tag)
+		})
+	}
+	p := ask("")
+	p.want(t, http.StatusOK, "<table>")
+	if strings.Contains(p.body, "<html") {
+		t.Errorf("the whole page: %s", p.body)
+	}
+	if again := ask(p.Header.Get("ETag")); again.StatusCode != http.StatusNotModified || again.body != "" {
+		t.Errorf("status %d: %s", again.StatusCode, again.body)
+	}
+	b.fill(4, 3)
+	if ask(p.Header.Get("ETag")).StatusCode != http.StatusOK {
+		t.Error("letters came, and the part is the same")
+	}
+}
