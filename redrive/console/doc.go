@@ -27,7 +27,7 @@
 //     method asks the store with the request's context, and fills a struct of its own: the view. Addresses come from request.link.
 //     An error goes to the caller: explain makes a page of it. badInput, notFound and fault say more.
 //  2. A template of the same name, templates/causes.html, which defines content, and perhaps live: the part that moves. In it v
-//     shows a value of a message, block shows several lines, n a number, bytes a size, when a time, text a text. A cell of a table
+//     shows a value of a message, lines shows several lines, n a number, bytes a size, when a time, text a text. A cell of a table
 //     has a data-label, so that narrow screens can show the row as a card.
 //  3. A row in the table of routes.go, with the right. TestRights wants a row too.
 //  4. Its words in texts.go.

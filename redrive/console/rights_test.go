@@ -14,6 +14,10 @@ var rights = []struct {
 	{http.MethodGet, "/", "/", LookWithoutPayload},
 	{http.MethodGet, "/causes", "/causes", LookWithoutPayload},
 	{http.MethodGet, "/letters", "/letters", LookWithoutPayload},
+	{http.MethodGet, "/letters/{seq}", "/letters/1", LookWithoutPayload},
+	{http.MethodGet, "/letters/{seq}/payload", "/letters/1/payload", Look},
+	{http.MethodPost, "/letters/{seq}/payload", "/letters/1/payload", Operate},
+	{http.MethodGet, "/letters/{seq}/json", "/letters/1/json", LookWithoutPayload},
 	{http.MethodGet, "/static/{file}", "/static/" + styleName, None},
 }
 

@@ -25,6 +25,10 @@ func routes() []route {
 		{name: "overview", method: http.MethodGet, pattern: "/", right: LookWithoutPayload, handle: (*Console).overview, nav: true},
 		{name: "causes", method: http.MethodGet, pattern: "/causes", right: LookWithoutPayload, handle: (*Console).causes, nav: true},
 		{name: "letters", method: http.MethodGet, pattern: "/letters", right: LookWithoutPayload, handle: (*Console).letters, nav: true},
+		{name: "letter", method: http.MethodGet, pattern: "/letters/{seq}", right: LookWithoutPayload, handle: (*Console).letter},
+		{name: "payload", method: http.MethodGet, pattern: "/letters/{seq}/payload", right: Look, handle: (*Console).download},
+		{name: "unmasked", method: http.MethodPost, pattern: "/letters/{seq}/payload", right: Operate, handle: (*Console).downloadUnmasked},
+		{name: "export", method: http.MethodGet, pattern: "/letters/{seq}/json", right: LookWithoutPayload, handle: (*Console).export},
 		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: None, handle: (*Console).static},
 	}
 }

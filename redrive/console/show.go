@@ -23,7 +23,7 @@ func (c *Console) functions() template.FuncMap {
 		"when":  when,
 		"v":     c.value,
 		"plain": func(s string) string { line, _ := c.shown(s, maxShown); return line },
-		"block": func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
+		"lines": func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
 	}
 }
 

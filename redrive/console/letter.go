@@ -1,0 +1,134 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/watermill-spillway/spillway/redrive/console/internal/frames"
+	"github.com/watermill-spillway/spillway/redrive/console/internal/payload"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// letter tells the story of one letter: what failed, what is in it, and what became of it.
+func (c *Console) letter(r *request) (answer, error) {
+	l, err := c.oneLetter(r)
+	if err != nil {
+		return answer{}, err
+	}
+	v := letterPage{
+		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.config.Privacy.Text(says(l.closed)),
+		CauseLink: r.link("letters", filterValues(letters.Filter{Causes: []string{l.Cause}, Statuses: letters.Statuses()})),
+		Selection: selection{seqs: []int64{l.Seq}}.values().Encode(), Base: r.base, Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)),
+		Command: "redrive show " + id(l.Seq) + " --json", Curl: curl(r),
+	}
+	v.Keys, v.Metadata = c.metadata(l, v.Look)
+	if v.Look && l.closed == nil && l.Status != letters.StatusErased {
+		v.Payload = c.payloadOf(l, payload.Kind(r.query.Get("view")))
+	}
+	events, err := c.store.History(r.Context(), l.Seq)
+	if err == nil {
+		v.Line, v.Earlier = timeLine(r, l.Letter, events)
+		v.Others, err = c.others(r, l)
+	}
+	return answer{page: "letter", title: text("letter.title", strconv.FormatInt(l.Seq, 10)), view: v}, err
+}
+
+type letterPage struct {
+	letterView
+	Look      bool // whether the person may see payload and metadata
+	Closed    string
+	CauseLink string
+	Base      string
+	Selection string // of this letter alone, as the query of a page that acts
+	Payload   *payloadView
+	Line      []entry
+	Earlier   int // moments that are left out
+	Others    []otherLetter
+	Metadata  []pair
+	Keys      int // of the metadata
+	Folded    []frames.Group
+	Command   string
+	Curl      string
+}
+
+// openedLetter is a letter, opened if it was sealed and the keys are there.
+type openedLetter struct {
+	letters.Letter
+	key    string // that it is sealed with
+	closed error  // why it cannot be opened
+}
+
+// oneLetter returns the letter that the address names.
+func (c *Console) oneLetter(r *request) (l openedLetter, err error) {
+	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	if err != nil || seq <= 0 {
+		return l, notFound(text("error.page"))
+	}
+	if l.Letter, err = c.store.Get(r.Context(), seq); err != nil || !l.Sealed {
+		return l, err
+	}
+	l.key = l.SealKey()
+	opened, closed := c.store.Open(r.Context(), l.Letter)
+	if r.Context().Err() != nil {
+		return l, context.Cause(r.Context())
+	}
+	if l.closed = closed; closed == nil {
+		l.Letter.Letter = opened
+	}
+	return l, nil
+}
+
+func says(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// otherLetter is another letter of the same message: a redriven message that failed again has one more.
+type otherLetter struct {
+	Seq, Link, Status string
+	LeasedBy          string
+	Here              bool
+}
+
+const shownOthers = 50
+
+// others returns the letters of the message, with the one that is shown. Of a message without an id there is one.
+func (c *Console) others(r *request, l openedLetter) (all []otherLetter, err error) {
+	if l.Original.UUID == "" {
+		return nil, nil
+	}
+	heads, err := c.store.Heads(r.Context(), letters.Filter{IDs: []string{l.Original.UUID}, Statuses: letters.Statuses(), Limit: shownOthers})
+	for _, h := range heads {
+		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), text("status." + string(h.Status)), h.LeasedBy, h.Seq == l.Seq})
+	}
+	return all, err
+}
+
+// curl returns the line of a shell that fetches the letter, as far as the address is known here. A name of a host that a shell or
+// a person would read as something else is left out.
+func curl(r *request) string {
+	scheme, host := "http", r.Host
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	for _, char := range host {
+		if !(char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' || char >= '0' && char <= '9' || char == '.' || char == ':' || char == '-' || char == '[' || char == ']') {
+			return ""
+		}
+	}
+	return "curl --fail --remote-name --remote-header-name '" + scheme + "://" + host + pathSeen(r.Request) + "/json'"
+}
+
+// pathSeen is the path that the browser asked for, with what a proxy on this machine added. It has no quotes: they come escaped.
+func pathSeen(hr *http.Request) string {
+	path := hr.RequestURI
+	for i, char := range path {
+		if char == '?' || char == '#' || char == '\'' {
+			return path[:i]
+		}
+	}
+	return path
+}

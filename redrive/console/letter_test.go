@@ -1,0 +1,195 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const crash = "example.com/shop/billing.Handle(0xc000010000)\n\t/home/ann/shop/billing/handle.go:17 +0x1d\n" +
+	"github.com/ThreeDotsLabs/watermill/message.(*handler).handleMessage(0xc0)\n\t/go/pkg/mod/github.com/!three!dots!labs/watermill@v1.5.1/router.go:800 +0x1\n"
+
+// Feature V11: the page of a letter tells its story: why, where, when, with what, and what became of it.
+func TestLetter(t *testing.T) {
+	b := newBench(t)
+	first := fixture.Letter("id-7", `{"order":12345678901234567890,"card":{"password":"hunter2"}}`, func(l *poison.Letter) {
+		l.Failure.Stack = crash
+		l.Origin.Partition, l.Origin.Offset, l.Origin.Key = "3", "4711", []byte("key-of-ann")
+		l.Origin.Timestamp = fixture.FailedAt.Add(-time.Minute)
+	})
+	again := fixture.Letter("id-7", `{"order":1}`, fixture.RedrivenTimes(1), func(l *poison.Letter) {
+		l.Redrive.By, l.Redrive.ID, l.Redrive.At = "bob", "drain-1", fixture.FailedAt
+		l.Failure.History = append(l.Failure.History, classify.Attempt{At: fixture.FailedAt.Add(time.Hour), Class: classify.ClassTransient, Error: "timed out"})
+	})
+	fixture.Publish(t, b.store, "orders.dlq", first, again)
+	taken, err := b.store.Take(t.Context(), letters.Filter{}, time.Hour, 1)
+	if err == nil {
+		err = b.store.Mark(t.Context(), taken[0], letters.StatusRedriven, letters.Act{By: "bob", Reason: "INC-7 is repaired", RedriveID: "drain-1"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.get("/letters/1")
+	p.want(t, http.StatusOK, "Letter 1", "no_such_customer", "customer id-7 is unknown", "12345678901234567890", privacy.Mark, "4711", "key-of-ann",
+		"example.com/shop/billing.Handle", "1 frame of libraries", "attempt failed (permanent)", "INC-7 is repaired", "blue", `href="../letters/2"`,
+		"after 60 seconds", "redrive show 1 --json")
+	if strings.Contains(p.body, "hunter2") {
+		t.Error("the page shows a password")
+	}
+	b.get("/letters/2").want(t, http.StatusOK, "once, by bob", "timed out", "after 1 hour", `href="../letters/1"`, "Download the exact bytes")
+	b.get("/letters/1?view=hex").want(t, http.StatusOK, "00000000  7b 22 6f 72")
+	b.get("/letters/1?view=nonsense").want(t, http.StatusOK, `class="number"`)
+	for _, path := range []string{"/letters/99", "/letters/0", "/letters/x", "/letters/99/payload", "/letters/99/json"} {
+		b.get(path).want(t, http.StatusNotFound)
+	}
+}
+
+// Feature V11: who may look without payload sees no payload, no value of metadata and no record key, on the page and in the export.
+func TestLetterWithoutPayload(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-7", `{"secret":"of-ann"}`, func(l *poison.Letter) {
+		l.Origin.Key = []byte("key-of-ann")
+		l.Original.Metadata.Set("customer", "name-of-ann")
+	}))
+	for _, path := range []string{"/letters/1", "/letters/1?view=text", "/letters/1/json"} {
+		p := b.get(path, as(LookWithoutPayload))
+		p.want(t, http.StatusOK, "no_such_customer")
+		if strings.Contains(p.body, "of-ann") || strings.Contains(p.body, "6f 66") {
+			t.Errorf("%s shows what it must not: %s", path, p.body)
+		}
+	}
+	b.get("/letters/1", as(LookWithoutPayload)).want(t, http.StatusOK, "You may not see the payload", "customer", "hidden")
+}
+
+// Feature V11: the bytes of a payload leave as they are. What is masked on pages leaves with a reason, on record.
+func TestDownload(t *testing.T) {
+	b := newBench(t)
+	noise := make([]byte, 3<<20)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(noise)
+	secret := `{"password":"hunter2"}`
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", "\x00<script>\xff"), fixture.Letter("id-2", secret), fixture.Letter("id-3", string(noise)),
+		fixture.Letter("id-4", ""))
+	p := b.get("/letters/1/payload", as(Look))
+	p.want(t, http.StatusOK)
+	if p.body != "\x00<script>\xff" || p.Header.Get("Content-Type") != "application/octet-stream" || p.Header.Get("X-Content-Type-Options") != "nosniff" ||
+		p.Header.Get("Content-Disposition") != `attachment; filename="letter-1.bin"` {
+		t.Errorf("%q with %v", p.body, p.Header)
+	}
+	b.get("/letters/2/payload", as(Operate)).want(t, http.StatusForbidden)
+	b.post("/letters/2/payload", url.Values{"reason": {"INC-7"}}, as(Look)).want(t, http.StatusForbidden)
+	b.post("/letters/2/payload", url.Values{}, as(Operate)).want(t, http.StatusBadRequest)
+	p = b.post("/letters/2/payload", url.Values{"reason": {"INC-7"}}, as(Operate))
+	if p.want(t, http.StatusOK); p.body != secret {
+		t.Errorf("%q", p.body)
+	}
+	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
+	if err != nil || len(events) != 1 || events[0].By != "ann" || events[0].Reason != "INC-7" || events[0].Seq != 2 {
+		t.Errorf("%+v, %v", events, err)
+	}
+	if p := b.post("/letters/3/payload", url.Values{"reason": {"INC-7"}}); p.body != string(noise) {
+		t.Errorf("%d bytes come back of %d", len(p.body), len(noise))
+	}
+	b.get("/letters/4").want(t, http.StatusOK, "The payload is empty.")
+	b.get("/letters/4/payload").want(t, http.StatusOK)
+}
+
+// Feature V11: the page of a letter is small, whatever is in the letter, and says what it leaves out.
+func TestLetterIsBounded(t *testing.T) {
+	b := newBench(t)
+	large := fixture.Letter("large", `{"items":[`+strings.Repeat(`{"id":123,"name":"x"},`, 500_000)+`{}]}`)
+	wide := fixture.Letter("wide", "{}", func(l *poison.Letter) {
+		for i := range 10_000 {
+			l.Original.Metadata.Set(fmt.Sprintf("key-%05d", i), fmt.Sprintf("value %d", i))
+		}
+		l.Original.Metadata.Set("long", strings.Repeat("v", 100_000))
+		l.Failure.Description, l.Failure.Stack = strings.Repeat("d", 10_000), strings.Repeat("frame\n", 1000)
+	})
+	noise := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(noise)
+	fixture.Publish(t, b.store, "orders.dlq", large, wide, fixture.Letter("noise", string(noise)))
+	for path, say := range map[string]string{
+		"/letters/1": "Not all of it is shown here", "/letters/1?view=text": "Only the first 32,768 bytes are shown", "/letters/2": "of 10,002 keys are shown",
+		"/letters/3": "Only the first 8,192 bytes are shown", "/letters/3?view=text": "Only the first",
+	} {
+		p := b.get(path)
+		if p.want(t, http.StatusOK, say); p.sent > 60<<10 {
+			t.Errorf("%s: %d bytes are sent", path, p.sent)
+		}
+	}
+	p := b.get("/letters/2/json")
+	var e exported
+	if err := json.Unmarshal([]byte(p.body), &e); err != nil || len(e.Metadata) != 10_002 || e.Payload == nil || *e.Payload != "{}" {
+		t.Errorf("%d keys, %v", len(e.Metadata), err)
+	}
+}
+
+// Feature V11: a sealed letter is opened if the keys are there, and else names its key.
+func TestLetterSealed(t *testing.T) {
+	db := fixture.SQLite.Create(t)()
+	sealer, _ := fixture.Sealer(t, "2026-a")
+	sealing := func(config letters.StoreConfig) *letters.Store {
+		config.Service = "shop"
+		s, err := letters.NewStore(t.Context(), db, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	open := sealing(letters.StoreConfig{Seal: sealer})
+	fixture.Publish(t, open, "orders.dlq", fixture.Letter("id-1", `{"order":4242}`))
+	for _, c := range []struct {
+		store *letters.Store
+		say   string
+		file  int
+	}{{open, "4242", http.StatusOK}, {sealing(letters.StoreConfig{}), "sealed with the key 2026-a", http.StatusConflict}} {
+		all, err := campaigns.New(t.Context(), c.store, campaigns.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler, err := New(Config{Campaigns: all, Access: access})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{t: t, store: c.store, campaigns: all, console: handler}
+		b.get("/letters/1").want(t, http.StatusOK, c.say, "2026-a")
+		b.get("/letters/1/payload").want(t, c.file)
+	}
+}
+
+// Feature V11: an erased letter has no payload to show, and its page says so.
+func TestLetterErased(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", "of ann"))
+	if _, err := b.store.Erase(t.Context(), letters.Filter{IDs: []string{"id-1"}}, letters.Act{By: "ann", Reason: "asked"}, letters.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.get("/letters/1").want(t, http.StatusOK, "were erased")
+	b.get("/letters/1/payload").want(t, http.StatusGone)
+	b.get("/letters/1/json").want(t, http.StatusOK)
+}
+
+// The line for a shell holds nothing that a shell would run.
+func TestCurl(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 1)
+	for host, want := range map[string]bool{"localhost:8080": true, "[::1]:80": true, "a.example'; rm -rf ~; '": false, "$(id)": false} {
+		p := b.get("/letters/1", func(r *http.Request) { r.Host = host })
+		if got := strings.Contains(p.body, "curl "); got != want {
+			t.Errorf("host %q: %v", host, got)
+		}
+	}
+	b.get("/letters/1?view=text", func(r *http.Request) { r.Host = "ops.example" }).want(t, http.StatusOK, "http://ops.example/letters/1/json")
+}

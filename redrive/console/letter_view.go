@@ -1,0 +1,188 @@
+package console
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// letterView is what is known of a letter beside its content.
+type letterView struct {
+	Seq                                         int64
+	Status, StatusName                          string
+	Marked                                      letters.Marked
+	MessageID, Cause                            string
+	Reason, Class, Type, Description, Node      string
+	Stack                                       string
+	Topic, Partition, Offset, Key, Handler      string
+	ConsumerGroup, Exchange, RoutingKey         string
+	DeadLetterTopic, Trace, SealKey             string
+	Attempts, Redrives, Seen, Size              int
+	RedrivenBy, RedriveID                       string
+	FirstFailedAt, LastFailedAt, StoredAt, Sent time.Time
+	RedrivenAt                                  time.Time
+}
+
+func viewOfLetter(l openedLetter) letterView {
+	o, f := &l.Origin, &l.Failure
+	return letterView{
+		Seq: l.Seq, Status: string(l.Status), StatusName: text("status." + string(l.Status)), Marked: l.Marked, MessageID: l.Original.UUID, Cause: l.Cause,
+		Reason: f.Reason, Class: f.Class.String(), Type: f.Type, Description: f.Description, Node: f.Node, Stack: f.Stack,
+		Topic: o.Topic, Partition: o.Partition, Offset: o.Offset, Key: string(o.Key), Handler: o.Handler, ConsumerGroup: o.ConsumerGroup,
+		Exchange: o.Exchange, RoutingKey: o.RoutingKey, DeadLetterTopic: l.Topic, Trace: l.Trace, SealKey: l.key,
+		Attempts: f.Attempts, Redrives: l.Redrive.Count, Seen: l.Seen, Size: l.Size, RedrivenBy: l.Redrive.By, RedriveID: l.Redrive.ID,
+		FirstFailedAt: f.FirstFailedAt, LastFailedAt: f.LastFailedAt, StoredAt: l.StoredAt, Sent: o.Timestamp, RedrivenAt: l.Redrive.At,
+	}
+}
+
+// pair is a key of the metadata and its value.
+type pair struct {
+	Key, Value string
+	Hidden     bool // the person may not see the value
+}
+
+const (
+	shownMetadata = 200
+	metadataBytes = 24 << 10 // of all values together
+)
+
+// metadata returns the number of keys, and the first of them in their order, with masked values.
+func (c *Console) metadata(l openedLetter, look bool) (n int, shown []pair) {
+	all := l.Original.Metadata
+	room := metadataBytes
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if len(shown) == shownMetadata || room <= 0 {
+			break
+		}
+		p := pair{Key: key, Hidden: !look}
+		if look {
+			p.Value = c.config.Privacy.Metadata(key, all[key])
+		}
+		room -= min(len(key), maxShown) + min(len(p.Value), metadataShown)
+		shown = append(shown, p)
+	}
+	return len(all), shown
+}
+
+// metadataShown is how many characters of a value are shown.
+const metadataShown = 1000
+
+// entry is an entry of the time line of a letter.
+type entry struct {
+	At         time.Time
+	After      string // how long after the one before
+	What, Kind string
+	By, Why    string
+	Detail     string
+	Letter     string // another letter that it happened to
+	Link       string
+}
+
+const shownEntries = 100
+
+// timeLine puts what happened to a message into one order: its attempts, over stages and redrives, and the record of its letters.
+// It returns the number of the entries that are too many to be shown, the earliest.
+func timeLine(r *request, l letters.Letter, events []letters.Event) (line []entry, earlier int) {
+	if !l.Origin.Timestamp.IsZero() {
+		line = append(line, entry{At: l.Origin.Timestamp, Kind: "origin", What: text("letter.line.sent"), Detail: l.Origin.Topic})
+	}
+	for _, a := range l.Failure.History {
+		line = append(line, entry{At: a.At, Kind: "attempt", What: text("letter.line.attempt", a.Class.String()), Detail: a.Error})
+	}
+	for _, e := range events {
+		m := entry{At: e.At, Kind: "event", What: text("event." + string(e.Kind)), By: e.By, Why: e.Reason}
+		if e.Kind != letters.EventEdited && e.Kind != letters.EventErasure { // values of messages
+			m.Detail = e.Detail
+		}
+		if e.Seq != l.Seq && e.Seq > 0 {
+			m.Letter, m.Link = id(e.Seq), r.link("letters/"+id(e.Seq), nil)
+		}
+		line = append(line, m)
+	}
+	slices.SortStableFunc(line, func(a, b entry) int { return a.At.Compare(b.At) })
+	if earlier = max(0, len(line)-shownEntries); earlier > 0 {
+		line = line[earlier:]
+	}
+	for i := range line[min(1, len(line)):] {
+		line[i+1].After = gap(line[i+1].At.Sub(line[i].At))
+	}
+	return line, earlier
+}
+
+// gap writes the time between two moments. Less than a second says nothing.
+func gap(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return ""
+	case d < 2*time.Minute:
+		return text("letter.line.seconds", int(d/time.Second))
+	}
+	return text("letter.line.after", age(d))
+}
+
+// masks reports whether anything of p is masked.
+func (c *Console) masks(p []byte) bool {
+	return len(p) > 0 && string(c.config.Privacy.Payload(p)) != string(p)
+}
+
+// exported is a letter as JSON, masked: what a program gets of the page.
+type exported struct {
+	Seq             int64             `json:"seq"`
+	ID              string            `json:"id"`
+	Status          string            `json:"status"`
+	Cause           string            `json:"cause"`
+	DeadLetterTopic string            `json:"dead_letter_topic"`
+	Topic           string            `json:"topic"`
+	Handler         string            `json:"handler"`
+	Class           string            `json:"class"`
+	Reason          string            `json:"reason"`
+	Type            string            `json:"type,omitempty"`
+	Description     string            `json:"description"`
+	Stack           string            `json:"stack,omitempty"`
+	Attempts        int               `json:"attempts"`
+	Redrives        int               `json:"redrives"`
+	FirstFailedAt   time.Time         `json:"first_failed_at"`
+	LastFailedAt    time.Time         `json:"last_failed_at"`
+	SealKey         string            `json:"seal_key,omitempty"`
+	Sealed          string            `json:"sealed,omitempty"` // why it could not be opened
+	Metadata        map[string]string `json:"metadata,omitempty"`
+	PayloadBytes    int               `json:"payload_bytes"`
+	Payload         *string           `json:"payload,omitempty"`
+	PayloadBase64   []byte            `json:"payload_base64,omitempty"` // of bytes that are no text
+}
+
+func (c *Console) exportOf(l openedLetter, look bool) exported {
+	mask := c.config.Privacy
+	e := exported{
+		Seq: l.Seq, ID: l.Original.UUID, Status: string(l.Status), Cause: l.Cause, DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler,
+		Class: l.Failure.Class.String(), Reason: mask.Text(l.Failure.Reason), Type: l.Failure.Type, Description: mask.Text(l.Failure.Description),
+		Stack: mask.Text(l.Failure.Stack), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, FirstFailedAt: l.Failure.FirstFailedAt,
+		LastFailedAt: l.Failure.LastFailedAt, SealKey: l.key, Sealed: mask.Text(says(l.closed)), PayloadBytes: len(l.Original.Payload),
+	}
+	if !look || l.closed != nil {
+		return e
+	}
+	e.Metadata = make(map[string]string, len(l.Original.Metadata))
+	for key, value := range l.Original.Metadata {
+		e.Metadata[key] = mask.Metadata(key, value)
+	}
+	e.setPayload(mask, l.Original.Payload)
+	return e
+}
+
+func (e *exported) setPayload(mask *privacy.Redactor, p []byte) {
+	if p = mask.Payload(p); validText(p) {
+		shown := string(p)
+		e.Payload = &shown
+		return
+	}
+	e.PayloadBase64 = p
+}
+
+func nameOf(l openedLetter, ending string) string {
+	return "letter-" + strconv.FormatInt(l.Seq, 10) + ending
+}
