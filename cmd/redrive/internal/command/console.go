@@ -1,0 +1,186 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/console"
+)
+
+// roles are the values of --access.
+var roles = map[string]console.Role{
+	"look-without-payload": console.LookWithoutPayload, "look": console.Look, "operate": console.Operate, "approve": console.Approve,
+}
+
+// serving are the flags of the command console.
+type serving struct {
+	addr, access, byHeader string
+	origins, allow         []string
+
+	role  console.Role
+	local bool // the address can be reached from this machine alone
+	by    string
+}
+
+func (a *app) console() *cobra.Command {
+	var s serving
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Serve the letters as web pages, for a browser",
+		Long: `console serves what the other commands show and do as web pages, until Ctrl-C. On an address of this machine alone, which is
+the default, whoever reaches it may redrive, edit and discard, under the name of --by. Other users of this machine can reach it
+too: give --access look where there are some.
+
+An address that other machines reach needs --access, which says what everyone there may do: look-without-payload, look, operate,
+or approve. There is no TLS and no log-in: put a proxy before it that has both, and names the person in the header of --by-header.
+If the proxy changes the Host header, name the origin that people see with --origin. A service can mount the console in its own
+server instead, with rights for each person: package redrive/console.
+
+Secrets are masked as redrive help privacy says, and sealed letters need --keys. Campaigns that are started here are worked on by
+the service, or by redrive work.`,
+		Example: `  redrive console
+  redrive console --addr 127.0.0.1:9000 --access look
+  redrive console --addr :8080 --access operate --by-header X-Forwarded-User --origin https://letters.example.com`,
+		Args: arguments(0, 0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.by = a.settings.by
+			if err := s.check(); err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), &s)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&s.addr, "addr", "127.0.0.1:8080", "address to listen at; port 0 takes a free one")
+	f.StringVar(&s.access, "access", "", "look-without-payload, look, operate or approve (default on this machine: operate)")
+	f.StringVar(&s.byHeader, "by-header", "", "header in which a proxy names the person; without a name there is no access")
+	f.StringSliceVar(&s.origins, "origin", nil, "origin that people see, if a proxy changes the Host header")
+	f.StringSliceVar(&s.allow, "allow", nil, "topics that letters may go to; workers have a list of their own in any case")
+	_ = cmd.RegisterFlagCompletionFunc("access", cobra.FixedCompletions([]string{"look-without-payload", "look", "operate", "approve"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (s *serving) check() error {
+	host, _, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return wrong("--addr is %q: use a host and a port, such as 127.0.0.1:8080", s.addr)
+	}
+	s.local = here(host)
+	if s.access == "" && !s.local {
+		return wrong("--addr is %s, which other machines can reach: say with --access what everyone there may do: look-without-payload, look, operate or approve", s.addr)
+	}
+	if s.access == "" {
+		s.access = "operate"
+	}
+	var known bool
+	if s.role, known = roles[s.access]; !known {
+		return wrong("--access is %q: use look-without-payload, look, operate or approve", s.access)
+	}
+	return nil
+}
+
+// here reports whether a host is this machine, and no other can reach it.
+func here(host string) bool {
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
+}
+
+// who says who sends a request. On an address of this machine alone, a request that was forwarded comes from elsewhere. One that asks
+// for another name comes from a page that had its own name resolve to this machine.
+func (s *serving) who(r *http.Request) (console.Person, error) {
+	if s.byHeader != "" {
+		name := r.Header.Get(s.byHeader)
+		if name == "" {
+			return console.Person{}, nil
+		}
+		return console.Person{Name: name, Role: s.role}, nil
+	}
+	if !s.local {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return console.Person{Name: s.by + " at " + host, Role: s.role}, nil
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if !here(host) || r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+		return console.Person{}, nil
+	}
+	return console.Person{Name: s.by, Role: s.role}, nil
+}
+
+// serve listens until ctx ends.
+func (a *app) serve(ctx context.Context, s *serving) error {
+	all, _, err := a.openCampaigns(ctx, true, campaigns.Config{Allow: s.allow, Privacy: a.privacy})
+	if err != nil {
+		return err
+	}
+	logger := &lockedLogger{to: a.logger()}
+	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins, Privacy: a.privacy, Logger: logger})
+	if err != nil {
+		return wrong("--origin: %w", err)
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return fmt.Errorf("--addr: %w", err)
+	}
+	server := &http.Server{
+		Handler: pages, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: log.New(logger, "", 0),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	if url := "http://" + listener.Addr().String() + "/"; a.json {
+		err = a.screen.JSON(map[string]string{"url": url})
+	} else {
+		a.screen.Line("the dead letters of %s are at %s; Ctrl-C ends it", a.owner(), url)
+	}
+	if err == nil {
+		select {
+		case err = <-ended:
+			return fmt.Errorf("serve: %w", err)
+		case <-ctx.Done():
+		}
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if server.Shutdown(closing) != nil {
+		_ = server.Close() // what still runs has lost its context
+	}
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// lockedLogger lets the handlers of a server share a logger, and takes the lines of the server itself.
+type lockedLogger struct {
+	mu sync.Mutex
+	to watermill.LoggerAdapter
+}
+
+func (l *lockedLogger) Error(msg string, err error, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to.Error(msg, err, fields)
+}
+func (*lockedLogger) Info(string, watermill.LogFields)                   {}
+func (*lockedLogger) Debug(string, watermill.LogFields)                  {}
+func (*lockedLogger) Trace(string, watermill.LogFields)                  {}
+func (l *lockedLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+func (l *lockedLogger) Write(line []byte) (int, error) {
+	l.Error("console", errors.New(strings.TrimSpace(string(line))), nil)
+	return len(line), nil
+}
