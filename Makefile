@@ -74,6 +74,10 @@ demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady 
 demo-observe: ## each alert fires and clears on a real router under faults, and every query of the dashboard has data; FLAGS=-panels prints it
 	@$(GO) run ./examples/observe $(FLAGS)
 
+.PHONY: demo-console
+demo-console: ## an incident for you and your browser: the console in a service, embedded; Ctrl-C ends it; FLAGS=-addr=127.0.0.1:9000
+	@$(GO) run ./examples/console $(FLAGS)
+
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
 test: export SPILLWAY_SERVICES_FSYNC = off
 test: ## everything that decides: gofmt, vet, staticcheck, all tests with the race detector, with real servers

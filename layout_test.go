@@ -125,6 +125,7 @@ var floors = map[string]int{
 	"conformance/internal/report":  6,
 	"examples/amqp":                6,
 	"examples/incident":            6,
+	"examples/console":             6,
 	"examples/observe":             6,
 	"examples/kafka":               6,
 	"examples/nats":                6,
