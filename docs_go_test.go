@@ -17,7 +17,7 @@ import (
 
 // packagesOfDocs are the packages that Go in Markdown may use, by the names that it uses for them.
 var packagesOfDocs = map[string]string{
-	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "fs": "io/fs", "log": "log", "json": "encoding/json", "http": "net/http", "os": "os", "testing": "testing", "time": "time",
+	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "fs": "io/fs", "log": "log", "json": "encoding/json", "http": "net/http", "os": "os", "strings": "strings", "subtle": "crypto/subtle", "testing": "testing", "time": "time",
 	"watermill":    "github.com/ThreeDotsLabs/watermill",
 	"cqrs":         "github.com/ThreeDotsLabs/watermill/components/cqrs",
 	"forwarder":    "github.com/ThreeDotsLabs/watermill/components/forwarder",

@@ -14,7 +14,7 @@ type filterForm struct {
 	Often, Seldom     []field
 	Statuses, Classes []option
 	Flags             []option
-	Open              bool // one of the seldom fields is filled
+	Chips             []chip
 	Clear             string
 	Keep              []field // fields of the page that are no filter
 }
@@ -24,6 +24,9 @@ type field struct {
 	Name, Label, Hint string
 	Values            []string
 }
+
+// chip is one condition that is set, and the address of the page without it.
+type chip struct{ Label, Value, Without string }
 
 // option is a box to check.
 type option struct {
@@ -68,8 +71,10 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 	for _, name := range flagFields {
 		form.Flags = append(form.Flags, option{name, "1", text("filter." + name), q.Get(name) != ""})
 	}
-	for _, name := range slices.Concat(seldomFields, flagFields, []string{"class"}) {
-		form.Open = form.Open || len(filled(q[name])) > 0
+	for _, name := range slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields) {
+		for _, value := range filled(q[name]) {
+			form.Chips = append(form.Chips, chip{text("filter." + name), value, r.link(action, without(q, name, value))})
+		}
 	}
 	for _, name := range keep {
 		if values := filled(q[name]); len(values) > 0 {
@@ -77,6 +82,19 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 		}
 	}
 	return form
+}
+
+// without is a query without one value, and without the place in a list.
+func without(q url.Values, name, value string) url.Values {
+	rest := url.Values{}
+	for other, values := range q {
+		for _, one := range filled(values) {
+			if other != "after" && (other != name || one != value) {
+				rest.Add(other, one)
+			}
+		}
+	}
+	return rest
 }
 
 // hidden are the fields of a query, for a form that sends them on.

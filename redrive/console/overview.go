@@ -17,6 +17,7 @@ const (
 	arrivalCauses  = 100 // whose arrivals are looked up: those with the most letters
 	shownCampaigns = 20
 	shownEvents    = 10
+	readEvents     = 200 // to fold into as many lines
 )
 
 // overview answers three questions: is something wrong, since when, and is a person at it already.
@@ -72,6 +73,7 @@ type eventLine struct {
 	At               time.Time
 	By, What, Reason string
 	MessageID, Link  string
+	Several          string // in place of the one letter
 }
 
 func (c *Console) overviewOf(r *request) (v overview, err error) {
@@ -122,15 +124,33 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 			Done: one.Selected - one.Pending, Selected: one.Selected, FailedAgain: one.FailedAgain,
 		})
 	}
-	events, err := c.store.Audit(ctx, letters.EventFilter{NewestFirst: true, Limit: shownEvents})
-	for _, e := range events {
-		line := eventLine{At: e.At, By: e.By, What: text("event." + string(e.Kind)), Reason: e.Reason, MessageID: e.MessageID}
-		if e.Seq > 0 && c.can(r.person, "letter") {
-			line.Link = r.link("letters/"+id(e.Seq), nil)
-		}
-		v.Events = append(v.Events, line)
-	}
+	v.Events, err = c.doneLast(r)
 	return v, err
+}
+
+// doneLast are the newest events. What one person did to many letters for one reason is one line.
+func (c *Console) doneLast(r *request) (lines []eventLine, err error) {
+	events, err := c.store.Audit(r.Context(), letters.EventFilter{NewestFirst: true, Limit: readEvents})
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(events) && len(lines) < shownEvents; {
+		first, n := events[i], 0
+		for i < len(events) && events[i].Kind == first.Kind && events[i].Act == first.Act {
+			i, n = i+1, n+1
+		}
+		line := eventLine{At: first.At, By: first.By, What: text("event." + string(first.Kind)), Reason: first.Reason, MessageID: first.MessageID}
+		switch {
+		case n > 1 && i == readEvents:
+			line.Several = text("overview.audit.atleast", n)
+		case n > 1:
+			line.Several = text("overview.audit.several", n)
+		case first.Seq > 0 && c.can(r.person, "letter"):
+			line.Link = r.link("letters/"+id(first.Seq), nil)
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
 }
 
 // arrivals draws the chart of the last hour.

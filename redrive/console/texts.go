@@ -129,6 +129,8 @@ var texts = map[string]string{
 	"overview.audit.what":     "What",
 	"overview.audit.letter":   "Letter",
 	"overview.audit.why":      "Reason",
+	"overview.audit.several":  "%s letter|%s letters",
+	"overview.audit.atleast":  "%s letter or more|%s letters or more",
 
 	// letter
 	"letter.title":           "Letter %s",
@@ -238,6 +240,10 @@ var texts = map[string]string{
 
 	// the form of a filter
 	"filter.title":             "Filter",
+	"filter.chips":             "Conditions that are set",
+	"filter.without":           "Remove the condition %s: %s",
+	"filter.status":            "Status",
+	"filter.class":             "Class",
 	"filter.more":              "More fields",
 	"filter.apply":             "Show",
 	"filter.clear":             "Clear the filter",

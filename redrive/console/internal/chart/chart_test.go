@@ -1,0 +1,53 @@
+package chart_test
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
+)
+
+func Example() {
+	svg := string(chart.Bars("arrivals", "Arrivals", "At most 3 a minute.", []int{1, 0, 3}))
+	fmt.Println(strings.Count(svg, "<rect"), strings.Contains(svg, "At most 3 a minute."))
+	// Output: 2 true
+}
+
+// Whatever the numbers are, a chart is whole, and its bars stay within it.
+func TestBars(t *testing.T) {
+	for _, series := range [][][]int{
+		nil, {}, {{}}, {{0, 0}}, {{-5, 3}}, {{math.MaxInt / 4, 1}, {1, math.MaxInt / 4}}, {{1}, {1}, {1}}, {make([]int, 60), make([]int, 60)},
+	} {
+		for _, svg := range []string{string(chart.Bars(`a"b`, `<b>`, `&`, series...)), string(chart.Spark(append([]int{}, flat(series)...)))} {
+			decoder := xml.NewDecoder(strings.NewReader(svg))
+			for {
+				token, err := decoder.Token()
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatalf("%v: %v: %s", series, err, svg)
+				}
+				if element, ok := token.(xml.StartElement); ok && element.Name.Local == "rect" {
+					for _, a := range element.Attr {
+						var n float64
+						if _, err := fmt.Sscan(a.Value, &n); a.Name.Local != "class" && (err != nil || n < 0 || n > 600) {
+							t.Errorf("%v: %s=%s", series, a.Name.Local, a.Value)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func flat(series [][]int) (all []int) {
+	for _, numbers := range series {
+		all = append(all, numbers...)
+	}
+	return all
+}
