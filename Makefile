@@ -188,6 +188,11 @@ bench-store: ## how long the questions to the store of dead letters take, and ho
 	@$(SERVICES) up postgres mariadb >&2
 	@$(GO) run ./internal/bench/store -rows 1000000
 
+.PHONY: bench-console
+bench-console: ## how long the pages of the console take while 20 people click and 1,000,000 letters wait on PostgreSQL, as JSON lines; FLAGS=-round=30s
+	@$(SERVICES) up postgres >&2
+	@$(GO) run ./internal/bench/console $(FLAGS)
+
 .PHONY: bench-redrive
 bench-redrive: ## how fast campaigns and drains bring letters back from PostgreSQL to Kafka, and how true their rate is, as JSON lines; FLAGS=-rounds=2
 	@$(SERVICES) up kafka postgres >&2

@@ -98,6 +98,8 @@ var floors = map[string]int{
 	"examples/nats/jetstream":                 5,
 	"internal/bench":                          6,
 	"internal/bench/harness":                  5,
+	"internal/bench/backlog":                  5,
+	"internal/bench/console":                  6,
 	"internal/bench/idempotency":              6,
 	"internal/bench/kafka":                    6,
 	"internal/bench/peers":                    6,

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/bench/backlog"
 	"github.com/watermill-spillway/spillway/internal/bench/harness"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -74,9 +75,9 @@ func (p plan) measure(ctx context.Context, name string, to io.Writer) (err error
 		}
 	}
 	if p.copies {
-		err = fillByCopies(ctx, d, store, p.rows)
+		err = backlog.Copy(ctx, d, store, p.rows)
 	} else {
-		err = fill(ctx, store, p.rows)
+		err = backlog.Fill(ctx, store, p.rows)
 	}
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (p plan) put(ctx context.Context, store *letters.Store, writers int) (perSe
 	for i := range writers {
 		all.Go(func() {
 			for n := 0; time.Since(begun) < p.round && failed.Load() == nil && ctx.Err() == nil; n++ {
-				if err := store.Publish("bench.dlq", letter(fmt.Sprintf("put-%d-%d-%d", writers, i, n), n)); err != nil {
+				if err := store.Publish("bench.dlq", backlog.Letter(fmt.Sprintf("put-%d-%d-%d", writers, i, n), n)); err != nil {
 					failed.Store(&err)
 					return
 				}

@@ -1,4 +1,4 @@
-package main
+package backlog
 
 import (
 	"context"
@@ -43,14 +43,14 @@ FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAM
 	},
 }
 
-// fillByCopies puts some letters and copies them within the server until so many are there, with bodies of about 200 bytes: ten
+// Copy puts some letters and copies them within the server until so many are there, with bodies of about 200 bytes: ten
 // million letters in minutes. Indexes are made at the end, and the numbers of causes are counted anew.
-func fillByCopies(ctx context.Context, d *harness.Database, store *letters.Store, rows int) error {
+func Copy(ctx context.Context, d *harness.Database, store *letters.Store, rows int) error {
 	say, ok := dialects[d.Name]
 	if !ok {
-		return fmt.Errorf("-copies: give postgres or mariadb, not %s", d.Name)
+		return fmt.Errorf("copy letters: on postgres or mariadb, not on %s", d.Name)
 	}
-	if err := fill(ctx, store, min(rows, originals)); err != nil {
+	if err := Fill(ctx, store, min(rows, originals)); err != nil {
 		return err
 	}
 	db, err := database.Detect(ctx, d.DB)

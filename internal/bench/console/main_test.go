@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Each page gives a line.
+func TestRun(t *testing.T) {
+	var out bytes.Buffer
+	p := plan{rows: 30, people: 4, round: 300 * time.Millisecond, pause: time.Millisecond, db: "sqlite"}
+	if err := p.run(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	var pages []string
+	for line := range strings.Lines(out.String()) {
+		var figure map[string]any
+		if err := json.Unmarshal([]byte(line), &figure); err != nil {
+			t.Fatal(line, err)
+		}
+		if figure["figure"] == "console_ms" {
+			pages = append(pages, figure["page"].(string))
+		}
+	}
+	if got := strings.Join(pages, "; "); !strings.HasPrefix(got, "overview; causes; letters; ") {
+		t.Errorf("pages %s", got)
+	}
+}
