@@ -2,7 +2,9 @@ package console
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,15 +54,23 @@ func shot(t *testing.T, p *browser.Page, name string) {
 	}
 }
 
-// pages are all pages of a Console with an incident that can be looked at.
-func pages() []string { return []string{"/", "/letters/61", "/letters/61?view=hex", "/nowhere"} }
+// browsed are the paths of all pages of a Console that a person can look at, of the table by which the rights are tested.
+func (b *bench) browsed() (paths []string) {
+	for _, row := range rights {
+		if row.method == http.MethodGet && strings.HasPrefix(b.get(row.path).Header.Get("Content-Type"), "text/html") {
+			paths = append(paths, row.path)
+		}
+	}
+	return append(paths, "/nowhere", "/letters?text=nothing")
+}
 
-// Feature V11: no page has a fault that axe-core knows, dark or light, on a telephone or on a desk.
+// Feature V11: no page has a fault that axe-core knows, dark or light, on a telephone or on a desk, and none is wider than its window.
 func TestPagesInBrowser(t *testing.T) {
 	engine := browser.Start(t)
-	b := newBench(t, func(c *Config) { c.Prefix = "/deadletters" })
+	b := newBench(t)
 	b.incident()
 	url := b.serve()
+	paths := append(b.browsed(), "/letters/61", "/letters/61?view=hex")
 	for _, width := range []int{320, 1280, 3840} {
 		for _, dark := range []bool{false, true} {
 			if os.Getenv("SPILLWAY_SHOTS") == "" && (width == 3840 || dark != (width == 320)) {
@@ -68,7 +78,7 @@ func TestPagesInBrowser(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%d dark %v", width, dark), func(t *testing.T) {
 				p := engine.Page(t, browser.Options{Width: width, Dark: dark})
-				for _, path := range pages() {
+				for _, path := range paths {
 					p.Open(url + path)
 					for _, found := range p.Axe() {
 						t.Errorf("%s: %s", path, found)
@@ -79,11 +89,43 @@ func TestPagesInBrowser(t *testing.T) {
 					shot(t, p, fmt.Sprintf("%s-%d-%v", strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-").Replace(path), "-"), width, dark))
 				}
 				for _, trouble := range p.Trouble() {
-					if !strings.Contains(trouble, "404") {
+					if !strings.Contains(trouble, "status of 404") {
 						t.Error(trouble)
 					}
 				}
 			})
+		}
+	}
+}
+
+// Feature V11: whatever letters, persons and campaigns carry, a browser opens no dialog, runs nothing of it, asks no other host, and
+// has nothing that the policy of the page refuses.
+func TestHostileValuesInBrowser(t *testing.T) {
+	b := newBench(t)
+	b.infest()
+	url := b.serve()
+	paths := b.browsed()
+	for i := range hostile {
+		paths = append(paths, fmt.Sprintf("/letters/%d?view=text", i+1))
+	}
+	paths = append(paths, "/letters?text="+neturl.QueryEscape(hostile[1]), "/letters?handler="+neturl.QueryEscape(hostile[2]))
+	engine := browser.Start(t)
+	p := engine.Page(t, browser.Options{Width: 320})
+	for _, path := range paths {
+		p.Open(url + path)
+		if title := browser.Eval[string](p, "document.title"); strings.Contains(title, "mark") {
+			t.Errorf("%s has the title %q", path, title)
+		}
+		if wide := browser.Eval[int](p, "document.documentElement.scrollWidth"); wide > 320 {
+			t.Errorf("%s is %d wide in a window of 320", path, wide)
+		}
+		if n := browser.Eval[int](p, `document.querySelectorAll("script:not([src]), style, iframe, object, embed, base, [onload], [onerror], [style], img, a[href^='javascript:'], a[href^='data:']").length`); n > 0 {
+			t.Errorf("%s has %d elements that no page has", path, n)
+		}
+	}
+	for _, trouble := range p.Trouble() {
+		if !strings.Contains(trouble, "status of 40") {
+			t.Error(trouble)
 		}
 	}
 }

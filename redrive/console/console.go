@@ -38,7 +38,7 @@ func New(config Config) (*Console, error) {
 	config.setDefaults()
 	c := &Console{
 		config: config, campaigns: config.Campaigns, store: config.Campaigns.Store(), routes: routes(),
-		origins: http.NewCrossOriginProtection(), now: time.Now, counting: time.Second,
+		origins: http.NewCrossOriginProtection(), now: time.Now, counting: 200 * time.Millisecond,
 	}
 	for _, origin := range config.TrustedOrigins {
 		if err := c.origins.AddTrustedOrigin(origin); err != nil {

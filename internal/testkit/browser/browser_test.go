@@ -65,7 +65,7 @@ func testPage(t *testing.T, b *browser.Browser, url string) {
 				t.Errorf("%q, want %q", got, want)
 			}
 			p.Open(url + "/")
-			p.Key("\t")
+			p.TabTo("#next")
 			if p.FollowKey("\r"); p.Address() != url+"/next" {
 				t.Errorf("the keyboard leads to %s", p.Address())
 			}

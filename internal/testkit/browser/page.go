@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -164,3 +165,19 @@ func Eval[T any](p *Page, expression string) T {
 	p.t.Helper()
 	return run(p, "evaluate "+expression, chromedp.Evaluate[T](expression))
 }
+
+// TabTo presses the tabulator until the focus is on an element that a CSS selector finds, as a person without a mouse does.
+func (p *Page) TabTo(selector string) {
+	p.t.Helper()
+	found := fmt.Sprintf("document.activeElement !== null && document.activeElement.matches(%q)", selector)
+	for range maxTabs {
+		p.Key("\t")
+		if Eval[bool](p, found) {
+			return
+		}
+	}
+	p.t.Fatalf("the keyboard does not reach %s at %s", selector, p.Address())
+}
+
+// maxTabs is more than a page has elements that take the focus.
+const maxTabs = 300
