@@ -39,8 +39,8 @@ func (a *app) console() *cobra.Command {
 		Use:   "console",
 		Short: "Serve the letters as web pages, for a browser",
 		Long: `console serves what the other commands show and do as web pages, until Ctrl-C. On an address of this machine alone, which is
-the default, whoever reaches it may redrive, edit and discard, under the name of --by. Other users of this machine can reach it
-too: give --access look where there are some.
+the default, everyone who reaches it may redrive, edit and discard, under the name of --by. Other users of this machine can reach
+it too: give --access look if there are some.
 
 An address that other machines reach needs --access, which says what everyone there may do: look-without-payload, look, operate,
 or approve. There is no TLS and no log-in: put a proxy before it that has both, and names the person in the header of --by-header.
