@@ -35,18 +35,6 @@ func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 	return nil
 }
 
-func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
-	ctx := holdable(session)
-	for record := next(session, claim); record != nil; record = next(session, claim) {
-		d := s.deliver(ctx, record)
-		if !d.send() || !d.untilAcked() {
-			return
-		}
-		session.MarkMessage(record, "")
-		s.commit(session)
-	}
-}
-
 // holdable is the session's context, for messages that may be held.
 func holdable(session sarama.ConsumerGroupSession) context.Context {
 	return outage.WithMaxHold(session.Context(), maxHold)

@@ -42,12 +42,16 @@ func (g *group) Context() context.Context                 { return g.ctx }
 func (g *group) Messages() <-chan *sarama.ConsumerMessage { return g.records }
 
 func (g *group) MarkMessage(record *sarama.ConsumerMessage, _ string) {
+	g.MarkOffset("", 0, record.Offset+1, "")
+}
+
+func (g *group) MarkOffset(_ string, _ int32, offset int64, _ string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.left {
 		g.t.Error("marked after the session")
 	}
-	g.marked = append(g.marked, record.Offset)
+	g.marked = append(g.marked, offset-1)
 }
 
 // Commit takes its time.

@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // recordContext is the context of a record's message: it ends with the group session, and answers what watermill-kafka's
@@ -15,6 +16,7 @@ type recordContext struct {
 	context.Context // of the session
 	record          *sarama.ConsumerMessage
 	group           string
+	delivery        *delivery // nil if the record is only read
 }
 
 type recordContextKey struct{}
@@ -32,6 +34,11 @@ func (c *recordContext) Value(key any) any {
 		return c.record.Key
 	case recordContextKey{}:
 		return c
+	case placing.Key{}:
+		if c.delivery == nil || c.delivery.turn == nil {
+			return nil
+		}
+		return c.delivery
 	}
 	return c.Context.Value(key)
 }

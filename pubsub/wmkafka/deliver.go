@@ -14,19 +14,39 @@ import (
 // delivery is a record on its way to the consumer, which holds it until the ack.
 type delivery struct {
 	*subscription
-	of     recordContext // ends with the session
+	of     recordContext // ends with the session, as ctx does; to wait for ctx would allocate
 	msg    *message.Message
 	ctx    context.Context // of the message, in this attempt
 	cancel context.CancelFunc
+	waited time.Duration // before this delivery
+
+	turn      *inTurn    // if the next message can be delivered while this one is placed
+	placement *placement // of the turn, once there is one
+}
+
+// Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with its key are placed, or ctx
+// ends.
+func (d *delivery) Placing(ctx context.Context, msg *message.Message) {
+	for before := d.turn.placing(d, msg); before != nil; before = d.turn.before(d) {
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// pause is the wait before the next delivery of a message that was nacked.
+func (d *delivery) pause() time.Duration {
+	d.waited = min(max(2*d.waited, d.config.NackBackoff), d.config.MaxNackBackoff)
+	return d.waited
 }
 
 // deliver prepares the delivery of a record. session is the context of the group session.
 func (s *subscription) deliver(session context.Context, record *sarama.ConsumerMessage) *delivery {
-	return &delivery{
-		subscription: s,
-		of:           recordContext{Context: session, record: record, group: s.group},
-		msg:          read(s.config.Unmarshaler, record),
-	}
+	d := &delivery{subscription: s, msg: read(s.config.Unmarshaler, record)}
+	d.of = recordContext{Context: session, record: record, group: s.group, delivery: d}
+	return d
 }
 
 // send hands the message over, unless the session ends before that.
@@ -36,7 +56,7 @@ func (d *delivery) send() bool {
 	select {
 	case d.output <- d.msg:
 		return true
-	case <-d.ctx.Done():
+	case <-d.of.Done():
 		d.abandon()
 		return false
 	}
@@ -58,8 +78,8 @@ func (d *delivery) fly(acked chan<- bool) (sent bool) {
 // untilAcked sends a nacked message again, with backoff, and reports whether it was acked in the end. It was not if the session
 // ended first: then a later ack or nack has no effect.
 func (d *delivery) untilAcked() bool {
-	for pause := d.config.NackBackoff; ; pause = min(2*pause, d.config.MaxNackBackoff) {
-		outcome := d.settled()
+	for {
+		outcome := d.settled(nil)
 		d.cancel()
 		switch outcome {
 		case acked:
@@ -68,7 +88,7 @@ func (d *delivery) untilAcked() bool {
 			d.abandon()
 			return false
 		}
-		if !wait.For(&d.of, pause) {
+		if !wait.For(&d.of, d.pause()) {
 			return false
 		}
 		d.msg = d.msg.Copy()
@@ -84,16 +104,24 @@ const (
 	acked outcome = iota
 	nacked
 	abandoned // neither, and the session has ended
+	elsewhere // its handler is done, and the message is being placed
 )
 
-// settled waits until the message is, or until the session has ended and the grace after it.
-func (d *delivery) settled() outcome {
-	select {
-	case <-d.msg.Acked():
-		return acked
-	case <-d.msg.Nacked():
-		return nacked
-	case <-d.ctx.Done():
+// settled waits until the message is, or until the session has ended and the grace after it. wake is of the turn of its handler, or nil.
+func (d *delivery) settled(wake <-chan struct{}) outcome {
+	for waiting := true; waiting; {
+		select {
+		case <-d.msg.Acked():
+			return acked
+		case <-d.msg.Nacked():
+			return nacked
+		case <-wake:
+			if d.turn != nil && d.turn.isPlacing(d) {
+				return elsewhere
+			}
+		case <-d.of.Done():
+			waiting = false
+		}
 	}
 	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed when
 	// the session is released.

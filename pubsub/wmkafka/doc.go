@@ -8,7 +8,7 @@
 //
 // # The subscriber
 //
-// One message is in flight per partition. Its context ends with the group session: at a rebalance, at Close, and when the
+// One handler runs per partition. Its message's context ends with the group session: at a rebalance, at Close, and when the
 // context of Subscribe ends. It also ends when the broker removes this process from the group. Then the handler has
 // SettleGrace, 1 s, to ack. After that the partition belongs to another member, and a late ack or nack has no effect. So a
 // slow handler does not hold up a rebalance, and the end of a session is no failure: package poison publishes and counts
@@ -16,6 +16,30 @@
 //
 // A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. With InFlight
 // several messages of a partition are delivered at once, in no order. An offset is committed when all before it are acked.
+//
+// # A failed message holds up no other
+//
+// When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is delivered meanwhile, in order. The
+// offset of the failed message, and those behind it, are committed after the publisher confirmed it:
+//
+//		offset       7        8        9        10
+//		             handled  placing  handled  handler runs
+//		committed ───────────┘                             8 is confirmed: up to 9
+//
+//	  - Many failures are published at the same time, so that the client sends them in few requests. MaxPlacing and MaxPlacingBytes bound them. At
+//	    the bound the partition waits for a confirm. So memory stays flat if all messages fail.
+//	  - Messages of one key are placed in the order in which they failed. One waits for the confirm of the one before. Records without a key do
+//	    not wait for each other.
+//	  - A message that every publisher refused, or that was given back, is delivered again before new records, after the usual backoff. Those behind
+//	    it that were handled are not handled again, unless the session ends.
+//	  - At the end of a session the publishes have SettleGrace to be confirmed. What is not confirmed then is not committed. The next owner gets it,
+//	    and those behind it that were handled already: 10,000 messages at most, whose effects the idempotent receiver applies once.
+//	  - A message that its handler acks is done, whatever becomes of its letter.
+//	  - Outputs are not published in the background. Their order would be lost.
+//	  - A middleware of your own that is outside of poison.Queue, or between the parts, sees a publish of one message and the handler of the next at the
+//	    same time. So do the hooks.
+//
+// MaxPlacing -1 switches this off.
 //
 // While something that a handler needs is away, its messages are held: the session lives on, and nothing is given back for up to a
 // day. Sarama stops fetching when its channel is full.
@@ -66,8 +90,7 @@
 //	  - SaramaStageConfig saves requests to the broker if all stages are 0.5 s or longer.
 //	  - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's batch.
 //	  - ListWaiting finds, at start-up, stage topics with messages that no group has acked.
-//	  - A failure costs the live handler one confirmed publish. If the order of the live topic means nothing, InFlight there lets other
-//	    messages go on during the publish.
+//	  - A failure costs the live handler no wait: see "A failed message holds up no other".
 //
 // # Ids
 //
@@ -79,13 +102,13 @@
 //
 //   - One letter per message. Offsets are committed once a second and when a session ends in order. After a process is killed,
 //     messages of a second or a few are redelivered, among them some that were dead-lettered. So is a message whose session is lost
-//     while its letter is published. Then there is a second letter with the same id. With InFlight, messages that were acked behind
-//     an unacked one are redelivered at each end of a session.
+//     while its letter is published. Then there is a second letter with the same id. Messages that were acked behind an unacked one are
+//     redelivered at an end of a session: behind one whose publish is not confirmed in time, and with InFlight.
 //   - Exclusive handling. A connection that falls silent is noticed within 20 to 30 s; a broker gives a member's partitions away
 //     after 10 s. Meanwhile another instance may handle the same message. A handler that ignores its context may still run when
 //     this process gets the message again. The idempotent receiver applies the effect once.
 //   - Order, with InFlight. Without it, a letter has the key of its message, so letters of one key stay in one partition and in
-//     order. A redriven message goes to the partition that the publisher's partitioner chooses for the key, behind newer messages.
+//     order. Letters without a key can change places if they were published at the same time; MaxPlacing -1 keeps their order. A redriven message goes to the partition that the publisher's partitioner chooses for the key, behind newer messages.
 //     Sarama hashes with FNV-1a, Java and librdkafka with murmur2: if your producers differ, so may the partitions.
 //   - The timestamp. A letter and a redriven record have the time of their own publishing. The first timestamp is in metadata, as
 //     poison.KeyOriginalTimestamp.

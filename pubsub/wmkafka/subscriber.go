@@ -40,6 +40,13 @@ type SubscriberConfig struct {
 	// their effects once. They are handled in no order, whatever their keys. Set it for stage topics, whose due messages are then
 	// handled together. Set it for a live topic only if its order means nothing. Default: 1.
 	InFlight int
+	// MaxPlacing is the number of failed messages of a partition that are placed while the next ones are handled: published to a retry stage, or as
+	// a dead letter. At this number the subscriber waits. No offset behind such a message is committed before its placement is confirmed. So more
+	// of them means more messages that can be handled again after a crash, 10,000 at most. A negative value means none: the next message waits for
+	// the confirm. Default: 1000. With InFlight above 1 it means nothing.
+	MaxPlacing int
+	// MaxPlacingBytes is the number of bytes of keys, headers and values that these messages of a partition may have together. Default: 16 MiB.
+	MaxPlacingBytes int
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
 	// message, up to MaxNackBackoff. Default: 100 ms.
 	NackBackoff time.Duration
@@ -62,6 +69,12 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.InFlight == 0 {
 		c.InFlight = 1
 	}
+	if c.MaxPlacing == 0 {
+		c.MaxPlacing = 1000
+	}
+	if c.MaxPlacingBytes == 0 {
+		c.MaxPlacingBytes = 16 << 20
+	}
 	if c.NackBackoff == 0 {
 		c.NackBackoff = 100 * time.Millisecond
 	}
@@ -81,6 +94,12 @@ func (c *SubscriberConfig) validate() error {
 	}
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
 		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight, maxInFlight)
+	}
+	if c.MaxPlacing > maxInFlight {
+		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a partition", c.MaxPlacing, maxInFlight)
+	}
+	if c.MaxPlacingBytes < 0 {
+		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
 	}
 	if err := c.Sarama.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: SubscriberConfig.Sarama: %w", err)

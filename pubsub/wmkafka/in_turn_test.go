@@ -1,0 +1,328 @@
+package wmkafka
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/placing"
+)
+
+// failingGroup has records with gaps between their offsets, and one of so many keys each, or none.
+func failingGroup(t *testing.T, random *rand.Rand, records, keys int) (*group, []int64) {
+	g := newGroup(t, 0)
+	g.records = make(chan *sarama.ConsumerMessage, records)
+	var offsets []int64
+	offset := int64(-1)
+	for range records {
+		offset += 1 + int64(random.IntN(3)/2)
+		record := &sarama.ConsumerMessage{Offset: offset, Value: []byte(strconv.FormatInt(offset, 10))}
+		if keys > 0 {
+			record.Key = []byte(strconv.Itoa(random.IntN(keys)))
+		}
+		offsets = append(offsets, offset)
+		g.records <- record
+	}
+	return g, offsets
+}
+
+func offsetOf(msg *message.Message) int64 {
+	offset, _ := strconv.ParseInt(string(msg.Payload), 10, 64)
+	return offset
+}
+
+func keyOf(msg *message.Message) string {
+	return string(msg.Context().Value(recordContextKey{}).(*recordContext).record.Key)
+}
+
+// Promises P1, P4: whatever messages fail, and whatever their publisher does (confirm in any order, refuse, never answer), and whenever the session
+// ends: no offset is marked over one that is not done; one handler runs at a time; messages come first in order, and again before new ones;
+// letters of one key are placed in order; no more are open than were asked for; and if all is confirmed in the end, all is marked.
+func TestPlacingAtRandom(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	for round := range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, uint64(round)))
+			most, keys, ends := 1+random.IntN(12), random.IntN(4), round%3 == 0
+			s := subscriptionOf(t, SubscriberConfig{MaxPlacing: most, NackBackoff: time.Millisecond, MaxNackBackoff: 20 * time.Millisecond}, round%2 == 0)
+			g, offsets := failingGroup(t, random, 80, keys)
+			ended := g.consume(s)
+			var (
+				mu       sync.Mutex
+				done     = map[int64]bool{}
+				attempts = map[int64]int{}
+				open     = map[int64]bool{}
+				first    []int64
+				placed   = map[string][]int64{}
+				handling int
+				working  sync.WaitGroup
+			)
+			roll := func(n int) int { mu.Lock(); defer mu.Unlock(); return random.IntN(n) }
+			pause := func(most int) { time.Sleep(time.Duration(roll(most)) * time.Millisecond) }
+			handle := func(msg *message.Message) {
+				offset := offsetOf(msg)
+				mu.Lock()
+				if handling++; handling > 1 {
+					t.Errorf("round %d: %d handlers run", round, handling)
+				}
+				if attempts[offset]++; attempts[offset] == 1 {
+					if first = append(first, offset); len(open) > most {
+						t.Errorf("round %d: %d are open of %d", round, len(open), most)
+					}
+				}
+				mu.Unlock()
+				pause(10)
+				fails := roll(3) > 0
+				mu.Lock()
+				handling--
+				mu.Unlock()
+				if !fails {
+					mu.Lock()
+					defer mu.Unlock()
+					if msg.Ack() {
+						done[offset] = true
+						delete(open, offset)
+					}
+					return
+				}
+				if roll(10) == 0 {
+					msg.Nack()
+					return
+				}
+				mu.Lock()
+				open[offset] = true
+				mu.Unlock()
+				placing.Begin(msg.Context(), msg)
+				placing.Begin(msg.Context(), msg) // a stage refused it, and its letter is placed
+				if msg.Context().Err() != nil {
+					msg.Nack()
+					return
+				}
+				pause(200)
+				switch how := roll(20); {
+				case how == 0 && ends: // it never answers
+				case how < 5:
+					msg.Nack()
+				default:
+					mu.Lock()
+					defer mu.Unlock()
+					if key := keyOf(msg); msg.Ack() {
+						done[offset] = true
+						delete(open, offset)
+						placed[key] = append(placed[key], offset)
+					}
+				}
+			}
+			over := make(chan struct{})
+			working.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					case msg := <-s.output:
+						working.Go(func() { handle(msg) })
+					}
+				}
+			})
+			if ends {
+				time.Sleep(time.Duration(roll(4000)) * time.Millisecond)
+			} else {
+				time.Sleep(time.Hour)
+			}
+			g.leave()
+			if p := <-ended; p != nil {
+				t.Error(p)
+			}
+			close(over)
+			working.Wait()
+			if !slices.Equal(first, offsets[:len(first)]) {
+				t.Errorf("round %d: they came as %v", round, first)
+			}
+			if keys > 0 {
+				for key, order := range placed {
+					if !slices.IsSorted(order) {
+						t.Errorf("round %d: the letters of %q were placed as %v", round, key, order)
+					}
+				}
+			}
+			if last := offsets[len(offsets)-1]; !ends && (len(g.marked) == 0 || g.marked[len(g.marked)-1] != last) {
+				t.Errorf("round %d: all are done up to %d, and marked is %v", round, last, g.marked)
+			}
+			for _, marked := range g.marked {
+				for _, offset := range offsets {
+					if offset <= marked && !done[offset] {
+						t.Fatalf("round %d: marked %v, and %d is not done", round, g.marked, offset)
+					}
+				}
+			}
+		})
+	}
+}
+
+// deliveries are what a claim delivers, one by one.
+type deliveries struct {
+	*testing.T
+	*group
+	of *subscription
+}
+
+func (d deliveries) next() *message.Message {
+	d.Helper()
+	synctest.Wait()
+	select {
+	case msg := <-d.of.output:
+		return msg
+	case <-time.After(time.Hour):
+		d.Fatal("no message came")
+		return nil
+	}
+}
+
+func (d deliveries) none() {
+	d.Helper()
+	select {
+	case msg := <-d.of.output:
+		d.Fatalf("%s came", msg.Payload)
+	case <-time.After(time.Hour):
+	}
+}
+
+// settled are the offsets that are marked, once all goroutines wait.
+func (d deliveries) settled() []int64 {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.group.marked)
+}
+
+// fails begins to place the next message.
+func (d deliveries) fails() *message.Message {
+	d.Helper()
+	msg := d.next()
+	go placing.Begin(msg.Context(), msg)
+	synctest.Wait()
+	return msg
+}
+
+func consuming(t *testing.T, records int, config SubscriberConfig, test func(deliveries)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g, s := newGroup(t, records), subscriptionOf(t, config, true)
+		ended := g.consume(s)
+		test(deliveries{t, g, s})
+		g.leave()
+		if p := <-ended; p != nil {
+			t.Error(p)
+		}
+	})
+}
+
+// Promise P1: at the bound, in number, in bytes, and in messages that would be handled again after a crash, the subscriber waits until a placement is
+// confirmed. Without background placements it waits for each.
+func TestPlacingIsBounded(t *testing.T) {
+	for name, row := range map[string]struct {
+		config SubscriberConfig
+		room   int
+	}{
+		"number": {SubscriberConfig{MaxPlacing: 3}, 3},
+		"bytes":  {SubscriberConfig{MaxPlacingBytes: 4}, 4}, // a byte each
+		"off":    {SubscriberConfig{MaxPlacing: -1}, 1},
+	} {
+		consuming(t, 8, row.config, func(d deliveries) {
+			var open []*message.Message
+			for range row.room {
+				open = append(open, d.fails())
+			}
+			d.none()
+			open[row.room-1].Ack()
+			d.fails().Ack()
+			if row.room > 1 && len(d.settled()) > 0 {
+				d.Errorf("%s: marked %v over one that is not placed", name, d.settled())
+			}
+			open[0].Ack()
+			d.next()
+		})
+	}
+	consuming(t, maxInFlight+2, SubscriberConfig{}, func(d deliveries) {
+		first := d.fails()
+		for range maxInFlight {
+			(<-d.of.output).Ack()
+		}
+		d.none()
+		first.Ack()
+		d.next()
+	})
+}
+
+// Promise P1: a message that is given back comes again before new ones, after the backoff and before one behind it that is being placed with its
+// key; a signal of an earlier delivery, or of another message, has no effect.
+func TestPlacingRefused(t *testing.T) {
+	consuming(t, 4, SubscriberConfig{NackBackoff: time.Second}, func(d deliveries) {
+		first, second := d.fails(), d.fails()
+		third := d.next()
+		first.Nack()
+		d.none() // the third one is handled
+		began := time.Now()
+		third.Ack()
+		again := d.next()
+		if string(again.Payload) != "0" || time.Since(began) > 0 {
+			t.Fatalf("%s came after %s", again.Payload, time.Since(began))
+		}
+		placing.Begin(again.Context(), first)
+		placing.Begin(first.Context(), first)
+		placing.Begin(again.Context(), again.Copy())
+		d.none()
+		again.Nack()
+		began = time.Now()
+		again = d.next()
+		if string(again.Payload) != "0" || time.Since(began) != 2*time.Second {
+			t.Fatalf("%s came after %s", again.Payload, time.Since(began))
+		}
+		again.Ack()
+		if fmt.Sprint(d.settled()) != "[0]" {
+			t.Errorf("marked %v", d.settled())
+		}
+		second.Ack()
+		if fmt.Sprint(d.settled()) != "[0 2]" {
+			t.Errorf("marked %v", d.settled())
+		}
+	})
+}
+
+// Promise P3: what is confirmed in the grace after the session is marked, and what is not is neither marked nor delivered again.
+func TestPlacingAtTheEnd(t *testing.T) {
+	consuming(t, 5, SubscriberConfig{SettleGrace: time.Second}, func(d deliveries) {
+		first, _, third := d.fails(), d.fails(), d.fails()
+		d.end()
+		time.Sleep(500 * time.Millisecond)
+		first.Ack()
+		third.Ack()
+		time.Sleep(time.Second)
+		if fmt.Sprint(d.settled()) != "[0]" {
+			t.Errorf("marked %v", d.settled())
+		}
+	})
+}
+
+// Promise P1: a message that its handler acked itself is done, although its letter is placed after that.
+func TestPlacingAfterAck(t *testing.T) {
+	consuming(t, 2, SubscriberConfig{}, func(d deliveries) {
+		first := d.next()
+		first.Ack()
+		second := d.next()
+		placing.Begin(first.Context(), first)
+		second.Ack()
+		if fmt.Sprint(d.settled()) != "[0 1]" {
+			t.Errorf("marked %v", d.settled())
+		}
+	})
+}
