@@ -67,6 +67,7 @@
 //	K17  instances
 //	K20  counts
 //	P1   a refused dead letter keeps its message
+//	P1b  letters confirmed in any order, twice, late, never
 //	P2   the original survives its handler
 //	P3   shutdown in a backoff wait is no failure
 //	P4   messages that always fail do not block the others

@@ -1,8 +1,12 @@
 package conformance
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
-// Promises P1, P7: a consumer is killed with SIGKILL between receipt and ack. The next one finishes what it had begun.
+// Promises P1, P7: a consumer is killed with SIGKILL between receipt and ack. The next one finishes what it had begun. If the subscriber goes on
+// while a letter is placed, those behind it are acked and placed before the kill.
 func (b *bench) killedAtEachStep() {
 	variants := map[string]func(*bench){}
 	for _, step := range []string{stepReceived, stepHandling, stepWritten, stepCommitted, stepOutput} {
@@ -21,24 +25,37 @@ const commitTime = 3 * time.Second
 func (b *bench) killedAt(step, id string) {
 	b.begin()
 	p := b.consumer(func(s *setting) { s.Halt = map[string]string{id: step} })
-	b.send("good-1", id, "good-3")
+	ids := []string{"good-1", id, "good-3", "bad-4", "good-5"}
+	b.send(ids...)
 	p.until("at", step, id)
+	if b.target.GoesOn > 0 && strings.HasPrefix(id, badPrefix) {
+		p.until("acked", "good-3")
+		p.until("acked", "bad-4")
+		p.until("acked", "good-5")
+	}
 	time.Sleep(commitTime)
 	p.kill()
 	b.consumer()
-	b.finish("good-1", id, "good-3")
+	b.finish(ids...)
 }
 
-// Promises P1, P3, P7: the broker is restarted while a message is handled and not acked, and others wait.
+// Promises P1, P3, P7: the broker is restarted while a message is handled and not acked, and others wait. If the subscriber goes on while letters are
+// placed, hundreds of them are open.
 func (b *bench) brokerRestarted() {
 	b.need("Restart", b.target.Restart != nil)
 	b.begin()
-	p := b.consumer(func(s *setting) { s.Halt = map[string]string{"good-2": stepCommitted} })
-	b.send("good-1", "good-2", "bad-3", "good-4")
+	open := idsOf(badPrefix, min(b.target.GoesOn, 500))
+	halt := map[string]string{"good-2": stepCommitted}
+	for _, id := range open {
+		halt[id] = stepLetter
+	}
+	p := b.consumer(func(s *setting) { s.Halt = halt })
+	b.send(append(open, "good-1", "good-2", "bad-3", "good-4")...)
 	p.until("at", stepCommitted, "good-2")
+	b.until("all letters are open", func() bool { return p.events.all("at") == len(halt) })
 	b.target.Restart(b.T)
 	p.proceed()
 	b.sendAgain("good-5")
 	b.sendAgain("bad-6")
-	b.finish("good-1", "good-2", "bad-3", "good-4", "good-5", "bad-6")
+	b.finish(append(open, "good-1", "good-2", "bad-3", "good-4", "good-5", "bad-6")...)
 }

@@ -22,6 +22,7 @@ func features() []feature {
 		{"K17", "instances", "K17", (*bench).instances},
 		{"K20", "counts", "K20", (*bench).counts},
 		{"P1", "a refused dead letter keeps its message", "K1 K2 K4", (*bench).refusedLetter},
+		{"P1b", "letters confirmed in any order, twice, late, never", "K1 K2 K4", (*bench).slipperyPublisher},
 		{"P2", "the original survives its handler", "K9 K15", (*bench).originalSurvives},
 		{"P3", "shutdown in a backoff wait is no failure", "K2 K4 K11", (*bench).shutdownInBackoff},
 		{"P4", "messages that always fail do not block the others", "K1 K2", (*bench).nothingWedges},

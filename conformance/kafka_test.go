@@ -52,6 +52,7 @@ func TestKafka(t *testing.T) {
 		MaxMessage: 1 << 20,
 		Pins:       map[string]string{"D9": "K18: no SQL source", "R12b": elsewhere},
 		Hostile:    hostileRecords(b),
+		GoesOn:     1000,
 
 		CreateShared: func(t testing.TB, topic string) { b.createTopic(t, topic, sarama.TopicDetail{NumPartitions: 2}) },
 		DeleteTopic:  b.deleteTopic,
@@ -60,7 +61,7 @@ func TestKafka(t *testing.T) {
 		Address:      b[0],
 		Through: func(t testing.TB, address string) message.Publisher {
 			config := wmkafka.SaramaPublisherConfig()
-			config.Net.DialTimeout, config.Net.ReadTimeout, config.Net.WriteTimeout = time.Second, 2*time.Second, time.Second
+			config.Net.DialTimeout, config.Net.ReadTimeout, config.Net.WriteTimeout = time.Second, 6*time.Second, time.Second // a busy broker makes a topic in seconds
 			config.Producer.Timeout = time.Second
 			return b.publisher(t, through(config, address))
 		},
