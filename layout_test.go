@@ -78,7 +78,8 @@ var floors = map[string]int{
 	"redrive/console/internal/payload": 0,
 	"redrive/console/internal/frames":  0,
 	// the front door
-	"": 4,
+	"":                4,
+	"internal/masked": 4,
 	// what is seen from outside
 	"observe/alerts":                 5,
 	"observe/dashboard":              5,

@@ -43,7 +43,7 @@ func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string, wo
 		return Campaign{}, err
 	}
 	if err := act.validate(); err != nil {
-		return Campaign{}, err
+		return Campaign{}, wrong{err}
 	}
 	now, err := c.Get(ctx, id)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Campaigns) Cancel(ctx context.Context, id string, act Act) (Campaign, e
 // SetRate changes the rate of a campaign that has not ended, from the next letters on. 0 means no limit.
 func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Act) (Campaign, error) {
 	if err := checkRate(rate); err != nil {
-		return Campaign{}, err
+		return Campaign{}, wrong{err}
 	}
 	return c.act(ctx, id, act, "set the rate of", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		open := slices.DeleteFunc(slices.Clone(States), State.Ended)

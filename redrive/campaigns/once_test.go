@@ -68,11 +68,22 @@ func TestStart_id(t *testing.T) {
 	for _, id := range []string{"short", strings.Repeat("x", 65), "9f3a12bc-0000-4000-8000-00000000000'", "9f3a12bc-0000-4000-8000-\x00000000000"} {
 		r := request
 		r.ID = id
-		if _, err := all.Start(t.Context(), r); err == nil || !strings.Contains(err.Error(), "Request.ID") {
+		if _, err := all.Start(t.Context(), r); !errors.Is(err, campaigns.ErrRequest) || !strings.Contains(err.Error(), "Request.ID") {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
+	const id = "9f3a12bc-0000-4000-8000-000000000001"
+	for name, err := range map[string]error{
+		"no reason": second(all.Pause(t.Context(), id, campaigns.Act{By: "ann"})), "a rate": second(all.SetRate(t.Context(), id, -1, act)),
+		"no name": second(all.Start(t.Context(), campaigns.Request{})), "a topic": second(all.Start(t.Context(), campaigns.Request{To: "other", Act: act})),
+	} {
+		if !errors.Is(err, campaigns.ErrRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
+
+func second(_ campaigns.Campaign, err error) error { return err }
 
 // Feature V6: a payload is replaced as a whole, of one letter, and the record has it. The other edits come behind it.
 func TestEdit_payload(t *testing.T) {
@@ -111,7 +122,7 @@ func TestEdit_payload(t *testing.T) {
 		for name, r := range map[string]campaigns.Request{
 			"of all": {Edit: &campaigns.Edit{Payload: &text}, Act: act}, "of two": {Seqs: []int64{1, 3}, Edit: &campaigns.Edit{Payload: &text}, Act: act},
 		} {
-			if _, err := all.Start(t.Context(), r); err == nil || !strings.Contains(err.Error(), "name the one") {
+			if _, err := all.Start(t.Context(), r); !errors.Is(err, campaigns.ErrRequest) || !strings.Contains(err.Error(), "name the one") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

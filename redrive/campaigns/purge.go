@@ -16,7 +16,7 @@ func (c *Campaigns) Purge(ctx context.Context, before time.Time, act Act) (rows 
 		return 0, err
 	}
 	if err := act.validate(); err != nil {
-		return 0, err
+		return 0, wrong{err}
 	}
 	if before.IsZero() {
 		return 0, errors.New("campaigns: purge: the time is zero: say before when a campaign must have ended")

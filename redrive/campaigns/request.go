@@ -215,3 +215,10 @@ func decoded(text string) (r Request, err error) {
 	}
 	return r, nil
 }
+
+// wrong is an error that is ErrRequest.
+type wrong struct{ error }
+
+func (w wrong) Is(target error) bool { return target == ErrRequest }
+
+func (w wrong) Unwrap() error { return w.error }

@@ -36,11 +36,11 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 		return Campaign{}, err
 	}
 	if err := r.Act.validate(); err != nil {
-		return Campaign{}, err
+		return Campaign{}, wrong{err}
 	}
 	request, err := r.encoded()
 	if err != nil {
-		return Campaign{}, err
+		return Campaign{}, wrong{err}
 	}
 	if r.ID != "" {
 		if now, err := c.Get(ctx, r.ID); err == nil || !errors.Is(err, ErrNotFound) {
@@ -89,10 +89,10 @@ func answer(now Campaign, err error) (Campaign, error) {
 // check is validate, and what this program's configuration says.
 func (c *Campaigns) check(r *Request) error {
 	if err := r.validate(); err != nil {
-		return err
+		return wrong{err}
 	}
 	if r.To != "" && len(c.config.Allow) > 0 && !slices.Contains(c.config.Allow, r.To) {
-		return fmt.Errorf("campaigns: Request.To is %q, which is not in Config.Allow: add it there, or choose another topic", logged(r.To))
+		return wrong{fmt.Errorf("campaigns: Request.To is %q, which is not in Config.Allow: add it there, or choose another topic", logged(r.To))}
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (a *app) protect() error {
 	if err != nil {
 		return wrong("--privacy: %s: %w", a.settings.privacy, err)
 	}
-	a.privacy, a.paths = values, len(r.Payload) > 0
+	a.privacy = values
 	a.screen.Privacy, err = privacy.New(privacy.Rules{Patterns: r.Patterns})
 	return err
 }
@@ -72,7 +72,7 @@ func (a *app) unmask(ctx context.Context, store *letters.Store, reason string, s
 	if _, err := store.Record(ctx, nil, letters.EventShown, letters.Act{By: a.settings.by, Reason: reason}, seqs...); err != nil {
 		return err
 	}
-	a.privacy, a.paths, a.screen.Privacy = privacy.None(), false, privacy.None()
+	a.privacy, a.screen.Privacy = privacy.None(), privacy.None()
 	return nil
 }
 

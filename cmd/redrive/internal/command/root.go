@@ -33,7 +33,6 @@ type app struct {
 	color    string
 	screen   *screen.Screen
 	privacy  *privacy.Redactor
-	paths    bool   // privacy has paths to follow
 	unknown  string // a command that there is not, whose help was asked for
 	sealer   *seal.Sealer
 	clear    []string // metadata that stays readable in what this run seals

@@ -1,0 +1,102 @@
+// Package masked returns what campaigns and records of events quote of messages, as it may be shown: edits carry values of payloads
+// and metadata, which package privacy masks by the place that they go to.
+package masked
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+// Metadata returns values of metadata as they may be shown.
+func Metadata(r *privacy.Redactor, values map[string]string) map[string]string {
+	if values == nil {
+		return nil
+	}
+	shown := make(map[string]string, len(values))
+	for key, value := range values {
+		shown[key] = r.Metadata(key, value)
+	}
+	return shown
+}
+
+// Edit returns an edit as it may be shown.
+func Edit(r *privacy.Redactor, e *campaigns.Edit) *campaigns.Edit {
+	if e == nil {
+		return nil
+	}
+	shown := *e
+	shown.Set = Metadata(r, e.Set)
+	if e.Payload != nil {
+		payload := string(r.Payload([]byte(*e.Payload)))
+		shown.Payload = &payload
+	}
+	if len(e.Merge) > 0 {
+		shown.Merge = valid(r.Payload(e.Merge))
+	}
+	if len(e.Patch) > 0 {
+		shown.Patch = valid(patch(r, e.Patch))
+	}
+	return &shown
+}
+
+// Detail returns the detail of an event as it may be shown: of an edited letter the detail is the edit.
+func Detail(r *privacy.Redactor, detail string) string {
+	var e campaigns.Edit
+	if !strings.HasPrefix(detail, "{") {
+		return r.Text(detail)
+	}
+	if json.Unmarshal([]byte(detail), &e) != nil { // the record cut it, and what is left has no places
+		return privacy.Mark
+	}
+	if e.Validate() != nil {
+		return string(r.Payload([]byte(detail)))
+	}
+	return Edit(r, &e).String()
+}
+
+// Request returns the request of a campaign as it may be shown: its filter and its edit have values of messages.
+func Request(r *privacy.Redactor, request campaigns.Request) campaigns.Request {
+	f := &request.Filter
+	f.Metadata = Metadata(r, f.Metadata)
+	f.Description, f.Payload = r.Text(f.Description), r.Text(f.Payload)
+	request.Edit = Edit(r, request.Edit)
+	return request
+}
+
+// patch masks the values of a JSON patch.
+func patch(r *privacy.Redactor, operations json.RawMessage) []byte {
+	var all []map[string]json.RawMessage
+	if json.Unmarshal(operations, &all) != nil {
+		return r.Payload(operations)
+	}
+	for _, o := range all {
+		value, ok := o["value"]
+		if !ok {
+			continue
+		}
+		var pointer string
+		if json.Unmarshal(o["path"], &pointer) != nil {
+			o["value"] = mark
+			continue
+		}
+		o["value"] = at(r, pointer, value)
+	}
+	shown, err := json.Marshal(all)
+	if err != nil {
+		return mark
+	}
+	return shown
+}
+
+var mark = json.RawMessage(`"` + privacy.Mark + `"`)
+
+// valid returns a text that may stand in JSON: the mask of a text that is cut is none.
+func valid(text []byte) json.RawMessage {
+	if json.Valid(text) {
+		return text
+	}
+	return mark
+}
