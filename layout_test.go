@@ -73,13 +73,15 @@ var floors = map[string]int{
 	"redrive/erasure":           3,
 	"redrive/internal/jsonedit": 0,
 	// the console, in a service's own server
-	"redrive/console":                  3,
-	"redrive/console/internal/chart":   0,
-	"redrive/console/internal/payload": 0,
-	"redrive/console/internal/frames":  0,
+	"redrive/console":                   3,
+	"redrive/console/internal/chart":    0,
+	"redrive/console/internal/payload":  0,
+	"redrive/console/internal/frames":   0,
+	"redrive/console/internal/linediff": 0,
+	"redrive/console/internal/editable": 0,
+	"internal/masked":                   3,
 	// the front door
-	"":                4,
-	"internal/masked": 4,
+	"": 4,
 	// what is seen from outside
 	"observe/alerts":                 5,
 	"observe/dashboard":              5,

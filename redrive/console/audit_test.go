@@ -1,0 +1,123 @@
+package console
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// regexpNext finds the address of the next page.
+var regexpNext = regexp.MustCompile(`<a class="button" href="([^"]*(?:before|after)=[^"]*)">`)
+
+// recorded makes a record of 120 changes by two persons.
+func (b *bench) recorded() {
+	b.t.Helper()
+	fixture.Publish(b.t, b.store, "orders.dlq", fixture.Several(120)...)
+	for seq := range int64(120) {
+		act := letters.Act{By: []string{"ann", "=cmd()"}[seq%2], Reason: fmt.Sprintf("reason %d <x>", seq+1)}
+		if _, err := b.store.MarkAll(b.t.Context(), oneLetter(seq+1, nil), []letters.Status{letters.StatusDiscarded, letters.StatusRefused}[seq%2], act); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	edit := `{"merge":{"password":"secret-1","currency":"EUR"}}`
+	if _, err := b.store.Record(b.t.Context(), nil, letters.EventEdited, letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Feature V11: the record is read by person, kind, time, letter, message and campaign, the newest first, page by page, and each entry
+// is on one page.
+func TestAudit(t *testing.T) {
+	for _, d := range []fixture.Database{fixture.SQLite, fixture.Postgres} {
+		t.Run(d.Name, func(t *testing.T) {
+			b := benchOn(t, d)
+			b.recorded()
+			seen := map[string]int{}
+			reasons := regexp.MustCompile(`reason \d+ &lt;x&gt;`)
+			for at, pages := "/audit?kind=discarded&kind=refused", 0; at != ""; pages++ {
+				p := b.get(at)
+				p.want(t, http.StatusOK)
+				for _, found := range reasons.FindAllString(p.body, -1) {
+					seen[found]++
+				}
+				at = ""
+				if next := regexpNext.FindStringSubmatch(p.body); next != nil {
+					at = "/" + strings.TrimPrefix(strings.ReplaceAll(next[1], "&amp;", "&"), "./")
+				}
+				if pages > 5 {
+					t.Fatal("the pages do not end")
+				}
+			}
+			for reason, times := range seen {
+				if times != 1 {
+					t.Errorf("%s is there %d times", reason, times)
+				}
+			}
+			if len(seen) != 120 {
+				t.Errorf("%d entries", len(seen))
+			}
+			for query, want := range map[string]int{
+				"by=ann": 60, "kind=refused": 60, "id=id-6": 2, "letter=7": 3, "redrive-id=drain-7": 1, "since=1h&by=eve": 1, "until=1h": 0, "by=nobody": 0,
+			} {
+				if p := b.get("/audit?" + query); strings.Count(p.body, "<tr>") != want+min(want, 1) {
+					t.Errorf("%s: %d rows, want %d and a head", query, strings.Count(p.body, "<tr>"), want)
+				}
+			}
+		})
+	}
+	b := newBench(t)
+	for _, query := range []string{"kind=x", "letter=x", "after=-1", "since=soon", "by=" + strings.Repeat("&by=x", 600)} {
+		b.get("/audit?"+query).want(t, http.StatusBadRequest)
+	}
+}
+
+// Feature V11: the details of an edit are masked, and are for persons who may look at payloads.
+func TestAudit_details(t *testing.T) {
+	b := newBench(t)
+	b.recorded()
+	for _, path := range []string{"/audit?by=eve", "/audit/audit.csv?by=eve", "/audit/audit.jsonl?by=eve"} {
+		if p := b.get(path); strings.Contains(p.body, "secret-1") || !strings.Contains(p.body, "EUR") {
+			t.Errorf("%s: %s", path, p.body)
+		}
+		if p := b.get(path, as(LookWithoutPayload)); p.StatusCode != 200 || strings.Contains(p.body, "EUR") {
+			t.Errorf("%s: %d %s", path, p.StatusCode, p.body)
+		}
+	}
+}
+
+// Feature V11: the record is exported as JSON lines and as CSV in which nothing is a formula, under names of a list.
+func TestAudit_export(t *testing.T) {
+	b := newBench(t)
+	b.recorded()
+	p := b.get("/audit/audit.csv?kind=refused&kind=discarded")
+	p.want(t, http.StatusOK)
+	rows, err := csv.NewReader(strings.NewReader(p.body)).ReadAll()
+	if err != nil || len(rows) != 121 || rows[0][1] != "at" {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for _, row := range rows[1:] {
+		if by := row[5]; by != "ann" && by != "'=cmd()" {
+			t.Errorf("%q", by)
+		}
+	}
+	if got := p.Header.Get("Content-Disposition"); got != `attachment; filename="audit.csv"` {
+		t.Error(got)
+	}
+	p = b.get("/audit/audit.jsonl?letter=7")
+	p.want(t, http.StatusOK)
+	lines := strings.Split(strings.TrimSpace(p.body), "\n")
+	var e exportedEvent
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &e); err != nil || len(lines) != 3 || e.By != "eve" || e.RedriveID != "drain-7" {
+		t.Errorf("%d lines, %+v, %v", len(lines), e, err)
+	}
+	for _, name := range []string{"audit.exe", "audit.csv%22;x", "..%2faudit.csv", "passwd"} {
+		b.get("/audit/"+name).want(t, http.StatusNotFound)
+	}
+}

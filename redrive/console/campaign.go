@@ -1,0 +1,222 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// campaignView is one campaign.
+type campaignView struct {
+	campaignLine
+	Counts    []countLine
+	Standing  string // the verdict in a sentence
+	Why       string
+	Pending   int
+	Remaining string
+	Rate      string
+	Created   time.Time
+	Started   time.Time
+	EndedAt   time.Time
+	ResumeAt  time.Time
+	NotBefore time.Time
+	Approved  string
+	Settings  []settingLine
+	Edit      string
+	LeftOut   []leftOutLine
+	Behind    []behindLine
+	Again     []bar  // what came back, by cause
+	AgainLink string // to the letters that came back
+	AgainSlow bool   // they could not be counted in time
+	Selection string // the letters that were chosen
+	History   []historyLine
+	Actions   []action
+	Own       bool // the person started it, and so cannot approve it
+	Through   int  // letters that the campaign is through with
+	Done      bool // nothing of it will change
+	Here      string
+	Audit     string
+	MayLook   bool
+}
+
+type countLine struct {
+	Name, Means string
+	Letters     int
+	Bad         bool
+}
+
+// settingLine is a setting of the request. Its value came with the form, or with messages.
+type settingLine struct{ Name, Value string }
+
+type behindLine struct {
+	Outcome, Why string
+	Letters      int
+}
+
+type historyLine struct {
+	At                time.Time
+	What, By, Details string
+	Reason            string
+}
+
+func (c *Console) campaign(r *request) (answer, error) {
+	one, err := c.campaigns.Get(r.Context(), r.values["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	view, err := c.campaignView(r, one)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{page: "campaign", title: text("campaign.title"), view: view}
+	return a, nil
+}
+
+func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
+	request := masked.Request(c.config.Privacy, one.Request)
+	v := campaignView{
+		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending, Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt,
+		ResumeAt: one.ResumeAt, NotBefore: request.NotBefore, Approved: one.ApprovedBy, LeftOut: c.leftOut(r, one.LeftOut),
+		Counts: countsOf(one.Counts), Standing: text("standing." + string(one.State)), Settings: settingsOfRequest(request),
+		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}), MayLook: r.person.Role >= Look,
+		Own: strings.EqualFold(strings.TrimSpace(request.By), strings.TrimSpace(r.person.Name)),
+	}
+	if one.Remaining > 0 {
+		v.Remaining = age(one.Remaining)
+	}
+	if v.Rate = text("rate.none"); one.Rate > 0 {
+		v.Rate = text("rate", strconv.FormatFloat(one.Rate, 'g', -1, 64))
+	}
+	if v.MayLook && request.Edit != nil {
+		v.Edit = request.Edit.String()
+	}
+	v.Selection = c.chosenBy(r, one)
+	v.Done = one.State.Ended() && one.NotHeard == 0
+	v.Actions = c.actions(r, one)
+	if one.Refused+one.Failed+one.Gone > 0 {
+		behind, err := c.campaigns.LeftBehind(r.Context(), one.ID)
+		if err != nil {
+			return v, err
+		}
+		for _, b := range behind {
+			v.Behind = append(v.Behind, behindLine{text("count." + b.Outcome), b.Why, b.Letters})
+		}
+	}
+	if one.FailedAgain > 0 {
+		if err := c.cameBack(r, one, &v); err != nil {
+			return v, err
+		}
+	}
+	events, err := c.campaigns.History(r.Context(), one.ID, 0)
+	for _, e := range slices.Backward(events) {
+		v.History = append(v.History, historyLine{At: e.At, What: text("what." + string(e.What)), By: e.By, Reason: e.Reason, Details: e.Details})
+	}
+	return v, err
+}
+
+// cameBack counts what came back dead, by cause. It has a letter behind all that were there when the campaign began.
+func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) error {
+	f := letters.Filter{RedriveIDs: []string{one.ID}, Statuses: []letters.Status{letters.StatusWaiting}}
+	v.AgainLink = r.link("letters", filterValues(f))
+	if !one.State.Ended() && one.State != campaigns.Paused && one.State != campaigns.Canary {
+		return nil // the numbers move: the link has them
+	}
+	f.After, f.Limit = one.Request.Filter.MaxSeq, 20
+	if n := len(one.Request.Seqs); n > 0 {
+		f.After = slices.Max(one.Request.Seqs)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), c.counting)
+	defer cancel()
+	groups, err := c.store.Groups(ctx, f)
+	if errors.Is(err, context.DeadlineExceeded) {
+		v.AgainSlow = true
+		return nil
+	}
+	for _, g := range groups {
+		v.Again = append(v.Again, bar{Name: g.Reason, More: strings.TrimSpace(g.Handler + " " + g.Description), Letters: g.Count, All: one.FailedAgain})
+	}
+	return err
+}
+
+// chosenBy is the address of the list of letters that a campaign chose from.
+func (c *Console) chosenBy(r *request, one campaigns.Campaign) string {
+	f := one.Request.Filter
+	if len(one.Request.Seqs) > 0 || r.person.Role < Look && (f.Payload != "" || len(f.Metadata) > 0) {
+		return ""
+	}
+	f.Statuses = letters.Statuses()
+	return r.link("letters", filterValues(f))
+}
+
+func countsOf(n campaigns.Counts) (counts []countLine) {
+	for _, one := range []struct {
+		name    string
+		letters int
+		bad     bool
+	}{
+		{"redriven", n.Redriven, false}, {"succeeded", n.Succeeded, false}, {"failed_again", n.FailedAgain, true}, {"not_heard", n.NotHeard, false},
+		{"quarantined", n.Quarantined, true}, {"refused", n.Refused, true}, {"failed", n.Failed, true}, {"gone", n.Gone, false},
+		{"pending", n.Pending, false},
+	} {
+		if one.letters > 0 || one.name == "redriven" || one.name == "failed_again" {
+			counts = append(counts, countLine{text("count." + one.name), text("count." + one.name + ".means"), one.letters, one.bad && one.letters > 0})
+		}
+	}
+	return counts
+}
+
+// settingsOfRequest are what a request says beside its selection and its edit.
+func settingsOfRequest(r campaigns.Request) (lines []settingLine) {
+	add := func(name, value string, set bool) {
+		if set {
+			lines = append(lines, settingLine{text(name), value})
+		}
+	}
+	add("settings.to", r.To, r.To != "")
+	add("settings.firststage", text("yes"), r.FirstStage)
+	add("settings.max", grouped(r.Max), r.Max > 0)
+	add("settings.canary", grouped(r.Canary), r.Canary > 0)
+	add("settings.canarywait", age(r.CanaryWait), r.Canary > 0)
+	add("settings.stopat", strconv.FormatFloat(100*r.StopAt, 'g', 4, 64), r.StopAt < 1)
+	add("settings.stopafter", grouped(r.StopAfter), r.StopAt < 1)
+	add("settings.resumeafter", age(r.ResumeAfter), r.ResumeAfter > 0)
+	add("settings.concurrency", grouped(r.Concurrency), r.Concurrency > 1)
+	return lines
+}
+
+// action is something that can be done with a campaign.
+type action struct {
+	Name, Label, Hint, Link string
+	Danger, Rate            bool
+}
+
+// actions are what the person may do with a campaign in the state that it has.
+func (c *Console) actions(r *request, one campaigns.Campaign) (all []action) {
+	can := map[string]bool{
+		"pause":   slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary, campaigns.Scheduled}, one.State),
+		"resume":  one.State == campaigns.Paused,
+		"approve": one.State == campaigns.Approval && !strings.EqualFold(strings.TrimSpace(one.Request.By), strings.TrimSpace(r.person.Name)),
+		"rate":    !one.State.Ended(),
+		"cancel":  !one.State.Ended(),
+	}
+	for _, name := range []string{"approve", "pause", "resume", "rate", "cancel"} {
+		if can[name] && c.can(r.person, name) {
+			all = append(all, actionOf(r, name, one.ID))
+		}
+	}
+	return all
+}
+
+func actionOf(r *request, name, campaign string) action {
+	return action{
+		Name: name, Label: text("steer." + name), Hint: text("steer." + name + ".hint"), Link: r.link("campaigns/"+campaign+"/"+name, nil),
+		Danger: name == "cancel", Rate: name == "rate",
+	}
+}

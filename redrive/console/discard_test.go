@@ -1,0 +1,98 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V11: letters are discarded with a reason, those that were selected and no later ones, once, and are put back.
+func TestDiscard(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(300)...)
+	p := b.get("/discard?" + b.everything())
+	p.want(t, http.StatusOK, "Discard 300 letters", "<bdi>id-0</bdi>")
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}"))
+	form := p.fields(t)
+	b.post("/discard", form).want(t, http.StatusBadRequest, "The reason is missing")
+	b.post("/discard", with(form, "reason", strings.Repeat("x", 2000))).want(t, http.StatusBadRequest, "at most 1,024 bytes")
+	b.post("/discard", with(form, "reason", "r", "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusBadRequest)
+	b.want(letters.StatusWaiting, 301)
+	form = with(form, "reason", "test <tenant>")
+	at := b.post("/discard", form).goes(t, "discards/discard-")
+	b.want(letters.StatusDiscarded, 300)
+	if again := b.post("/discard", form).goes(t, "discards/discard-"); again != at {
+		t.Errorf("%s, and sent again %s", at, again)
+	}
+	b.get(at).want(t, http.StatusOK, "300 letters are discarded", "test &lt;tenant&gt;", "<bdi>ann</bdi>")
+	b.get(at, as(Look)).want(t, http.StatusOK, "300 letters are discarded")
+	undo, _, _ := strings.Cut(at, "?")
+	b.post(undo+"/undo", nil).want(t, http.StatusBadRequest, "The reason is missing")
+	b.post(undo+"/undo", with(reason, "reason", "a mistake"), by("bob", Operate)).goes(t, "discards/")
+	b.want(letters.StatusWaiting, 301)
+	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventDiscarded, letters.EventWaiting}, Limit: 1000})
+	if err != nil || len(events) != 600 || events[0].By != "ann" || events[0].Reason != "test <tenant>" || events[599].By != "bob" || events[599].Reason != "a mistake" {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+	b.get("/discards/discard-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
+	b.get("/discards/x").want(t, http.StatusNotFound)
+}
+
+// Feature V11: single letters are discarded by their boxes. What was redriven meanwhile, or put back by others, stays as it is.
+func TestDiscard_single(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(4)...)
+	p := b.get("/discard?seq=1&seq=2&seq=3")
+	p.want(t, http.StatusOK, "Discard 3 letters")
+	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusRedriven, letters.Act{By: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	at := b.post("/discard", with(p.fields(t), "reason", "INC-7")).goes(t, "discards/")
+	b.want(letters.StatusDiscarded, 2)
+	b.want(letters.StatusRedriven, 1)
+	b.get(at).want(t, http.StatusOK, "2 letters are discarded")
+	if _, err := b.store.MarkAll(t.Context(), oneLetter(1, []letters.Status{letters.StatusDiscarded}), letters.StatusRefused, letters.Act{By: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	undo, _, _ := strings.Cut(at, "?")
+	b.post(undo+"/undo", reason).goes(t, "discards/")
+	b.want(letters.StatusRefused, 1)
+	b.want(letters.StatusWaiting, 2)
+	b.post("/discard", with(b.get("/discard?seq=2").fields(t), "reason", "INC-7")).want(t, http.StatusConflict, text("discard.none"))
+}
+
+// Feature V11: if letters of the selection came to match meanwhile, the form comes back with the new number, and nothing is discarded.
+func TestDiscard_more(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
+	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusRefused, letters.Act{By: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	p := b.get("/discard?" + b.everything())
+	p.want(t, http.StatusOK, "Discard 2 letters")
+	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, []letters.Status{letters.StatusRefused}), letters.StatusWaiting, letters.Act{By: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	p = b.post("/discard", with(p.fields(t), "reason", "INC-7"))
+	p.want(t, http.StatusConflict, "3 letters match now", "Discard 3 letters", `value="INC-7"`)
+	b.want(letters.StatusDiscarded, 0)
+	b.post("/discard", p.fields(t)).goes(t, "discards/")
+	b.want(letters.StatusDiscarded, 3)
+}
+
+// Feature V11: while the database is away, the form keeps what was typed, and can be sent again.
+func TestDiscard_databaseAway(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
+	form := with(b.get("/discard?"+b.everything()).fields(t), "reason", "INC-7")
+	heal := b.away("spillway_letter_events")
+	p := b.post("/discard", form)
+	heal()
+	p.want(t, http.StatusServiceUnavailable, text("act.again"), `value="INC-7"`)
+	b.want(letters.StatusDiscarded, 0)
+	b.post("/discard", p.fields(t)).goes(t, "discards/")
+	b.want(letters.StatusDiscarded, 3)
+}

@@ -1,0 +1,296 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/console/internal/editable"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const (
+	maxEditKeys = 60 // of metadata that the form shows: campaigns.Edit changes 100
+	newKeys     = 3  // empty rows
+)
+
+// editView is the page that edits one letter and redrives it.
+type editView struct {
+	Seq             int64
+	ID              string
+	Letter          string // its address
+	Key, Version    string
+	Reason          string
+	Payload         string
+	NoPayload       string // why the payload cannot be edited
+	Keys            []keyField
+	Kept            []string // keys that a form cannot carry
+	Hidden          int      // keys that the form does not show
+	Masked          bool     // the form would show what is masked: the person must say why
+	Difference      *difference
+	Ready           bool // the difference is shown, and can be redriven
+	Target          string
+	LeftOut         []leftOutLine
+	Problem, Detail string
+	Action          string
+}
+
+// keyField is a key of metadata in the form.
+type keyField struct {
+	Index      int
+	Key, Value string
+	Known      bool // the letter has the key
+	Remove     bool
+}
+
+func (c *Console) editForm(r *request) (answer, error) {
+	l, err := c.editedLetter(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return c.editPage(r, l, nil, problem{})
+}
+
+// editedLetter is the letter of the address, opened.
+func (c *Console) editedLetter(r *request) (l letters.Letter, err error) {
+	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	if err != nil {
+		return l, notFound(text("error.page"))
+	}
+	if l, err = c.store.Get(r.Context(), seq); err != nil {
+		return l, err
+	}
+	l.Letter, err = c.store.Open(r.Context(), l)
+	return l, err
+}
+
+// edit goes from the form to the difference, and from there to a campaign of one letter.
+func (c *Console) edit(r *request) (answer, error) {
+	form, err := r.form()
+	if err != nil {
+		return answer{}, err
+	}
+	l, err := c.editedLetter(r)
+	if err != nil {
+		if c.explain(r, err).status != http.StatusServiceUnavailable {
+			return answer{}, err
+		}
+		return c.editAgain(r, form, c.problemOf(r, err))
+	}
+	reason := strings.TrimSpace(form.Get("reason"))
+	switch do := form.Get("do"); {
+	case do == "show" && reason == "":
+		return c.editPage(r, l, nil, problem{status: http.StatusBadRequest, text: text("act.noreason")})
+	case do == "show":
+		act := letters.Act{By: r.person.Name, Reason: reason}
+		if _, err := c.store.Record(r.Context(), nil, letters.EventShown, act, l.Seq); err != nil {
+			return answer{}, err
+		}
+		return c.editPage(r, l, url.Values{}, problem{})
+	case form.Get("version") != versionOf(l):
+		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
+	case do == "start" && reason == "":
+		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: text("act.noreason")})
+	case do == "start":
+		return c.redriveEdited(r, l, form, reason)
+	}
+	return c.editPage(r, l, form, problem{})
+}
+
+// redriveEdited starts a campaign of one letter.
+func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, reason string) (answer, error) {
+	e, wrong := editOf(l, form)
+	if wrong != "" {
+		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: wrong})
+	}
+	request := campaigns.Request{ID: form.Get("key"), Seqs: []int64{l.Seq}, Edit: e, Act: campaigns.Act{By: r.person.Name, Reason: reason}}
+	request.Filter.Statuses = []letters.Status{l.Status}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
+	defer cancel()
+	started, err := c.campaigns.Start(ctx, request)
+	switch {
+	case errors.Is(err, campaigns.ErrNoLetters):
+		form.Set("key", watermill.NewUUID())
+		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: text("edit.taken"), leftOut: c.leftOut(r, started.LeftOut)})
+	case err != nil && started.ID == "":
+		return c.editPage(r, l, form, c.problemOf(r, err))
+	case err != nil:
+		c.log(r, err)
+	}
+	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
+}
+
+// versionOf changes whenever something happens to a letter.
+func versionOf(l letters.Letter) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.Marked.At.UnixMicro(), l.Original.Payload))
+	return hex.EncodeToString(sum[:16])
+}
+
+// whatChanged says who did what to a letter since the form was made.
+func (c *Console) whatChanged(l letters.Letter) string {
+	if l.Marked.At.IsZero() {
+		return text("edit.changed")
+	}
+	status := text("status." + string(l.Status))
+	by, _ := c.shown(l.Marked.By, maxShown)
+	why, _ := c.shown(l.Marked.Reason, maxShown)
+	return text("edit.changedby", status, by, why)
+}
+
+// editOf is the edit that makes the letter what was typed. What was not changed is not part of it.
+func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
+	e := &campaigns.Edit{Set: map[string]string{}}
+	payload := []byte(l.Original.Payload)
+	if editable.Check(payload) == nil && form.Has("payload") {
+		typed, err := editable.Back(payload, form.Get("payload"))
+		if err != nil {
+			return nil, text("edit.payload.wrong", err.Error())
+		}
+		if typed != string(payload) {
+			e.Payload = &typed
+		}
+	}
+	for i := range maxEditKeys + newKeys {
+		n := strconv.Itoa(i)
+		key, value := strings.TrimSpace(form.Get("key-"+n)), form.Get("value-"+n)
+		was, had := l.Original.Metadata[key]
+		switch {
+		case key == "" && value != "":
+			return nil, text("edit.nokey")
+		case key == "":
+		case form.Get("remove-"+n) != "":
+			if had {
+				e.Unset = append(e.Unset, key)
+			}
+		case !had || was != value:
+			e.Set[key] = value
+		}
+	}
+	if e.Payload == nil && len(e.Set)+len(e.Unset) == 0 {
+		return nil, text("edit.nothing")
+	}
+	if err := e.Validate(); err != nil {
+		return nil, text("settings.edit.wrong", err.Error())
+	}
+	return e, ""
+}
+
+// editPage shows the form: of the letter as it is, or as it was typed. A nil form is the first look, at which masks hold.
+func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
+	view := editView{
+		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l), Key: form.Get("key"), Reason: form.Get("reason"),
+		Problem: p.text, Detail: p.detail, LeftOut: p.leftOut, Action: r.link("letters/"+id(l.Seq)+"/edit", nil), Target: l.Origin.Topic,
+	}
+	if view.Key == "" {
+		view.Key = watermill.NewUUID()
+	}
+	payload := []byte(l.Original.Payload)
+	if err := editable.Check(payload); err != nil {
+		view.NoPayload = text("edit.payload.refused", err.Error())
+	} else if view.Payload = string(payload); form.Has("payload") {
+		view.Payload = form.Get("payload")
+	}
+	c.editKeys(l, form, &view)
+	if form == nil && c.hides(l) {
+		view.Masked, view.Payload, view.Keys = true, "", nil
+	}
+	view.Ready = p.status == http.StatusServiceUnavailable && form.Get("do") == "start" // the difference was seen: send it again
+	if form.Get("do") != "" && (p.status == 0 || p.status == http.StatusBadRequest) {
+		if err := c.editDifference(r, l, form, &view); err != nil {
+			failed := c.problemOf(r, err)
+			p.status, view.Problem, view.Detail = failed.status, failed.text, failed.detail
+		} else if view.Problem != "" && p.status == 0 {
+			p.status = http.StatusBadRequest
+		}
+	}
+	return answer{status: p.status, page: "edit", title: text("edit.title"), view: view}, nil
+}
+
+// editDifference shows what the edit does.
+func (c *Console) editDifference(r *request, l letters.Letter, form url.Values, view *editView) error {
+	e, wrong := editOf(l, form)
+	if wrong != "" {
+		if view.Problem == "" {
+			view.Problem = wrong
+		}
+		return nil
+	}
+	request := campaigns.Request{Seqs: []int64{l.Seq}, Edit: e}
+	request.Filter.Statuses = []letters.Status{l.Status}
+	plan, err := c.campaigns.Plan(r.Context(), request)
+	if err != nil {
+		return err
+	}
+	view.LeftOut = c.leftOut(r, plan.LeftOut)
+	if len(plan.Sample) == 1 {
+		view.Difference, view.Target = c.differenceOf(plan.Sample[0].Edited), plan.Sample[0].Topic
+		view.Ready = view.Difference != nil && view.Difference.Refused == ""
+	}
+	return nil
+}
+
+// editKeys are the rows of the producer's metadata.
+func (c *Console) editKeys(l letters.Letter, form url.Values, view *editView) {
+	own := poison.ProducerMetadata(l.Original.Metadata)
+	keys := slices.Sorted(maps.Keys(own))
+	for _, key := range keys {
+		value := own[key]
+		switch {
+		case len(view.Keys) == maxEditKeys:
+			view.Hidden++
+		case editable.Check([]byte(key+value)) != nil || strings.ContainsAny(key+value, "\r\n") || strings.TrimSpace(key) != key || key == "":
+			view.Kept = append(view.Kept, key)
+		default:
+			view.Keys = append(view.Keys, keyField{Index: len(view.Keys), Key: key, Value: value, Known: true})
+		}
+	}
+	for range newKeys {
+		view.Keys = append(view.Keys, keyField{Index: len(view.Keys)})
+	}
+	for i := range view.Keys {
+		if n := strconv.Itoa(i); form.Has("value-" + n) {
+			k := &view.Keys[i]
+			k.Value, k.Remove = form.Get("value-"+n), form.Get("remove-"+n) != ""
+			if !k.Known {
+				k.Key = form.Get("key-" + n)
+			}
+		}
+	}
+}
+
+// hides reports whether the letter has something that the form would show and the Console masks.
+func (c *Console) hides(l letters.Letter) bool {
+	for key, value := range poison.ProducerMetadata(l.Original.Metadata) {
+		if c.config.Privacy.Metadata(key, value) != value {
+			return true
+		}
+	}
+	return editable.Check(l.Original.Payload) == nil && c.masks(l.Original.Payload)
+}
+
+// editAgain shows what was typed while the database is away.
+func (c *Console) editAgain(r *request, form url.Values, p problem) (answer, error) {
+	seq, _ := strconv.ParseInt(r.values["seq"], 10, 64)
+	view := editView{
+		Seq: seq, Letter: r.link("letters/"+id(seq), nil), Version: form.Get("version"), Key: form.Get("key"), Reason: form.Get("reason"),
+		Payload: form.Get("payload"), Problem: p.text, Detail: p.detail, Action: r.link("letters/"+id(seq)+"/edit", nil), Ready: form.Get("do") == "start",
+	}
+	for i := range maxEditKeys + newKeys {
+		if n := strconv.Itoa(i); form.Has("key-" + n) {
+			view.Keys = append(view.Keys, keyField{Index: i, Key: form.Get("key-" + n), Value: form.Get("value-" + n), Remove: form.Get("remove-"+n) != "", Known: form.Get("known-"+n) != ""})
+		}
+	}
+	return answer{status: p.status, page: "edit", title: text("edit.title"), view: view}, nil
+}

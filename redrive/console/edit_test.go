@@ -1,0 +1,156 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+func key(name, value string) func(*poison.Letter) {
+	return func(l *poison.Letter) { l.Original.Metadata.Set(name, value) }
+}
+
+// Feature V11: a letter is edited as text, the difference is shown, and the edited message is redriven on record. What was not edited
+// keeps its bytes.
+func TestEdit(t *testing.T) {
+	b := newBench(t)
+	const payload = "\n{\n\t\"n\": 90071992547409931.10,\n\t\"to\": \"<Zoë>\"\n}\n"
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", payload, key("trace", "x"), key("note", "two\nlines")))
+	out := &fixture.Outbox{}
+	b.works(out)
+	p := b.get("/letters/1/edit")
+	p.want(t, http.StatusOK, "&lt;Zoë&gt;", text("edit.kept"))
+	form := p.fields(t)
+	if got := strings.ReplaceAll(form.Get("payload"), "\r\n", "\n"); got != payload {
+		t.Fatalf("the form has %q", got)
+	}
+	b.post("/letters/1/edit", with(form, "do", "diff")).want(t, http.StatusBadRequest, text("edit.nothing"))
+	tenant, trace := row(t, form, "tenant"), row(t, form, "trace")
+	p = b.post("/letters/1/edit", with(form, "do", "diff", "payload", strings.Replace(form.Get("payload"), "<Zoë>", "<Ann>", 1),
+		"value-"+tenant, "green", "remove-"+trace, "1", "key-3", "schema", "value-3", "2"))
+	p.want(t, http.StatusOK, "<del>-   &#34;to&#34;: &#34;&lt;Zoë&gt;&#34;</del>", "<ins>+   &#34;to&#34;: &#34;&lt;Ann&gt;&#34;</ins>", "<ins><bdi>green</bdi></ins>", text("difference.removed"))
+	if len(b.all()) > 0 {
+		t.Fatal("a difference began a campaign")
+	}
+	form = p.fields(t)
+	b.post("/letters/1/edit", with(form, "do", "start", "reason", " ")).want(t, http.StatusBadRequest, "The reason is missing", "&lt;Ann&gt;")
+	at := b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
+	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
+	sent := out.All()
+	if len(sent) != 1 || string(sent[0].Msg.Payload) != strings.Replace(payload, "<Zoë>", "<Ann>", 1) {
+		t.Fatalf("%+v", sent)
+	}
+	if m := sent[0].Msg.Metadata; m.Get("tenant") != "green" || m.Get("trace") != "" || m.Get("schema") != "2" || m.Get("note") != "two\nlines" {
+		t.Error(m)
+	}
+	history, err := b.store.History(t.Context(), 1)
+	if err != nil || len(history) < 3 || history[2].Kind != letters.EventEdited || history[2].By != "ann" || !strings.Contains(history[2].Detail, "Ann") {
+		t.Errorf("%+v %v", history, err)
+	}
+	if l, err := b.store.Get(t.Context(), 1); err != nil || string(l.Original.Payload) != payload {
+		t.Errorf("the letter was changed: %q %v", l.Original.Payload, err)
+	}
+	// sent again, it leads to the same campaign or says that the letter has changed: it is redriven once
+	b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7")).want(t, http.StatusConflict, "redriven, by", "&lt;Ann&gt;")
+	if len(out.All()) != 1 {
+		t.Error("it was published twice")
+	}
+}
+
+// row is the number of the row of a key.
+func row(t *testing.T, form map[string][]string, name string) string {
+	t.Helper()
+	for field, values := range form {
+		if n, ok := strings.CutPrefix(field, "key-"); ok && values[0] == name {
+			return n
+		}
+	}
+	t.Fatalf("there is no row of %s: %v", name, form)
+	return ""
+}
+
+// Feature V11: of two persons on one letter the second is told that it has changed, by whom and why, and keeps what was typed. Nothing is
+// published by the second.
+func TestEdit_twoPersons(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", "one"), fixture.Letter("2", "two"))
+	first := with(b.get("/letters/1/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
+	second := with(b.get("/letters/1/edit", by("bob", Operate)).fields(t), "payload", "bob's", "reason", "INC-8", "do", "start")
+	b.post("/letters/1/edit", first).goes(t, first.Get("key"))
+	b.post("/letters/1/edit", second, by("bob", Operate)).want(t, http.StatusConflict, text("edit.taken"), text("leftout.incampaign"), "bob&#39;s", `value="INC-8"`)
+	b.post("/letters/1/edit", first).goes(t, first.Get("key")) // sent twice
+	if len(b.all()) != 2 || b.all()[0].State != campaigns.Cancelled || b.all()[1].Selected != 1 {
+		t.Errorf("%+v", b.all())
+	}
+	third := with(b.get("/letters/2/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
+	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusDiscarded, letters.Act{By: "eve", Reason: "of no <use>"}); err != nil {
+		t.Fatal(err)
+	}
+	b.post("/letters/2/edit", third).want(t, http.StatusConflict, "discarded, by eve", "of no &lt;use&gt;", "ann&#39;s")
+}
+
+// Feature V11: a payload that is no text is not edited, with the reason, and stays byte for byte if its metadata are. Its bytes never
+// stand in the form.
+func TestEdit_bytes(t *testing.T) {
+	b := newBench(t)
+	const payload = "\x00\xff\r\n{}"
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", payload))
+	out := &fixture.Outbox{}
+	b.works(out)
+	p := b.get("/letters/1/edit")
+	p.want(t, http.StatusOK, "no text in UTF-8")
+	form := with(p.fields(t), "payload", "forged", "value-"+row(t, p.fields(t), "tenant"), "green", "reason", "INC-7", "do", "start")
+	at := b.post("/letters/1/edit", form).goes(t, "campaigns/")
+	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
+	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != payload || sent[0].Msg.Metadata.Get("tenant") != "green" {
+		t.Errorf("%+v", sent)
+	}
+}
+
+// Feature V11: what is masked is edited after the person said why, and the record has it. What was typed wrong is refused.
+func TestEdit_masked(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"secret-1"}`))
+	p := b.get("/letters/1/edit")
+	p.want(t, http.StatusOK, text("edit.masked.text"))
+	if strings.Contains(p.body, "secret-1") || strings.Contains(p.body, privacy.Mark) {
+		t.Errorf("the form has it: %s", p.body)
+	}
+	b.post("/letters/1/edit", with(p.fields(t), "do", "show")).want(t, http.StatusBadRequest, "The reason is missing")
+	p = b.post("/letters/1/edit", with(p.fields(t), "do", "show", "reason", "INC-7"))
+	p.want(t, http.StatusOK, "secret-1")
+	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
+	if err != nil || len(events) != 1 || events[0].By != "ann" || events[0].Reason != "INC-7" {
+		t.Errorf("%+v %v", events, err)
+	}
+	form := p.fields(t)
+	for says, pair := range map[string][2]string{
+		"control characters": {"payload", "a\x00"}, "too large": {"payload", strings.Repeat("x", 300<<10)}, "has no key": {"value-2", "x"},
+		"own": {"key-2", poison.KeyRedriveCount},
+	} {
+		b.post("/letters/1/edit", with(form, pair[0], pair[1], "do", "diff")).want(t, http.StatusBadRequest, says)
+	}
+	b.get("/letters/99/edit").want(t, http.StatusNotFound)
+	b.get("/letters/x/edit").want(t, http.StatusNotFound)
+}
+
+// Feature V11: while the database is away, the form keeps what was typed.
+func TestEdit_databaseAway(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", "one"))
+	form := with(b.get("/letters/1/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
+	for _, table := range []string{"spillway_dead_letters", "spillway_campaigns"} {
+		heal := b.away(table)
+		p := b.post("/letters/1/edit", form)
+		heal()
+		p.want(t, http.StatusServiceUnavailable, text("act.again"), "ann&#39;s", `value="INC-7"`, form.Get("key"), form.Get("version"))
+	}
+	b.post("/letters/1/edit", form).goes(t, form.Get("key"))
+}

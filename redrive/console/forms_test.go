@@ -1,0 +1,115 @@
+package console
+
+import (
+	"html"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+var (
+	inputs     = regexp.MustCompile(`<input[^>]*>`)
+	textareas  = regexp.MustCompile(`(?s)<textarea[^>]*name="([^"]*)"[^>]*>\n?(.*?)</textarea>`)
+	attributes = regexp.MustCompile(`(name|value|type)="([^"]*)"|\b(checked)\b`)
+)
+
+// fields are what a browser would send of the page's last form: the page of an action has one.
+func (p page) fields(t testing.TB) url.Values {
+	t.Helper()
+	at := strings.LastIndex(p.body, `<form method="post"`)
+	if at < 0 {
+		t.Fatalf("there is no form: %s", p.body)
+	}
+	form, values := p.body[at:], url.Values{}
+	for _, input := range inputs.FindAllString(form, -1) {
+		var name, value, kind string
+		checked := false
+		for _, a := range attributes.FindAllStringSubmatch(input, -1) {
+			switch {
+			case a[3] != "":
+				checked = true
+			case a[1] == "name":
+				name = html.UnescapeString(a[2])
+			case a[1] == "value":
+				value = html.UnescapeString(a[2])
+			default:
+				kind = a[2]
+			}
+		}
+		if name != "" && (kind != "checkbox" || checked) {
+			values.Add(name, value)
+		}
+	}
+	for _, area := range textareas.FindAllStringSubmatch(strings.ReplaceAll(form, "\r\n", "\n"), -1) {
+		values.Add(html.UnescapeString(area[1]), strings.ReplaceAll(strings.ReplaceAll(html.UnescapeString(area[2]), "\r\n", "\n"), "\n", "\r\n"))
+	}
+	return values
+}
+
+// with is a form with other values.
+func with(form url.Values, pairs ...string) url.Values {
+	changed := url.Values{}
+	for name, values := range form {
+		changed[name] = values
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		changed[pairs[i]] = []string{pairs[i+1]}
+	}
+	return changed
+}
+
+// everything is the query of all letters that wait.
+func (b *bench) everything() string {
+	b.t.Helper()
+	last, err := b.store.LastSeq(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	n, err := b.store.Count(b.t.Context(), letters.Filter{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return selection{filter: letters.Filter{MaxSeq: last}, number: n}.values().Encode()
+}
+
+// goes returns the path of the page that an answer leads to.
+func (p page) goes(t testing.TB, part string) string {
+	t.Helper()
+	to := p.Header.Get("Location")
+	if p.StatusCode != 303 || !strings.Contains(to, part) {
+		t.Fatalf("status %d, to %q, want %q: %s", p.StatusCode, to, part, p.body)
+	}
+	return "/" + strings.TrimLeft(to, "./")
+}
+
+// all returns the campaigns that there are.
+func (b *bench) all() []campaigns.Campaign {
+	b.t.Helper()
+	found, err := b.campaigns.List(b.t.Context(), campaigns.List{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return found
+}
+
+func (b *bench) want(status letters.Status, n int) {
+	b.t.Helper()
+	fixture.WantCount(b.t, b.store, fixture.Status(status), n)
+}
+
+// away takes a table away, so that the database refuses what needs it, until the returned function is called.
+func (b *bench) away(table string) (heal func()) {
+	b.t.Helper()
+	rename := func(from, to string) {
+		if _, err := b.db.Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	rename(table, table+"_away")
+	return func() { rename(table+"_away", table) }
+}

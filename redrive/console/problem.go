@@ -1,0 +1,33 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+// problem is why a form is shown again, with what was typed.
+type problem struct {
+	status       int
+	text, detail string
+	leftOut      []leftOutLine
+}
+
+// problemOf says why an action failed. Forms can be sent again: their actions happen once.
+func (c *Console) problemOf(r *request, err error) problem {
+	if errors.Is(err, campaigns.ErrRequest) {
+		return problem{status: http.StatusBadRequest, text: c.config.Privacy.Text(boundedtext.Error(err, privacy.MaxText))}
+	}
+	f := c.explain(r, err)
+	p := problem{status: f.status, text: f.title + ". " + f.text, detail: f.detail}
+	if f.status >= http.StatusInternalServerError {
+		c.log(r, err)
+		if r.Method == http.MethodPost {
+			p.text += " " + text("act.again")
+		}
+	}
+	return p
+}

@@ -1,0 +1,152 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const (
+	// planned is how many letters a dry run reads at most. Of more it counts the first ones, and says so.
+	planned = 5_000
+	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go on.
+	starting = 25 * time.Second
+	// maxEditForm is how many bytes a form with an edit may have: 256 KiB of text, each byte as three.
+	maxEditForm = 1 << 20
+)
+
+// redriving is the page between a selection and its campaign.
+type redriving struct {
+	Settings settings
+	Hidden   []field // the selection
+	Plan     *planView
+	NoPlan   string // why there is no dry run
+	Problem  string // why the campaign did not start
+	Detail   string // of the problem
+	Number   int    // of letters that the campaign would take
+	UpTo     bool   // Number is not exact: letters may be left out
+	Action   string
+	Letters  string // the address of the selection as a list
+	Edits    bool   // the request edits
+}
+
+// redriveForm shows what a campaign of the selection would do, and asks how it is to be done.
+func (c *Console) redriveForm(r *request) (answer, error) {
+	s, err := c.toRedrive(r, false)
+	if err != nil {
+		return answer{}, err
+	}
+	return c.redrivePage(r, s, newSettings(), problem{})
+}
+
+// redrive starts the campaign, or shows the dry run of other settings.
+func (c *Console) redrive(r *request) (answer, error) {
+	form, err := r.form()
+	if err != nil {
+		return answer{}, err
+	}
+	s, err := c.toRedrive(r, true)
+	if err != nil {
+		return answer{}, err
+	}
+	set := settingsOf(form)
+	if form.Get("do") != "start" {
+		return c.redrivePage(r, s, set, problem{})
+	}
+	request, wrong := set.request(s.request(), r.now)
+	request.ID, request.By, request.Reason = set.Key, r.person.Name, set.Reason
+	if wrong.text == "" && request.Reason == "" {
+		wrong = problem{status: http.StatusBadRequest, text: text("act.noreason")}
+	}
+	if wrong.text != "" {
+		return c.redrivePage(r, s, set, wrong)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
+	defer cancel()
+	started, err := c.campaigns.Start(ctx, request)
+	switch {
+	case errors.Is(err, campaigns.ErrNoLetters):
+		set.Key = watermill.NewUUID() // the campaign of the old key is over
+		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("redrive.noletters"), leftOut: c.leftOut(r, started.LeftOut)})
+	case err != nil && started.ID == "":
+		return c.redrivePage(r, s, set, c.problemOf(r, err))
+	case err != nil: // it has begun: workers go on with its selection
+		c.log(r, err)
+	}
+	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
+}
+
+// toRedrive is the selection of a request, with letters that may be redriven: of single letters those that wait.
+func (c *Console) toRedrive(r *request, posted bool) (s selection, err error) {
+	q := r.query
+	if posted {
+		q = r.PostForm
+	}
+	if s, err = r.selection(q); err == nil && len(s.seqs) > 0 {
+		s.filter.Statuses = []letters.Status{letters.StatusWaiting}
+	}
+	return s, err
+}
+
+// selection is parseSelection for what the person may see.
+func (r *request) selection(q map[string][]string) (selection, error) {
+	s, err := parseSelection(q, r.now)
+	if err == nil && len(s.seqs) == 0 {
+		_, err = r.filter(q)
+	}
+	return s, err
+}
+
+// redrivePage shows the form with what was typed. A dry run that fails leaves the form as it is.
+func (c *Console) redrivePage(r *request, s selection, set settings, p problem) (answer, error) {
+	view := redriving{
+		Settings: set, Hidden: hidden(s.values()), Problem: p.text, Detail: p.detail, Number: s.number, UpTo: true,
+		Action: r.link("redrive", nil), Letters: r.link("letters", s.values()),
+	}
+	if p.status != http.StatusServiceUnavailable {
+		request, wrong := set.request(s.request(), r.now)
+		view.Edits = request.Edit != nil
+		var err error
+		switch {
+		case wrong.text != "":
+			view.NoPlan = wrong.text
+		default:
+			err = c.dryRun(r, request, &view)
+		}
+		if err != nil {
+			failed := c.problemOf(r, err)
+			view.NoPlan, view.Detail = failed.text, failed.detail
+			if p.status == 0 && failed.status == http.StatusServiceUnavailable {
+				p.status = failed.status
+			}
+		}
+	}
+	if len(p.leftOut) > 0 && view.Plan == nil {
+		view.Plan = &planView{LeftOut: p.leftOut}
+	}
+	return answer{status: p.status, page: "redrive", title: text("redrive.title"), view: view}, nil
+}
+
+// dryRun plans a campaign of at most planned letters.
+func (c *Console) dryRun(r *request, request campaigns.Request, view *redriving) error {
+	part := request.Max == 0 || request.Max > planned
+	if part {
+		request.Max = planned
+	}
+	plan, err := c.campaigns.Plan(r.Context(), request)
+	if err != nil {
+		return err
+	}
+	part = part && plan.Letters == planned
+	view.Plan = c.planView(r, plan, part)
+	if view.UpTo = part; !part {
+		view.Number = plan.Letters
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// works runs a worker of the service until the test ends.
+func (b *bench) works(target message.Publisher) {
+	b.t.Helper()
+	w, err := campaigns.NewWorker(b.campaigns, target, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			b.t.Error(err)
+		}
+	})
+	b.t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// shop handles orders of a gochannel: those of an odd number fail again, and become letters.
+func (b *bench) shop() (target message.Publisher, handled func() int) {
+	b.t.Helper()
+	channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1000}, watermill.NopLogger{})
+	orders, err := channel.Subscribe(context.Background(), "orders")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var mu sync.Mutex
+	done := map[string]int{}
+	var working sync.WaitGroup
+	working.Go(func() {
+		for msg := range orders {
+			mu.Lock()
+			done[msg.UUID]++
+			mu.Unlock()
+			if strings.HasSuffix(msg.UUID, "3") {
+				l := poison.Read(msg)
+				l.Failure.Reason = "still_broken"
+				if err := b.store.Publish("orders.dlq", l.Encode()); err != nil {
+					b.t.Error(err)
+				}
+			}
+			msg.Ack()
+		}
+	})
+	b.t.Cleanup(func() { _ = channel.Close(); working.Wait() })
+	return channel, func() int { mu.Lock(); defer mu.Unlock(); return len(done) }
+}
+
+// Feature V11: an incident is closed by forms alone: selection, dry run, start, progress, verdict, with a worker that publishes, and
+// letters that come back.
+func TestIncident(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", append(fixture.Several(20), fixture.Letter("other", "{}", fixture.From("payments")))...)
+	target, handled := b.shop()
+	b.works(target)
+	dry := b.get("/redrive?" + b.everything())
+	dry.want(t, http.StatusOK, "20 letters would be redriven", "1 letter: "+text("leftout.notallowed")+" <bdi>payments</bdi>", "Redrive 20 letters", "no_such_customer", "<bdi>id-0</bdi>")
+	if len(b.all()) > 0 {
+		t.Fatal("a dry run began a campaign")
+	}
+	form := with(dry.fields(t), "rate", "1,000", "stop-at", "50%", "do", "plan")
+	again := b.post("/redrive", form)
+	again.want(t, http.StatusOK, `name="rate" inputmode="decimal" value="1,000"`)
+	at := b.post("/redrive", with(again.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
+	var seen page
+	testkit.Eventually(t, "the verdict", func() bool {
+		seen = b.get(at)
+		return strings.Contains(seen.body, text("standing.finished")) && strings.Contains(seen.body, "still_broken") && b.all()[0].FailedAgain == 2
+	})
+	seen.want(t, http.StatusOK, "INC-7", "20 of 20", text("count.failed_again"), text("campaign.again"), "redrive-id=", text("leftout.notallowed"))
+	if handled() != 20 {
+		t.Errorf("%d messages were handled", handled())
+	}
+	c := b.all()[0]
+	if c.Request.By != "ann" || c.Request.Rate != 1000 || c.Request.StopAt != 0.5 || c.FailedAgain != 2 {
+		t.Errorf("%+v", c)
+	}
+	moving := b.get(at, func(r *http.Request) { r.Header.Set(live, "1") })
+	moving.want(t, http.StatusOK, text("standing.finished"))
+	if strings.Contains(moving.body, "<html") || strings.Contains(moving.body, "<form") {
+		t.Errorf("more than the moving part: %s", moving.body)
+	}
+}
+
+// Feature V11: a form that is sent twice starts one campaign, also at the same time, and both answers lead to it.
+func TestRedrive_twice(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 100)
+	form := with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "do", "start")
+	places := make(chan string)
+	for range 3 {
+		go func() { places <- b.post("/redrive", form).Header.Get("Location") }()
+	}
+	first := <-places
+	for range 2 {
+		if to := <-places; to != first || !strings.Contains(to, form.Get("key")) {
+			t.Errorf("%q and %q", first, to)
+		}
+	}
+	if all := b.all(); len(all) != 1 || all[0].Selected != 100 {
+		t.Errorf("%+v", all)
+	}
+	// a second person, with a form of the same letters: none is left
+	b.post("/redrive", with(form, "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusConflict, text("redrive.noletters"), text("leftout.incampaign"), `value="INC-7"`)
+}
+
+// Feature V11: what cannot be is refused with a reason, and what was typed stays. Nothing begins.
+func TestRedrive_refused(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 3)
+	form := with(b.get("/redrive?"+b.everything()).fields(t), "do", "start", "reason", `"> <b>INC</b>`)
+	for says, pair := range map[string][2]string{
+		"The reason is missing":   {"reason", "  "},
+		"Letters a second":        {"rate", "fast"},
+		"At most so many":         {"max", "-1"},
+		"Wait for what becomes":   {"canary-wait", "soon"},
+		"Begin later":             {"not-before", "2020-01-01"},
+		"Request.StopAt":          {"stop-at", "300"},
+		"Config.Allow":            {"to", "admin"},
+		"is no patch":             {"patch", "{"},
+		"written as key=value":    {"set", "x"},
+		"Spillway&#39;s own":      {"set", poison.KeyRedriveCount + "=0"},
+		"Request.Concurrency":     {"concurrency", "9999"},
+		"must be text of at most": {"reason", strings.Repeat("x", 2000)},
+		"Request.ID":              {"key", "no id"},
+	} {
+		p := b.post("/redrive", with(form, pair[0], pair[1]))
+		p.want(t, http.StatusBadRequest, says)
+		if pair[0] != "reason" && !strings.Contains(p.body, `value="&#34;&gt; &lt;b&gt;INC&lt;/b&gt;"`) {
+			t.Errorf("%s: the reason is lost: %s", says, p.body)
+		}
+	}
+	b.post("/redrive", with(form, "patch", strings.Repeat("x", maxEditForm))).want(t, http.StatusRequestEntityTooLarge)
+	if len(b.all()) > 0 {
+		t.Errorf("%+v", b.all())
+	}
+	for _, query := range []string{"", "seq=0", "take=all", "take=all&upto=1", "take=all&upto=1&count=1&class=x"} {
+		b.get("/redrive?"+query).want(t, http.StatusBadRequest)
+	}
+}
+
+// Feature V6, V11: an edit of many letters is shown as a difference of a sample, and redriven.
+func TestRedrive_edit(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"currency":"DM","token":"secret-1"}`), fixture.Letter("2", "no JSON"))
+	out := &fixture.Outbox{}
+	b.works(out)
+	form := with(b.get("/redrive?"+b.everything()).fields(t), "patch", `{"currency":"EUR"}`, "set", "tenant=green\r\nschema=2", "unset", "", "do", "plan")
+	p := b.post("/redrive", form)
+	p.want(t, http.StatusOK, "<ins>+   &#34;currency&#34;: &#34;EUR&#34;", "<del>- ", "<ins><bdi>green</bdi></ins>", "does not fit 1 of the 2")
+	if strings.Contains(p.body, "secret-1") {
+		t.Error("the difference is not masked")
+	}
+	at := b.post("/redrive", with(p.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
+	testkit.Eventually(t, "it is finished", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
+	b.get(at).want(t, http.StatusOK, text("campaign.behind"), "edit: ", "EUR")
+	b.get(at, as(LookWithoutPayload)).want(t, http.StatusOK, text("campaign.behind"))
+	if got := b.get(at, as(LookWithoutPayload)); strings.Contains(got.body, "EUR") {
+		t.Error("who may not see payloads sees the edit")
+	}
+	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != `{"currency":"EUR","token":"secret-1"}` || sent[0].Msg.Metadata.Get("schema") != "2" {
+		t.Errorf("%+v", sent)
+	}
+}
+
+// Feature V11: while the database is away the form says so, and keeps what was typed and its key: sent again it starts one campaign.
+func TestRedrive_databaseAway(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 3)
+	form := with(b.get("/redrive?"+b.everything()).fields(t), "do", "start", "reason", "INC-7", "rate", "12.5")
+	heal := b.away("spillway_campaigns")
+	p := b.post("/redrive", form)
+	heal()
+	p.want(t, http.StatusServiceUnavailable, text("act.again"), `value="12.5"`, `value="INC-7"`, form.Get("key"))
+	b.post("/redrive", with(p.fields(t), "do", "start")).goes(t, form.Get("key"))
+	if all := b.all(); len(all) != 1 || all[0].Selected != 3 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// Feature V11: 10,000 letters are selected by one form, on PostgreSQL too, and the number on the button is theirs. Letters that arrive
+// while the form is open are not taken.
+func TestRedrive_many(t *testing.T) {
+	for _, d := range []fixture.Database{fixture.SQLite, fixture.Postgres} {
+		t.Run(d.Name, func(t *testing.T) {
+			b := benchOn(t, d)
+			const n = 10_000
+			for begin := 0; begin < n; begin += 1000 {
+				some := make([]*message.Message, 1000)
+				for i := range some {
+					some[i] = fixture.Letter("id-"+id(int64(begin+i)), "{}")
+				}
+				fixture.Publish(t, b.store, "orders.dlq", some...)
+			}
+			dry := b.get("/redrive?" + b.everything())
+			dry.want(t, http.StatusOK, "10,000 letters")
+			fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}"))
+			b.post("/redrive", with(dry.fields(t), "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
+			if all := b.all(); len(all) != 1 || all[0].Selected != n {
+				t.Errorf("%d campaigns, %d letters", len(all), all[0].Selected)
+			}
+			seqs := fixture.List(t, b.store, letters.Filter{IDs: []string{"late"}})
+			b.get("/redrive?seq="+id(seqs[0].Seq)+"&seq=1").want(t, http.StatusOK, "Redrive 1 letter<", text("leftout.incampaign"))
+		})
+	}
+}
