@@ -30,6 +30,8 @@ func addresses(ctx context.Context, store *letters.Store) ([]page, error) {
 	return []page{
 		fixed("overview", "/"), fixed("causes", "/causes"), fixed("letters", "/letters"), fixed("letters, a handler", "/letters?handler=handler-3"),
 		fixed("letters, a rare handler", "/letters?handler=rare"), fixed("letters, a text", "/letters?text=region+xxx"),
+		fixed("campaigns", "/campaigns"), fixed("audit", "/audit"), fixed("redrive, a rare handler", "/redrive?take=all&handler=rare&upto=1000000&count=100"),
+		fixed("redrive, a handler", "/redrive?take=all&handler=handler-3&upto=2000000&count=125000"),
 		{"letters, further on", func(i int) string { return fmt.Sprintf("/letters?after=%d", at(i)) }},
 		{"letter", func(i int) string { return fmt.Sprintf("/letters/%d", at(i)) }},
 		{"letter, hex", func(i int) string { return fmt.Sprintf("/letters/%d?view=hex", at(i)) }},
