@@ -53,8 +53,11 @@ func Example() {
 	go func() { done <- router.Run(ctx) }()
 	<-router.Running()
 
-	for id, after := range map[string]time.Duration{"later": 300 * time.Millisecond, "sooner": 150 * time.Millisecond, "now": 0} {
-		if err := store.Put(ctx, "reminders", message.NewMessage(id, nil), after); err != nil {
+	for _, reminder := range []struct {
+		id    string
+		after time.Duration
+	}{{"later", 4 * time.Second}, {"sooner", 2 * time.Second}, {"now", 0}} {
+		if err := store.Put(ctx, "reminders", message.NewMessage(reminder.id, nil), reminder.after); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -159,6 +159,7 @@ func TestUnreadableIsSetAside(t *testing.T) {
 					return nil, handled.Publish("", msg)
 				})
 				c.eventually("the partition goes on", func() bool { return len(handled.all()) == 2 })
+				c.eventually("the letter is placed", func() bool { return len(dead.all()) > 0 })
 				letters := dead.letters(t)
 				if len(letters) != 1 {
 					t.Fatalf("%d letters", len(letters))

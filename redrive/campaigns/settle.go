@@ -27,6 +27,7 @@ type settler struct {
 	noted  []noted
 	inHand int // rows of claims that are not settled
 	ending bool
+	ended  bool // what was noted until the end is settled
 }
 
 // noted is what became of a letter of a batch.
@@ -122,16 +123,16 @@ func (s *settler) run() {
 // settle writes down what was noted. It tries for as long as it takes, and after the end of the worker for maxWrite.
 func (s *settler) settle() {
 	s.mu.Lock()
-	some := s.noted
-	s.noted = nil
+	some, last := s.noted, s.ending && !s.ended // a second pause would undo a resume
+	s.noted, s.ended = nil, s.ending
 	s.mu.Unlock()
-	if len(some) == 0 && (!s.isEnding() || s.target.isDown() == nil) {
+	if len(some) == 0 && (!last || s.target.isDown() == nil) {
 		return
 	}
 	runs := true
 	for start, pause := time.Now(), firstPause; ; pause = min(2*pause, maxPause) {
 		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-		err := s.write(ctx, func(tx *sql.Tx) (err error) { runs, err = s.settleIn(ctx, tx, some); return err })
+		err := s.write(ctx, func(tx *sql.Tx) (err error) { runs, err = s.settleIn(ctx, tx, some, last); return err })
 		cancel()
 		if err == nil || s.isEnding() && time.Since(start) > maxWrite {
 			break
@@ -162,8 +163,8 @@ type change struct {
 	outcome outcome
 }
 
-// settleIn reports whether the campaign runs still.
-func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted) (runs bool, err error) {
+// settleIn reports whether the campaign runs still. With the last of what was noted it pauses a campaign whose target is down.
+func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted, last bool) (runs bool, err error) {
 	id, down := s.db.Text(s.campaign.ID), s.target.isDown()
 	counts := make(map[outcome]int)
 	same := make(map[change][]any) // those without a text or a rest of their own
@@ -195,6 +196,9 @@ WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.db.Text(string(r.outcome)),
 			return false, err
 		}
 		counts[to.outcome] += n
+	}
+	if !last { // not all is counted
+		down = nil
 	}
 	return s.count(ctx, tx, counts, down)
 }
@@ -230,7 +234,7 @@ func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int,
 		_, err = s.step(ctx, tx, id, move{from: []State{Running}, to: Canary, what: CanaryDone, act: Act{By: ByItself, Reason: "waits for what becomes of the canary"},
 			details: fmt.Sprintf("%d letters", s.campaign.Request.Canary), set: `canary_at = now_us(),`, only: ` AND canary > 0 AND redriven >= canary`})
 	}
-	if err == nil && down != nil && s.isEnding() { // all is counted
+	if err == nil && down != nil {
 		err = s.pauseDown(ctx, tx, down)
 	}
 	if err == nil {
