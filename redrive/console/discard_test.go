@@ -57,10 +57,12 @@ func TestDiscard_single(t *testing.T) {
 	if _, err := b.store.MarkAll(t.Context(), oneLetter(1, []letters.Status{letters.StatusDiscarded}), letters.StatusRefused, letters.Act{By: "eve"}); err != nil {
 		t.Fatal(err)
 	}
+	b.post("/discard", with(b.get("/discard?seq=4").fields(t), "reason", "INC-8")).goes(t, "discards/")
 	undo, _, _ := strings.Cut(at, "?")
 	b.post(undo+"/undo", reason).goes(t, "discards/")
 	b.want(letters.StatusRefused, 1)
-	b.want(letters.StatusWaiting, 2)
+	b.want(letters.StatusDiscarded, 1) // of the other discard
+	b.want(letters.StatusWaiting, 1)
 	b.post("/discard", with(b.get("/discard?seq=2").fields(t), "reason", "INC-7")).want(t, http.StatusConflict, text("discard.none"))
 }
 
