@@ -133,6 +133,9 @@ type List struct {
 	States []State
 	// Before lists only campaigns that were created before. It pages: give the CreatedAt of the last one. Default: no bound.
 	Before time.Time
+	// BeforeID is the ID of the last campaign, with Before. Of campaigns that were created at the same time none is left out then. Default:
+	// none, and those created at Before are not listed.
+	BeforeID string
 	// Limit is the largest number of campaigns. Default: 100. At most 1,000.
 	Limit int
 }
@@ -153,9 +156,14 @@ func (c *Campaigns) List(ctx context.Context, l List) ([]Campaign, error) {
 		where += ` AND state IN (` + marks(len(l.States)) + `)`
 		args = append(args, c.states(l.States)...)
 	}
-	if !l.Before.IsZero() {
+	switch {
+	case l.Before.IsZero():
+	case l.BeforeID == "":
 		where += ` AND created_at < ?`
 		args = append(args, l.Before.UnixMicro())
+	default:
+		where += ` AND (created_at < ? OR created_at = ? AND id > ?)`
+		args = append(args, l.Before.UnixMicro(), l.Before.UnixMicro(), c.db.Text(checkedID(l.BeforeID)))
 	}
 	found, err := c.list(ctx, where+` ORDER BY created_at DESC, id LIMIT ?`, append(args, l.Limit)...)
 	if err != nil {

@@ -131,3 +131,44 @@ func TestEdit_payload(t *testing.T) {
 		}
 	})
 }
+
+// Feature V7: campaigns that were created at the same time are listed once each, on whatever page they are.
+func TestList_pages(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db := d.Create(t)()
+		store := fixture.StoreOn(t, db)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(7)...)
+		for seq := range int64(7) {
+			start(t, all, campaigns.Request{Seqs: []int64{seq + 1}, Act: act})
+		}
+		if _, err := db.Exec(`UPDATE spillway_campaigns SET created_at = 1000000`); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]int{}
+		for l := (campaigns.List{Limit: 3}); ; {
+			page, err := all.List(t.Context(), l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, c := range page {
+				seen[c.ID]++
+				l.Before, l.BeforeID = c.CreatedAt, c.ID
+			}
+			if len(seen) > 7 {
+				t.Fatal("the pages do not end")
+			}
+		}
+		for id, times := range seen {
+			if times != 1 {
+				t.Errorf("%s is listed %d times", id, times)
+			}
+		}
+		if len(seen) != 7 {
+			t.Errorf("%d campaigns are listed", len(seen))
+		}
+	})
+}

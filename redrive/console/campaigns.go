@@ -44,13 +44,15 @@ func (c *Console) campaignList(r *request) (answer, error) {
 	if list.Before, err = moment(r.query.Get("before"), r.now); err != nil {
 		return answer{}, err
 	}
+	list.BeforeID = r.query.Get("before-id")
 	found, err := c.campaigns.List(r.Context(), list)
 	if err != nil {
 		return answer{}, err
 	}
 	if len(found) > campaignsAtOnce {
 		found = found[:campaignsAtOnce]
-		q := map[string][]string{"state": r.query["state"], "before": {found[len(found)-1].CreatedAt.Format(time.RFC3339Nano)}}
+		last := found[len(found)-1]
+		q := map[string][]string{"state": r.query["state"], "before": {last.CreatedAt.Format(time.RFC3339Nano)}, "before-id": {last.ID}}
 		view.Next = r.link("campaigns", q)
 	}
 	for _, one := range found {
