@@ -116,7 +116,7 @@ unit:
 	$(RACE) $(OTHERS)
 
 start:
-	@status=0; $(SERVICES) up || status=1; $(SERVICES) install prometheus browser || status=1; \
+	@status=0; $(SERVICES) fresh || status=1; $(SERVICES) install prometheus browser || status=1; \
 	test $$status = 0 || { echo; echo "NOT EVERY SERVER IS THERE: what needs the others will be SKIPPED"; echo; test "$$CI" != true; }
 
 served: start ## the tests that need servers, each lane after another
@@ -131,7 +131,7 @@ served-brokers:
 	$(SERVE) ./internal/services
 
 served-tables:
-	@$(IN_TABLES) $(SERVICES) up || test "$$CI" != true
+	@$(IN_TABLES) $(SERVICES) fresh || test "$$CI" != true
 	$(IN_TABLES) $(SERVE) -p 1 $(call served,$(TABLES))
 	$(IN_TABLES) $(SERVE) -v -count=1 ./internal/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
 	$(IN_TABLES) $(SERVE) -p 2 $(BOTH)
@@ -141,7 +141,7 @@ unit-and-stores:
 	@for step in unit allocs served-stores; do $(MAKE) --no-print-directory $$step || exit 1; done
 
 served-stores:
-	@$(IN_STORES) $(SERVICES) up postgres mariadb || test "$$CI" != true
+	@$(IN_STORES) $(SERVICES) fresh postgres mariadb || test "$$CI" != true
 	$(IN_STORES) $(SERVE) -p 1 $(call served,$(STORES))
 	@$(IN_STORES) $(SERVICES) down postgres mariadb
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -52,7 +53,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RW
 	conformance.Run(t, conformance.Target{
 		Name:       name,
 		Only:       only,
-		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.uri, 0) },
+		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.uri, testkit.Patience) },
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.uri) },
 		Origin:     wmamqp.Origin,
 		Backlog: func(t testing.TB, _ string) func(context.Context, string) (int, error) {

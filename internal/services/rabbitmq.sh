@@ -33,7 +33,7 @@ listeners.tcp.1 = 127.0.0.1:$rabbitmq_port
 default_user = spillway
 default_pass = spillway
 loopback_users = none
-vm_memory_high_watermark.absolute = 1GB
+vm_memory_high_watermark.absolute = 4GB
 disk_free_limit.absolute = 50MB
 raft.wal_max_size_bytes = 67108864
 TEXT

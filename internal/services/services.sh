@@ -19,6 +19,7 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 usage() {
   cat <<'TEXT'
 services.sh up [server...]       install what is missing and start what does not answer
+services.sh fresh [server...]    the same with empty data: stop what up started, remove its data, and start
 services.sh install name...      only install what is missing, of servers, or of browser: Chromium and axe-core for tests
 services.sh down [server...]     stop what up started
 services.sh status [server...]   say who answers; fails unless all do
@@ -322,6 +323,22 @@ up() {
   if ((${#failed[@]} > 0)); then die "NOT AVAILABLE: ${failed[*]}"; fi
 }
 
+# fresh SERVER...: thousands of queues and topics that earlier runs left make a broker slow, and RabbitMQ refuse to publish.
+fresh() {
+  local server
+  lock
+  for server in "$@"; do
+    if given "$server"; then continue; fi
+    (
+      halt "$server"
+      if answers "$server"; then die "$server answers at $(of "$server" address), but it is not ours to empty"; fi
+      rm -rf "${base:?}/$server"
+    ) &
+  done
+  wait
+  up "$@"
+}
+
 # install_only NAME...: for programs, also those that come with a server.
 install_only() {
   local server absent=() missing
@@ -404,7 +421,7 @@ for name in "$@"; do
   [[ $command == install && " ${programs[*]} " == *" $name "* ]] || [[ " ${servers[*]} " == *" $name "* ]] || die "no server \"$name\": there are ${servers[*]}"
 done
 case $command in
-  up | status)
+  up | fresh | status)
     if (($# == 0)); then set -- "${usual[@]}"; fi
     "$command" "$@"
     ;;
