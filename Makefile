@@ -198,9 +198,9 @@ bench-redrive: ## how fast campaigns and drains bring letters back from PostgreS
 	@$(SERVICES) up kafka postgres >&2
 	@$(GO) run ./internal/bench/redrive $(FLAGS)
 
-bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines
+bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines; FLAGS='-only=live_under_failure,all_failing -rounds=3 -stock=0'
 	@$(SERVICES) up kafka postgres mariadb >&2
-	@$(GO) run ./internal/bench/stages
+	@$(GO) run ./internal/bench/stages $(FLAGS)
 
 .PHONY: bench-peers
 bench-peers: ## live messages a second of one Kafka partition while some fail: Spring Kafka, Watermill's own parts, Spillway, as JSON lines; FLAGS=-rounds=1

@@ -129,16 +129,20 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 	for _, s := range shares {
 		for _, inFlight := range []int{1, ahead} {
 			base := harness.Median(shares[0].spillway[inFlight]) // Spillway's own
-			theirs, ours := harness.Median(s.watermill), harness.Median(s.spillway[inFlight])
+			ours := harness.Median(s.spillway[inFlight])
 			failing := float64(s.percent) / 100
 			figure := harness.Figure{
 				"failing_percent": s.percent, "live_in_flight": inFlight,
-				"watermill_per_s": harness.Whole(theirs), "spillway_per_s": harness.Whole(ours), "ratio": harness.Hundredths(ours / theirs),
+				"spillway_per_s":        harness.Whole(ours),
 				"share_of_failure_free": harness.Hundredths(ours / base),
 				"confirmed_publish_us":  harness.Whole(publish * 1e6),
 			}
-			if inFlight == 1 { // each failure holds up the live messages for its publish
-				figure["ceiling"] = harness.Hundredths(1 / (1 + failing/(1-failing)*base*publish))
+			if len(s.watermill) > 0 {
+				theirs := harness.Median(s.watermill)
+				figure["watermill_per_s"], figure["ratio"] = harness.Whole(theirs), harness.Hundredths(ours/theirs)
+			}
+			if inFlight == 1 { // what would be left if each failure held up the live messages for its publish
+				figure["if_each_waited"] = harness.Hundredths(1 / (1 + failing/(1-failing)*base*publish))
 			}
 			figures = append(figures, figure)
 		}
@@ -149,11 +153,13 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 // round measures all sides of a share. Each comes to a broker that was busy just now: while Watermill retries it sleeps, and
 // the next one would come to a machine that was idle for half a minute.
 func (c *cluster) round(s, warm *share, limit time.Duration) error {
-	theirs := harness.NewTrial(s.messages, s.percent)
-	if err := errors.Join(c.warmUp(warm), c.stock(s.topic, theirs, limit)); err != nil {
-		return err
+	if limit > 0 {
+		theirs := harness.NewTrial(s.messages, s.percent)
+		if err := errors.Join(c.warmUp(warm), c.stock(s.topic, theirs, limit)); err != nil {
+			return err
+		}
+		s.watermill = append(s.watermill, theirs.Live())
 	}
-	s.watermill = append(s.watermill, theirs.Live())
 	for _, inFlight := range []int{1, ahead} {
 		ours := harness.NewTrial(s.messages, s.percent)
 		if err := errors.Join(c.warmUp(warm), c.staged(s.topic, inFlight, ours)); err != nil {

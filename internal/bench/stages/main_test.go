@@ -24,16 +24,17 @@ func TestFigures(t *testing.T) {
 	var out strings.Builder
 	err := (plan{
 		rounds: 1, shares: []share{{percent: 0, messages: 200}, {percent: 10, messages: 100}}, stock: 2 * time.Second, publishes: 10, warm: 100,
-		latenessRounds: 1, lateness: 20, drainRounds: 1, drained: 20, moves: 20,
+		latenessRounds: 1, lateness: 20, drainRounds: 1, drained: 20, moves: 20, failing: 200, fails: time.Second,
 	}).run(t.Context(), &out)
 	if err != nil {
 		t.Fatal(err)
 	}
 	live := "live_in_flight watermill_per_s spillway_per_s ratio share_of_failure_free confirmed_publish_us"
-	want := []string{live + " ceiling", live, live + " ceiling failing_percent", live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99", "jitter_ms p50 p99"}
+	want := []string{live + " if_each_waited", live, live + " if_each_waited failing_percent", live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99", "jitter_ms p50 p99"}
 	for range 2 + 6 {
 		want = append(want, "per_s")
 	}
+	want = append(want, "failing_percent letters_per_s")
 	for line := range strings.Lines(out.String()) {
 		figure := map[string]any{}
 		if err := json.Unmarshal([]byte(line), &figure); err != nil || len(want) == 0 {

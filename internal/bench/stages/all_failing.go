@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/bench/harness"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+)
+
+// allFailing says how many letters a second one partition makes if every message fails for good, and how much memory that takes in the first and in
+// the last quarter of the time.
+func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
+	topic := "bench-failing-" + watermill.NewShortUUID()
+	if err := c.Fill(topic, p.failing); err != nil {
+		return nil, err
+	}
+	dead, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dead.Close() }()
+	var letters, handled atomic.Int64
+	all := make(chan struct{})
+	ch, err := spillway.New(context.Background(), spillway.Config{
+		Publisher: dead,
+		Queue: poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) {
+			if letters.Add(1) == int64(p.failing) {
+				close(all)
+			}
+		}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	sub, err := wmkafka.NewSubscriber(c.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{})
+	if err != nil {
+		return nil, err
+	}
+	begins, done := make(chan struct{}), make(chan struct{})
+	var watched memory
+	go func() {
+		defer close(done)
+		<-begins
+		watched.watch(p.fails, all)
+	}()
+	err = harness.Route(c.Ctx, func(router *message.Router) error {
+		ch.Attach(router)
+		router.AddConsumerHandler("bench", topic, sub, func(*message.Message) error {
+			if handled.Add(1) == 1 {
+				close(begins)
+			}
+			return classify.Permanent(errFails)
+		})
+		return nil
+	}, begins, done, p.fails+patience)
+	if n := letters.Load(); err == nil && n == 0 {
+		err = errors.New("no letter was made of messages that all fail")
+	} else if err == nil && handled.Load() < n {
+		err = fmt.Errorf("%d letters of %d messages", n, handled.Load())
+	}
+	return []harness.Figure{{
+		"failing_percent": 100, "seconds": harness.Whole(watched.lasted.Seconds()), "letters_per_s": harness.Whole(float64(letters.Load()) / watched.lasted.Seconds()),
+		"heap_mib_first_quarter": watched.first >> 20, "heap_mib_last_quarter": watched.last >> 20,
+	}}, errors.Join(err, c.Remove())
+}
+
+var errFails = errors.New("the order is unknown")
+
+// memory is the most that the heap held in the first and in the last quarter of a time.
+type memory struct {
+	first, last uint64
+	lasted      time.Duration
+}
+
+// watch looks ten times a second, until the time has passed or done is closed.
+func (m *memory) watch(lasts time.Duration, done <-chan struct{}) {
+	began, ticker := time.Now(), time.NewTicker(min(100*time.Millisecond, lasts/20))
+	defer ticker.Stop()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for m.lasted < lasts {
+		select {
+		case <-done:
+			m.lasted = time.Since(began)
+			m.last = cmp.Or(m.last, m.first)
+			return
+		case <-ticker.C:
+		}
+		m.lasted = time.Since(began)
+		metrics.Read(sample)
+		switch held := sample[0].Value.Uint64(); {
+		case m.lasted < lasts/4:
+			m.first = max(m.first, held)
+		case m.lasted > lasts*3/4:
+			m.last = max(m.last, held)
+		}
+	}
+}
