@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
 
 // place is where attempts are made.
@@ -119,7 +120,7 @@ func (a *attempts) add(p place, recent *atomic.Pointer[visited]) *series {
 	}
 	if now[folded] == nil && len(a.all) >= a.most { // few values can have many pairs
 		a.labels.folded.WithLabelValues("place").Inc()
-		folded = place{other, other}
+		folded = place{few.Other, few.Other}
 	}
 	s := now[folded]
 	if s == nil {

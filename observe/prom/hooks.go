@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe/internal/first"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -24,26 +25,26 @@ import (
 // Parts that config leaves out stay out.
 func (m *Metrics) Observe(config *spillway.Config) {
 	retry := &config.Retry
-	retry.OnAttempt = after(m.attempt, retry.OnAttempt)
-	retry.OnRetry = after2(m.retry, retry.OnRetry)
-	retry.OnBudgetSpent = after(m.budgetSpent, retry.OnBudgetSpent)
-	config.Stages.OnStage = after(m.stage, config.Stages.OnStage)
-	config.Stages.OnReentry = after(m.reentry, config.Stages.OnReentry)
+	retry.OnAttempt = first.Ours(m.attempt, retry.OnAttempt)
+	retry.OnRetry = first.Ours2(m.retry, retry.OnRetry)
+	retry.OnBudgetSpent = first.Ours(m.budgetSpent, retry.OnBudgetSpent)
+	config.Stages.OnStage = first.Ours(m.stage, config.Stages.OnStage)
+	config.Stages.OnReentry = first.Ours(m.reentry, config.Stages.OnReentry)
 
 	queue := &config.Queue.Hooks
-	queue.OnDeadLetter = after(m.deadLetter, queue.OnDeadLetter)
-	queue.OnDiscard = after(m.discard, queue.OnDiscard)
-	queue.OnPublishError = after2(m.refusal(m.refused), queue.OnPublishError)
-	queue.OnUnplaced = after2(m.refusal(m.unplaced), queue.OnUnplaced)
-	config.Outputs.OnOutputError = after(m.outputError, config.Outputs.OnOutputError)
-	config.CrashLimit.OnExceeded = after(m.crashLimit, config.CrashLimit.OnExceeded)
-	config.CrashLimit.OnUnfinished = after(m.crashed, config.CrashLimit.OnUnfinished)
+	queue.OnDeadLetter = first.Ours(m.deadLetter, queue.OnDeadLetter)
+	queue.OnDiscard = first.Ours(m.discard, queue.OnDiscard)
+	queue.OnPublishError = first.Ours2(m.refusal(m.refused), queue.OnPublishError)
+	queue.OnUnplaced = first.Ours2(m.refusal(m.unplaced), queue.OnUnplaced)
+	config.Outputs.OnOutputError = first.Ours(m.outputError, config.Outputs.OnOutputError)
+	config.CrashLimit.OnExceeded = first.Ours(m.crashLimit, config.CrashLimit.OnExceeded)
+	config.CrashLimit.OnUnfinished = first.Ours(m.crashed, config.CrashLimit.OnUnfinished)
 
 	receiver := &config.Receiver
-	receiver.OnApplied = after(m.consumer(m.applied), receiver.OnApplied)
-	receiver.OnDuplicate = after(m.consumer(m.duplicates), receiver.OnDuplicate)
-	receiver.OnPutBack = after(m.consumer(m.putBack), receiver.OnPutBack)
-	receiver.OnLeaseLost = after(m.consumer(m.leasesLost), receiver.OnLeaseLost)
+	receiver.OnApplied = first.Ours(m.consumer(m.applied), receiver.OnApplied)
+	receiver.OnDuplicate = first.Ours(m.consumer(m.duplicates), receiver.OnDuplicate)
+	receiver.OnPutBack = first.Ours(m.consumer(m.putBack), receiver.OnPutBack)
+	receiver.OnLeaseLost = first.Ours(m.consumer(m.leasesLost), receiver.OnLeaseLost)
 	stale, theirs := m.consumer(m.stale), receiver.OnStale
 	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {
 		stale(ctx, key)
@@ -51,8 +52,8 @@ func (m *Metrics) Observe(config *spillway.Config) {
 			theirs(ctx, key, version, applied)
 		}
 	}
-	config.Purge.OnPurged = after(func(_ context.Context, n int) { m.purged.WithLabelValues(ofKeys).Add(float64(n)) }, config.Purge.OnPurged)
-	config.Purge.OnRun = after(func(_ context.Context, run idempotency.PurgeRun) { m.ran(ofKeys, run.Err) }, config.Purge.OnRun)
+	config.Purge.OnPurged = first.Ours(func(_ context.Context, n int) { m.purged.WithLabelValues(ofKeys).Add(float64(n)) }, config.Purge.OnPurged)
+	config.Purge.OnRun = first.Ours(func(_ context.Context, run idempotency.PurgeRun) { m.ran(ofKeys, run.Err) }, config.Purge.OnRun)
 	if config.Purge.Retention != 0 {
 		m.expect(ofKeys, config.Purge.Every)
 	}
@@ -68,7 +69,7 @@ func (m *Metrics) Observe(config *spillway.Config) {
 				theirs(c)
 			}
 		}
-		guarded.OnWaited = after(m.wait, guarded.OnWaited)
+		guarded.OnWaited = first.Ours(m.wait, guarded.OnWaited)
 		config.Outage = &guarded
 	}
 }
@@ -78,33 +79,12 @@ func (m *Metrics) Redrives(hooks redrive.Hooks) redrive.Hooks {
 	count := func(vec *prometheus.CounterVec, topic string) {
 		vec.WithLabelValues(m.labels.value("topic", topic)).Inc()
 	}
-	hooks.OnRedrive = after2(func(_ context.Context, _ poison.Letter, topic string) { count(m.redriven, topic) }, hooks.OnRedrive)
-	hooks.OnRefused = after2(func(_ context.Context, l poison.Letter, _ string) { count(m.redrivesRefused, l.Origin.Topic) }, hooks.OnRefused)
-	hooks.OnQuarantine = after(func(_ context.Context, l poison.Letter) { count(m.quarantined, l.Origin.Topic) }, hooks.OnQuarantine)
-	hooks.OnParked = after2(func(_ context.Context, l poison.Letter, _ error) { count(m.parked, l.Topic) }, hooks.OnParked)
-	hooks.OnPublishError = after2(func(_ context.Context, l poison.Letter, _ error) { count(m.publishErrors, l.Origin.Topic) }, hooks.OnPublishError)
+	hooks.OnRedrive = first.Ours2(func(_ context.Context, _ poison.Letter, topic string) { count(m.redriven, topic) }, hooks.OnRedrive)
+	hooks.OnRefused = first.Ours2(func(_ context.Context, l poison.Letter, _ string) { count(m.redrivesRefused, l.Origin.Topic) }, hooks.OnRefused)
+	hooks.OnQuarantine = first.Ours(func(_ context.Context, l poison.Letter) { count(m.quarantined, l.Origin.Topic) }, hooks.OnQuarantine)
+	hooks.OnParked = first.Ours2(func(_ context.Context, l poison.Letter, _ error) { count(m.parked, l.Topic) }, hooks.OnParked)
+	hooks.OnPublishError = first.Ours2(func(_ context.Context, l poison.Letter, _ error) { count(m.publishErrors, l.Origin.Topic) }, hooks.OnPublishError)
 	return hooks
-}
-
-// after returns a hook that calls ours, and theirs after it if there is one.
-func after[T any](ours, theirs func(context.Context, T)) func(context.Context, T) {
-	if theirs == nil {
-		return ours
-	}
-	return func(ctx context.Context, v T) {
-		ours(ctx, v)
-		theirs(ctx, v)
-	}
-}
-
-func after2[T, U any](ours, theirs func(context.Context, T, U)) func(context.Context, T, U) {
-	if theirs == nil {
-		return ours
-	}
-	return func(ctx context.Context, v T, u U) {
-		ours(ctx, v, u)
-		theirs(ctx, v, u)
-	}
 }
 
 func (m *Metrics) attempt(_ context.Context, a middleware.Attempt) { m.attempts.observe(&a) }
@@ -184,7 +164,7 @@ const ofKeys, ofLetters = "keys", "letters"
 // Retention counts what a letters.Retention of this config does. Call it before letters.NewRetention. A hook that config has is called after
 // the metrics.
 func (m *Metrics) Retention(config *letters.RetentionConfig) {
-	config.OnTrimmed = after(func(_ context.Context, t letters.Trimmed) {
+	config.OnTrimmed = first.Ours(func(_ context.Context, t letters.Trimmed) {
 		m.purged.WithLabelValues(ofLetters).Add(float64(t.Letters))
 		m.ran(ofLetters, t.Err)
 	}, config.OnTrimmed)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -94,7 +95,7 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if others > 0 {
-		gauge(ch, b.waiting, float64(others), other, other, other, other, other)
+		gauge(ch, b.waiting, float64(others), few.Other, few.Other, few.Other, few.Other, few.Other)
 	}
 	began := make(map[[4]string]time.Time) // several can have the same values once these are bounded
 	for _, n := range now.Newest {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
 
 // staged is the collector of the messages that wait in the delay store.
@@ -38,7 +39,7 @@ func (s *staged) Collect(ch chan<- prometheus.Metric) {
 	type sum struct{ waiting, overdue float64 }
 	sums := make(map[place]sum)
 	for _, w := range now {
-		at := place{other, other} // instances of a service can have different handlers: the names are this instance's own
+		at := place{few.Other, few.Other} // instances of a service can have different handlers: the names are this instance's own
 		if handler, topic, ok := s.of.HandlerOf(w.Topic); ok {
 			at = place{s.labels.value("topic", topic), s.labels.value("handler", handler)}
 		}

@@ -42,7 +42,7 @@ func (i *instruments) attempt(ctx context.Context, a middleware.Attempt) {
 		i.attempts.Add(ctx, 1, m.success...)
 		return
 	}
-	failed := semconv.ErrorTypeKey.String(i.labels.value("type", errorType(a.Err)))
+	failed := semconv.ErrorTypeKey.String(i.labels.Of("type", errorType(a.Err)))
 	i.process.Record(ctx, a.Elapsed.Seconds(), metric.WithAttributes(append(m.conventions[:len(m.conventions):len(m.conventions)], failed)...))
 	i.add(ctx, i.attempts, "topic", a.Topic, "handler", a.Handler, "outcome", a.Verdict.Class.String())
 }
@@ -53,9 +53,9 @@ func (i *instruments) measuredIn(ctx context.Context, p place) *measured {
 			return m
 		}
 	}
-	topic, handler := i.labels.value("topic", p.topic), i.labels.value("handler", p.handler)
+	topic, handler := i.labels.Of("topic", p.topic), i.labels.Of("handler", p.handler)
 	conventions := []attribute.KeyValue{
-		semconv.MessagingSystemKey.String(i.labels.value("system", i.system(message.SubscriberNameFromCtx(ctx)))),
+		semconv.MessagingSystemKey.String(i.labels.Of("system", i.system(message.SubscriberNameFromCtx(ctx)))),
 		semconv.MessagingOperationName("process"), semconv.MessagingDestinationName(topic),
 	}
 	set := attribute.NewSet(conventions...)
@@ -72,7 +72,7 @@ func (i *instruments) measuredIn(ctx context.Context, p place) *measured {
 	if known := i.places.known.Load(); known != nil {
 		now = *known
 	}
-	if len(now) < i.labels.most {
+	if len(now) < i.labels.Most() {
 		next := maps.Clone(now)
 		next[place{strings.Clone(p.topic), strings.Clone(p.handler)}] = m
 		i.places.known.Store(&next)

@@ -3,11 +3,11 @@ package telemetry
 import (
 	"reflect"
 	"strings"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
 
 // The attributes that the conventions of OpenTelemetry lack. They have the names and values of the metrics and of the log's fields.
@@ -36,30 +36,7 @@ const (
 )
 
 // clean makes a value that each exporter takes: few characters, UTF-8, one line.
-func clean(value string) string {
-	for i := range len(value) {
-		if c := value[i]; i >= maxValue || c < ' ' || c >= utf8.RuneSelf || c == 0x7f {
-			return cut(value, maxValue)
-		}
-	}
-	return value
-}
-
-// cut returns the first characters of value, with other characters than those of text replaced.
-func cut(value string, most int) string {
-	n := 0
-	var b strings.Builder
-	for _, r := range value {
-		if n++; n > most {
-			break
-		}
-		if r < ' ' || r == 0x7f {
-			r = utf8.RuneError
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+func clean(value string) string { return few.Text(value, maxValue) }
 
 // wrappers are the types of errors that say nothing of their own.
 var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": true, "*classify.Failure": true, "*privacy.maskedError": true}

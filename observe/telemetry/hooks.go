@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe/internal/first"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -25,39 +26,39 @@ func (i *instruments) observe(config *spillway.Config) {
 		return
 	}
 	retry := &config.Retry
-	retry.OnAttempt = after(i.attempt, retry.OnAttempt)
-	retry.OnRetry = after2(func(ctx context.Context, a middleware.Attempt, _ time.Duration) {
+	retry.OnAttempt = first.Ours(i.attempt, retry.OnAttempt)
+	retry.OnRetry = first.Ours2(func(ctx context.Context, a middleware.Attempt, _ time.Duration) {
 		i.add(ctx, i.retries, "topic", a.Topic, "handler", a.Handler, "place", "process", "stage", "")
 	}, retry.OnRetry)
-	retry.OnBudgetSpent = after(func(ctx context.Context, b middleware.BudgetSpent) {
+	retry.OnBudgetSpent = first.Ours(func(ctx context.Context, b middleware.BudgetSpent) {
 		to := "wait"
 		if b.ToStage {
 			to = "stage"
 		}
 		i.add(ctx, i.budget, "handler", message.HandlerNameFromCtx(ctx), "traffic", string(b.Traffic), "to", to)
 	}, retry.OnBudgetSpent)
-	config.Stages.OnStage = after(func(ctx context.Context, w stages.Waiting) {
+	config.Stages.OnStage = first.Ours(func(ctx context.Context, w stages.Waiting) {
 		i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage", strconv.Itoa(w.Stage))
 	}, config.Stages.OnStage)
-	config.Stages.OnReentry = after(i.reentry, config.Stages.OnReentry)
+	config.Stages.OnReentry = first.Ours(i.reentry, config.Stages.OnReentry)
 
 	queue := &config.Queue.Hooks
-	queue.OnDeadLetter = after(func(ctx context.Context, l poison.Letter) {
+	queue.OnDeadLetter = first.Ours(func(ctx context.Context, l poison.Letter) {
 		i.add(ctx, i.deadLetters, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "class", l.Failure.Class.String(), "reason", l.Failure.Reason)
 	}, queue.OnDeadLetter)
-	queue.OnDiscard = after(func(ctx context.Context, l poison.Letter) {
+	queue.OnDiscard = first.Ours(func(ctx context.Context, l poison.Letter) {
 		i.add(ctx, i.discarded, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "reason", l.Failure.Reason)
 	}, queue.OnDiscard)
-	queue.OnPublishError = after2(i.refusal(i.refused), queue.OnPublishError)
-	queue.OnUnplaced = after2(i.refusal(i.unplaced), queue.OnUnplaced)
-	config.Outputs.OnOutputError = after(func(ctx context.Context, _ error) {
+	queue.OnPublishError = first.Ours2(i.refusal(i.refused), queue.OnPublishError)
+	queue.OnUnplaced = first.Ours2(i.refusal(i.unplaced), queue.OnUnplaced)
+	config.Outputs.OnOutputError = first.Ours(func(ctx context.Context, _ error) {
 		i.add(ctx, i.outputs, "topic", message.SubscribeTopicFromCtx(ctx), "handler", message.HandlerNameFromCtx(ctx))
 	}, config.Outputs.OnOutputError)
-	config.CrashLimit.OnExceeded = after(func(ctx context.Context, e crashlimit.Exceeded) {
+	config.CrashLimit.OnExceeded = first.Ours(func(ctx context.Context, e crashlimit.Exceeded) {
 		i.add(ctx, i.exceeded, "handler", e.Consumer)
 	}, config.CrashLimit.OnExceeded)
 	i.receiver(&config.Receiver)
-	config.Purge.OnPurged = after(func(ctx context.Context, n int) {
+	config.Purge.OnPurged = first.Ours(func(ctx context.Context, n int) {
 		i.purged.Add(ctx, int64(n), metric.WithAttributes(attribute.String("purge", "keys")))
 	}, config.Purge.OnPurged)
 	if config.Outage != nil {
@@ -74,10 +75,10 @@ func (i *instruments) observe(config *spillway.Config) {
 }
 
 func (i *instruments) receiver(receiver *idempotency.ReceiverConfig) {
-	receiver.OnApplied = after(i.consumer(i.applied), receiver.OnApplied)
-	receiver.OnDuplicate = after(i.consumer(i.duplicates), receiver.OnDuplicate)
-	receiver.OnPutBack = after(i.consumer(i.putBack), receiver.OnPutBack)
-	receiver.OnLeaseLost = after(i.consumer(i.leasesLost), receiver.OnLeaseLost)
+	receiver.OnApplied = first.Ours(i.consumer(i.applied), receiver.OnApplied)
+	receiver.OnDuplicate = first.Ours(i.consumer(i.duplicates), receiver.OnDuplicate)
+	receiver.OnPutBack = first.Ours(i.consumer(i.putBack), receiver.OnPutBack)
+	receiver.OnLeaseLost = first.Ours(i.consumer(i.leasesLost), receiver.OnLeaseLost)
 	stale, theirs := i.consumer(i.stale), receiver.OnStale
 	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {
 		stale(ctx, key)
@@ -92,13 +93,13 @@ func (i *instruments) redrives(hooks redrive.Hooks) redrive.Hooks {
 	if i.off {
 		return hooks
 	}
-	hooks.OnRedrive = after2(func(ctx context.Context, _ poison.Letter, topic string) { i.add(ctx, i.redriven, "topic", topic) }, hooks.OnRedrive)
-	hooks.OnRefused = after2(func(ctx context.Context, l poison.Letter, _ string) {
+	hooks.OnRedrive = first.Ours2(func(ctx context.Context, _ poison.Letter, topic string) { i.add(ctx, i.redriven, "topic", topic) }, hooks.OnRedrive)
+	hooks.OnRefused = first.Ours2(func(ctx context.Context, l poison.Letter, _ string) {
 		i.add(ctx, i.redrivesRefused, "topic", l.Origin.Topic)
 	}, hooks.OnRefused)
-	hooks.OnQuarantine = after(func(ctx context.Context, l poison.Letter) { i.add(ctx, i.quarantined, "topic", l.Origin.Topic) }, hooks.OnQuarantine)
-	hooks.OnParked = after2(func(ctx context.Context, l poison.Letter, _ error) { i.add(ctx, i.parked, "topic", l.Topic) }, hooks.OnParked)
-	hooks.OnPublishError = after2(func(ctx context.Context, l poison.Letter, _ error) {
+	hooks.OnQuarantine = first.Ours(func(ctx context.Context, l poison.Letter) { i.add(ctx, i.quarantined, "topic", l.Origin.Topic) }, hooks.OnQuarantine)
+	hooks.OnParked = first.Ours2(func(ctx context.Context, l poison.Letter, _ error) { i.add(ctx, i.parked, "topic", l.Topic) }, hooks.OnParked)
+	hooks.OnPublishError = first.Ours2(func(ctx context.Context, l poison.Letter, _ error) {
 		i.add(ctx, i.redriveErrs, "topic", l.Origin.Topic)
 	}, hooks.OnPublishError)
 	return hooks
@@ -108,8 +109,8 @@ func (i *instruments) reentry(ctx context.Context, r stages.Reentry) {
 	stage := strconv.Itoa(r.Stage)
 	i.add(ctx, i.reentries, "topic", r.Topic, "handler", r.Handler, "stage", stage)
 	if r.Stage > 0 && r.Late > 0 { // a store says how late a message is elsewhere
-		i.lateness.Record(ctx, r.Late.Seconds(), metric.WithAttributes(attribute.String("topic", i.labels.value("topic", r.Topic)),
-			attribute.String("handler", i.labels.value("handler", r.Handler)), attribute.String("stage", stage)))
+		i.lateness.Record(ctx, r.Late.Seconds(), metric.WithAttributes(attribute.String("topic", i.labels.Of("topic", r.Topic)),
+			attribute.String("handler", i.labels.Of("handler", r.Handler)), attribute.String("stage", stage)))
 	}
 }
 
@@ -121,25 +122,4 @@ func (i *instruments) refusal(c metric.Int64Counter) func(context.Context, poiso
 
 func (i *instruments) consumer(c metric.Int64Counter) func(context.Context, idempotency.Key) {
 	return func(ctx context.Context, k idempotency.Key) { i.add(ctx, c, "consumer", k.Consumer) }
-}
-
-// after returns a hook that calls ours, and theirs after it if there is one.
-func after[T any](ours, theirs func(context.Context, T)) func(context.Context, T) {
-	if theirs == nil {
-		return ours
-	}
-	return func(ctx context.Context, v T) {
-		ours(ctx, v)
-		theirs(ctx, v)
-	}
-}
-
-func after2[T, U any](ours, theirs func(context.Context, T, U)) func(context.Context, T, U) {
-	if theirs == nil {
-		return ours
-	}
-	return func(ctx context.Context, v T, u U) {
-		ours(ctx, v, u)
-		theirs(ctx, v, u)
-	}
 }

@@ -10,11 +10,12 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
 
 // instruments are those of the conventions, and those of Spillway, which have the names, labels and meanings of package prom.
 type instruments struct {
-	labels *bounded
+	labels *few.Values
 	system func(typ string) string // of messaging.system
 	off    bool                    // all do nothing
 
@@ -35,7 +36,7 @@ type instruments struct {
 // seconds are the bounds that the conventions advise for durations.
 var seconds = metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10)
 
-func newInstruments(meter metric.Meter, labels *bounded, system func(string) string) (*instruments, error) {
+func newInstruments(meter metric.Meter, labels *few.Values, system func(string) string) (*instruments, error) {
 	i := &instruments{labels: labels, system: system}
 	var failed []error
 	counter := func(into *metric.Int64Counter, name, unit, help string) {
@@ -82,7 +83,7 @@ func newInstruments(meter metric.Meter, labels *bounded, system func(string) str
 func (i *instruments) add(ctx context.Context, c metric.Int64Counter, pairs ...string) {
 	attributes := make([]attribute.KeyValue, 0, len(pairs)/2)
 	for n := 0; n < len(pairs); n += 2 {
-		attributes = append(attributes, attribute.String(pairs[n], i.labels.value(pairs[n], pairs[n+1])))
+		attributes = append(attributes, attribute.String(pairs[n], i.labels.Of(pairs[n], pairs[n+1])))
 	}
 	c.Add(ctx, 1, metric.WithAttributes(attributes...))
 }
@@ -94,11 +95,11 @@ func (i *instruments) sending(ctx context.Context, system string, op *observe.Op
 		name, typ = "settle", semconv.MessagingOperationTypeSettle
 	}
 	attributes := []attribute.KeyValue{
-		semconv.MessagingSystemKey.String(i.labels.value("system", system)), semconv.MessagingOperationName(name),
-		semconv.MessagingDestinationName(i.labels.value("destination", op.To)),
+		semconv.MessagingSystemKey.String(i.labels.Of("system", system)), semconv.MessagingOperationName(name),
+		semconv.MessagingDestinationName(i.labels.Of("destination", op.To)),
 	}
 	if err != nil {
-		attributes = append(attributes, semconv.ErrorTypeKey.String(i.labels.value("type", errorType(err))))
+		attributes = append(attributes, semconv.ErrorTypeKey.String(i.labels.Of("type", errorType(err))))
 	}
 	if op.Kind != observe.Settle {
 		i.sent.Add(ctx, 1, metric.WithAttributes(attributes...))

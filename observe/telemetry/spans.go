@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -127,7 +128,7 @@ func (t *tracer) End(ctx context.Context, op observe.Operation, end observe.Endi
 	}
 	span.SetAttributes(semconv.ErrorTypeKey.String(errorType(end.Err)))
 	if end.Verdict.Class != classify.ClassAborted { // a message that went away has not failed
-		span.SetStatus(codes.Error, cut(end.Text, maxText))
+		span.SetStatus(codes.Error, few.Text(end.Text, maxText))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -30,7 +31,7 @@ func New(config Config) (*Telemetry, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	meters, err := newInstruments(config.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), newBounded(config.MaxValues), config.system)
+	meters, err := newInstruments(config.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), few.New(config.MaxValues, maxValue, nil), config.system)
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}

@@ -1,0 +1,58 @@
+package few
+
+import (
+	"strings"
+	"sync"
+)
+
+// Other is the value of all that are too many.
+const Other = "other"
+
+// Values are the values of each label that were seen. It is safe for concurrent use.
+type Values struct {
+	most, longest int
+	folded        func(label string)
+
+	mu   sync.RWMutex
+	seen map[string]map[string]bool // by label
+}
+
+// New returns Values that have at most so many for each label, of at most longest characters. It calls folded, if that is not nil, for
+// each value that becomes Other.
+func New(most, longest int, folded func(label string)) *Values {
+	return &Values{most: most, longest: longest, folded: folded, seen: map[string]map[string]bool{}}
+}
+
+// Most returns how many values a label has at most.
+func (v *Values) Most() int { return v.most }
+
+// Of returns value as it may stand under label: as Text, or Other. It allocates only for a value that is new.
+func (v *Values) Of(label, value string) string {
+	value = Text(value, v.longest)
+	v.mu.RLock()
+	known := v.seen[label][value]
+	v.mu.RUnlock()
+	if known || v.enter(label, value) {
+		return value
+	}
+	if v.folded != nil {
+		v.folded(label)
+	}
+	return Other
+}
+
+func (v *Values) enter(label, value string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	values := v.seen[label]
+	switch {
+	case values[value]:
+	case len(values) >= v.most:
+		return false
+	case values == nil:
+		v.seen[label] = map[string]bool{strings.Clone(value): true}
+	default:
+		values[strings.Clone(value)] = true
+	}
+	return true
+}
