@@ -14,10 +14,10 @@ import (
 // delivery is a record on its way to the consumer, which holds it until the ack.
 type delivery struct {
 	*subscription
-	of     recordContext // ends with the session, as ctx does; to wait for ctx would allocate
+	of     recordContext // ends with the session, as that of the message does
 	msg    *message.Message
-	ctx    context.Context // of the message, in this attempt
-	cancel context.CancelFunc
+	now    *attempt // the context of the message
+	first  attempt
 	waited time.Duration // before this delivery
 
 	turn      *inTurn    // if the next message can be delivered while this one is placed
@@ -51,8 +51,13 @@ func (s *subscription) deliver(session context.Context, record *sarama.ConsumerM
 
 // send hands the message over, unless the session ends before that.
 func (d *delivery) send() bool {
-	d.ctx, d.cancel = context.WithCancel(&d.of)
-	d.msg.SetContext(d.ctx)
+	if d.now == nil {
+		d.now = &d.first
+	} else {
+		d.now = new(attempt)
+	}
+	d.now.of = &d.of
+	d.msg.SetContext(d.now)
 	select {
 	case d.output <- d.msg:
 		return true
@@ -61,6 +66,9 @@ func (d *delivery) send() bool {
 		return false
 	}
 }
+
+// cancel ends the context of the message.
+func (d *delivery) cancel() { d.now.cancel() }
 
 // fly sends the message, and sends to acked whether it was acked.
 func (d *delivery) fly(acked chan<- bool) (sent bool) {

@@ -129,23 +129,63 @@ func header(key, value string) sarama.RecordHeader {
 	return sarama.RecordHeader{Key: []byte(key), Value: []byte(value)}
 }
 
+// fewHeaders is what a message's own map takes without growing.
+const fewHeaders = 8
+
 // plainMessage reads watermill-kafka's format. Any record can be read as that.
 func plainMessage(record *sarama.ConsumerMessage) *message.Message {
 	msg := message.NewMessage("", record.Value)
-	msg.Metadata = make(message.Metadata, len(record.Headers))
+	if len(record.Headers) > fewHeaders {
+		msg.Metadata = make(message.Metadata, len(record.Headers))
+	}
+	text := headerText(record.Headers)
+	cut := func(of []byte) (s string) {
+		if len(of) > len(text) {
+			return string(of)
+		}
+		s, text = text[:len(of)], text[len(of):]
+		return s
+	}
 	for _, h := range record.Headers {
 		if h == nil {
 			continue
 		}
-		switch key := string(h.Key); {
-		case key == kafka.UUIDHeaderKey:
-			msg.UUID = string(h.Value)
-		case key == KeyRecord && isCarried(string(h.Value)): // Marshal writes none: it is forged
+		name, value := cut(h.Key), cut(h.Value)
+		switch {
+		case name == kafka.UUIDHeaderKey:
+			msg.UUID = value
+		case name == KeyRecord && isCarried(value): // Marshal writes none: it is forged
 		default:
-			msg.Metadata[metadataKey(key)] = string(h.Value)
+			msg.Metadata[metadataKey(name)] = value
 		}
 	}
 	return msg
+}
+
+// maxHeaderText bounds what is kept of a message's headers by one that is kept.
+const maxHeaderText = 1 << 10
+
+// headerText is the headers' names and values in one string, of which the metadata's are parts: a header alone would cost two
+// allocations. It is "" if they are too long for that.
+func headerText(headers []*sarama.RecordHeader) string {
+	n := 0
+	for _, h := range headers {
+		if h != nil {
+			n += len(h.Key) + len(h.Value)
+		}
+	}
+	if n == 0 || n > maxHeaderText {
+		return ""
+	}
+	var text strings.Builder
+	text.Grow(n)
+	for _, h := range headers {
+		if h != nil {
+			text.Write(h.Key)
+			text.Write(h.Value)
+		}
+	}
+	return text.String()
 }
 
 // A metadata key that is watermill-kafka's header for the id would fail every marshaler of watermill-kafka, or read as
