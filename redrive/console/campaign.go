@@ -36,6 +36,7 @@ type campaignView struct {
 	AgainLink string // to the letters that came back
 	AgainSlow bool   // they could not be counted in time
 	Selection string // the letters that were chosen
+	Chosen    []string
 	History   []historyLine
 	Actions   []action
 	Own       bool // the person started it, and so cannot approve it
@@ -97,7 +98,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	if v.MayLook && request.Edit != nil {
 		v.Edit = request.Edit.String()
 	}
-	v.Selection = c.chosenBy(r, one)
+	v.Selection, v.Chosen = c.chosenBy(r, one), r.inWords(request)
 	v.Done = one.State.Ended() && one.NotHeard == 0
 	v.Actions = c.actions(r, one)
 	if one.Refused+one.Failed+one.Gone > 0 {
@@ -153,6 +154,25 @@ func (c *Console) chosenBy(r *request, one campaigns.Campaign) string {
 	}
 	f.Statuses = letters.Statuses()
 	return r.link("letters", filterValues(f))
+}
+
+// inWords is the selection of a campaign, a condition each.
+func (r *request) inWords(of campaigns.Request) (conditions []string) {
+	if n := len(of.Seqs); n > 0 {
+		return []string{text("campaign.selection.one", n)}
+	}
+	for _, one := range r.filterForm("letters", filterValues(of.Filter)).Chips {
+		if !slices.Contains(lookFields, one.Name) || r.person.Role >= Look {
+			conditions = append(conditions, one.Label+": "+one.Value)
+		}
+	}
+	if len(conditions) == 0 {
+		conditions = append(conditions, text("campaign.selection.all"))
+	}
+	if of.Filter.MaxSeq > 0 {
+		conditions = append(conditions, text("campaign.selection.upto", int(of.Filter.MaxSeq)))
+	}
+	return conditions
 }
 
 func countsOf(n campaigns.Counts) (counts []countLine) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func (c *Console) discardForm(r *request) (answer, error) {
 
 // toDiscard is a selection with letters that may be discarded.
 func (c *Console) toDiscard(r *request, q map[string][]string) (s selection, err error) {
-	if s, err = r.selection(q); err == nil && len(s.seqs) > 0 {
+	if s, err = r.selection(q); err == nil && slices.Equal(s.filter.Statuses, letters.Statuses()) {
 		s.filter.Statuses = mayDiscard
 	}
 	return s, err

@@ -26,7 +26,7 @@ type field struct {
 }
 
 // chip is one condition that is set, and the address of the page without it.
-type chip struct{ Label, Value, Without string }
+type chip struct{ Name, Label, Value, Without string }
 
 // option is a box to check.
 type option struct {
@@ -73,7 +73,7 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 	}
 	for _, name := range slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields) {
 		for _, value := range filled(q[name]) {
-			form.Chips = append(form.Chips, chip{text("filter." + name), value, r.link(action, without(q, name, value))})
+			form.Chips = append(form.Chips, chip{name, text("filter." + name), value, r.link(action, without(q, name, value))})
 		}
 	}
 	for _, name := range keep {

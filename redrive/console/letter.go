@@ -19,7 +19,7 @@ func (c *Console) letter(r *request) (answer, error) {
 	v := letterPage{
 		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.config.Privacy.Text(says(l.closed)),
 		CauseLink: r.link("letters", filterValues(letters.Filter{Causes: []string{l.Cause}, Statuses: letters.Statuses()})),
-		Selection: selection{seqs: []int64{l.Seq}}.values().Encode(), Base: r.base, Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)),
+		Redrive:   r.link("redrive", selection{seqs: []int64{l.Seq}}.values()), Discard: r.link("discard", selection{seqs: []int64{l.Seq}}.values()), Base: r.base, Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)),
 		Command: "redrive show " + id(l.Seq) + " --json", Curl: curl(r),
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
@@ -40,7 +40,8 @@ type letterPage struct {
 	Closed    string
 	CauseLink string
 	Base      string
-	Selection string // of this letter alone, as the query of a page that acts
+	Redrive   string // the page that redrives this letter alone
+	Discard   string
 	Payload   *payloadView
 	Line      []entry
 	Earlier   int // moments that are left out

@@ -199,7 +199,7 @@ func (c *Console) arrivals(r *request, v *overview) error {
 		series = append(series, one.minutes)
 		v.Legend = append(v.Legend, legend{
 			Class: colour(i), Reason: g.Reason, Description: g.Description, Handler: g.Handler, Letters: one.sum,
-			Link: r.link("letters", filterValues(letters.Filter{Causes: []string{g.Cause}, Statuses: letters.Statuses()})),
+			Link: r.link("letters", filterValues(letters.Filter{Causes: []string{g.Cause}})),
 		})
 	}
 	if others.sum > 0 {

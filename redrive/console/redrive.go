@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -34,6 +35,8 @@ type redriving struct {
 	Action   string
 	Letters  string // the address of the selection as a list
 	Edits    bool   // the request edits
+	Narrowed bool   // the selection had letters that do not wait, which are left out
+	Again    bool   // it has letters that were redriven or discarded before
 }
 
 // redriveForm shows what a campaign of the selection would do, and asks how it is to be done.
@@ -82,14 +85,15 @@ func (c *Console) redrive(r *request) (answer, error) {
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
 }
 
-// toRedrive is the selection of a request, with letters that may be redriven: of single letters those that wait.
+// toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose other states.
 func (c *Console) toRedrive(r *request, posted bool) (s selection, err error) {
 	q := r.query
 	if posted {
 		q = r.PostForm
 	}
-	if s, err = r.selection(q); err == nil && len(s.seqs) > 0 {
+	if s, err = r.selection(q); err == nil && slices.Equal(s.filter.Statuses, letters.Statuses()) {
 		s.filter.Statuses = []letters.Status{letters.StatusWaiting}
+		s.narrowed = true
 	}
 	return s, err
 }
@@ -107,7 +111,8 @@ func (r *request) selection(q map[string][]string) (selection, error) {
 func (c *Console) redrivePage(r *request, s selection, set settings, p problem) (answer, error) {
 	view := redriving{
 		Settings: set, Hidden: hidden(s.values()), Problem: p.text, Detail: p.detail, Number: s.number, UpTo: true,
-		Action: r.link("redrive", nil), Letters: r.link("letters", s.values()),
+		Action: r.link("redrive", nil), Letters: r.link("letters", s.values()), Narrowed: s.narrowed,
+		Again: slices.ContainsFunc(s.filter.Statuses, func(status letters.Status) bool { return status != letters.StatusWaiting }),
 	}
 	if p.status != http.StatusServiceUnavailable {
 		request, wrong := set.request(s.request(), r.now)

@@ -17,6 +17,8 @@ type selection struct {
 	seqs   []int64        // single letters, in ascending order; empty for all that match
 	filter letters.Filter // Statuses alone if there are seqs
 	number int            // how many the person saw
+	// narrowed is set if letters in other states than the person may mean were left out of the filter.
+	narrowed bool
 }
 
 // The fields of a selection in a URL, beside those of its filter.

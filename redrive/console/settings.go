@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -47,14 +48,14 @@ func (s *settings) request(r campaigns.Request, now time.Time) (campaigns.Reques
 	r.To, r.FirstStage, r.Approval = s.To, s.FirstStage, s.Approval
 	wrong := ""
 	number := func(field, typed string, to *int) {
-		n, err := strconv.Atoi(strings.ReplaceAll(typed, ",", ""))
+		n, err := strconv.Atoi(ungrouped(typed))
 		if typed != "" && (err != nil || n < 0) && wrong == "" {
 			wrong = text("settings.number", text(field), typed)
 		}
 		*to = n
 	}
 	fraction := func(field, typed string, to *float64) {
-		n, err := strconv.ParseFloat(strings.TrimSuffix(strings.ReplaceAll(typed, ",", ""), "%"), 64)
+		n, err := strconv.ParseFloat(ungrouped(strings.TrimSuffix(typed, "%")), 64)
 		if typed != "" && (err != nil || !(n >= 0 && n <= campaigns.MaxRate)) && wrong == "" {
 			wrong = text("settings.number", text(field), typed)
 		}
@@ -125,6 +126,17 @@ func (s *settings) edit(r *campaigns.Request) (wrong string) {
 	}
 	r.Edit = &e
 	return ""
+}
+
+var grouping = regexp.MustCompile(`^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$`)
+
+// ungrouped is a number without the commas of its groups of three digits, as pages show them. Another comma stays, and is an error: in
+// 1,5 it is the decimal sign of many countries.
+func ungrouped(typed string) string {
+	if grouping.MatchString(typed) {
+		return strings.ReplaceAll(typed, ",", "")
+	}
+	return typed
 }
 
 // lines are the lines of a text area.

@@ -39,7 +39,7 @@ func (c *Console) approve(r *request) (answer, error) {
 func (c *Console) setRate(r *request) (answer, error) {
 	return c.steer(r, "rate", func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
 		typed := strings.ReplaceAll(strings.TrimSpace(r.PostForm.Get("rate")), ",", "")
-		rate, err := strconv.ParseFloat(typed, 64)
+		rate, err := strconv.ParseFloat(ungrouped(typed), 64)
 		if err != nil {
 			return campaigns.Campaign{}, badInput(text("settings.number", text("settings.rate"), typed))
 		}

@@ -43,17 +43,17 @@ func TestSteer(t *testing.T) {
 	}{
 		{"pause", nil, 400, "The reason is missing"},
 		{"pause", url.Values{"reason": {strings.Repeat("x", 2000)}}, 400, "must be text of at most"},
-		{"resume", reason, 409, "is now running"},
-		{"approve", reason, 409, "is now running"},
+		{"resume", reason, 409, "is now: running"},
+		{"approve", reason, 409, "is now: running"},
 		{"pause", with(reason, "reason", `slow <b>`), 303, ""},
-		{"pause", reason, 409, "is now paused"},
+		{"pause", reason, 409, "is now: paused"},
 		{"rate", with(reason, "rate", "fast"), 400, `value="fast"`},
 		{"rate", with(reason, "rate", "-1"), 400, `value="INC-7"`},
 		{"rate", with(reason, "rate", "1,200.5"), 303, ""},
 		{"resume", reason, 303, ""},
 		{"cancel", reason, 303, ""},
-		{"cancel", reason, 409, "is now cancelled"},
-		{"rate", with(reason, "rate", "2"), 409, "is now cancelled"},
+		{"cancel", reason, 409, "is now: cancelled"},
+		{"rate", with(reason, "rate", "2"), 409, "is now: cancelled"},
 	} {
 		p := b.post(at+"/"+step.action, step.form, by("bob", Approve))
 		p.want(t, step.status, step.says)
@@ -77,7 +77,7 @@ func TestSteer_ended(t *testing.T) {
 	if _, err := b.campaigns.Cancel(t.Context(), c.ID, campaigns.Act{By: "eve", Reason: "wrong cause"}); err != nil {
 		t.Fatal(err)
 	}
-	b.post("/campaigns/"+c.ID+"/pause", reason).want(t, http.StatusConflict, "is now cancelled", "INC-7")
+	b.post("/campaigns/"+c.ID+"/pause", reason).want(t, http.StatusConflict, "is now: cancelled", "INC-7")
 }
 
 // Feature V11: a second person with the right to approve approves, and the person who asked does not, whatever the right.
@@ -92,7 +92,7 @@ func TestApprove(t *testing.T) {
 	if p := b.get(at, by("bob", Operate)); strings.Contains(p.body, "/approve\"") {
 		t.Error("a person without the right is offered to approve")
 	}
-	b.post(at+"/approve", reason, by("ANN ", Approve)).want(t, http.StatusConflict, "is now waits for approval")
+	b.post(at+"/approve", reason, by("ANN ", Approve)).want(t, http.StatusConflict, "is now: waits for approval")
 	b.post(at+"/approve", reason, by("bob", Operate)).want(t, http.StatusForbidden)
 	b.get(at, by("bob", Approve)).want(t, http.StatusOK, "/approve\"")
 	b.post(at+"/approve", reason, by("bob", Approve)).goes(t, c.ID)

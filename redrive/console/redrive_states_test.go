@@ -1,0 +1,79 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V11: a list of letters in all states has those that were dealt with. A redrive or a discard of the list takes those that wait,
+// and one of another state that the person chose says what it is.
+func TestSelectionOfAllStates(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 20)
+	if _, err := b.store.MarkAll(t.Context(), letters.Filter{MaxSeq: 12}, letters.StatusSucceeded, letters.Act{By: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	chosen := func(statuses ...letters.Status) string {
+		f := letters.Filter{Statuses: statuses}
+		n, err := b.store.Count(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.MaxSeq = 20
+		return selection{filter: f, number: n}.values().Encode()
+	}
+	all := chosen(letters.Statuses()...)
+	dry := b.get("/redrive?" + all)
+	dry.want(t, http.StatusOK, text("redrive.narrowed"), "8 letters would be redriven", "Redrive 8 letters")
+	if strings.Contains(dry.body, text("redrive.again")) {
+		t.Error("letters that wait are said to be redriven again")
+	}
+	b.post("/redrive", with(dry.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
+	if c := b.all(); len(c) != 1 || c[0].Selected != 8 {
+		t.Errorf("campaigns %+v", c)
+	}
+	b.get("/redrive?"+chosen(letters.StatusSucceeded)).want(t, http.StatusOK, text("redrive.again"), "12 letters would be redriven")
+
+	b.post("/discard", with(b.get("/discard?"+all).fields(t), "reason", "of no use")).goes(t, "discards/")
+	if n, err := b.store.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}}); err != nil || n != 12 {
+		t.Errorf("%d letters have succeeded after a discard of the list, want 12: %v", n, err)
+	}
+}
+
+// Feature V11: the page of a campaign says which letters it chose.
+func TestCampaignSaysItsSelection(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 20)
+	start := func(query string) page {
+		return b.get(b.post("/redrive", with(b.get("/redrive?"+query).fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/"))
+	}
+	n, err := b.store.Count(t.Context(), letters.Filter{Handlers: []string{"shipping"}})
+	if err != nil || n == 0 {
+		t.Fatalf("%d letters of shipping: %v", n, err)
+	}
+	start(selection{filter: letters.Filter{Handlers: []string{"shipping"}, MaxSeq: 20}, number: n}.values().Encode()).
+		want(t, http.StatusOK, text("filter.handler")+": shipping", text("campaign.selection.upto", 20))
+	first, err := b.store.Heads(t.Context(), letters.Filter{Handlers: []string{"billing"}, Limit: 1})
+	if err != nil || len(first) == 0 {
+		t.Fatalf("%v letters: %v", first, err)
+	}
+	start(selection{seqs: []int64{first[0].Seq}}.values().Encode()).want(t, http.StatusOK, text("campaign.selection.one", 1))
+}
+
+func TestNumbersAsTyped(t *testing.T) {
+	for typed, want := range map[string]string{"1500": "1500", "1,500": "1500", "12,345.5": "12345.5", "1,5": "1,5", "1.000,5": "1.000,5", "1,50": "1,50", ",5": ",5"} {
+		if got := ungrouped(typed); got != want {
+			t.Errorf("%q became %q, want %q", typed, got, want)
+		}
+	}
+	b := newBench(t)
+	b.fill(1, 5)
+	form := with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "do", "start", "rate", "1,5")
+	b.post("/redrive", form).want(t, http.StatusBadRequest, text("settings.rate"))
+	if len(b.all()) > 0 {
+		t.Error("a campaign began at a rate that its form did not mean")
+	}
+}
