@@ -221,7 +221,7 @@ var (
 		Queue, "loses")
 	HandlerIgnoresContext = event(isInfo, "handler_ignores_context", "A handler ignores its context and runs on; its message is requeued",
 		Queue, MessageID, "grace")
-	ConsumeNotResumed = event(isError, "consume_not_resumed", "Consuming could not begin again after an outage of what the handler needs; it is tried again",
+	ConsumeNotResumed = event(isError, "consume_not_resumed", "Consuming could not begin again after a lost channel or an outage; it is tried again",
 		Queue, Wait)
 	PositionMoved = event(isInfo, "position_moved", "The position is valid on another server: its transaction ids go on from those of the old server",
 		Topic, ConsumerGroup)

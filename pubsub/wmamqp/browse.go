@@ -32,13 +32,13 @@ func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*messag
 			if looking.Err() != nil { // it was on its way
 				continue
 			}
-			msg, err := (&receiver{Marshaler: s.config.AMQP.Marshaler}).Unmarshal(d)
+			msg, err := unmarshal(s.config.AMQP.Marshaler, d)
 			if err != nil {
 				unreadable = err
 				stop()
 				continue
 			}
-			msg.SetContext(withDelivery(looking, queue, 0, &d))
+			msg.SetContext(context.WithValue(looking, deliveryKey{}, deliveryOf(queue, 0, &d)))
 			if !each(msg) {
 				stop()
 			}

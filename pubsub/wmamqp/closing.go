@@ -78,9 +78,8 @@ const (
 	wrapperHears = "handleConnectionClose is for connection or Pub/Sub close"
 )
 
-// connectionLog is the logger of a wrapper of our own, and of all subscriptions on it. Watermill-amqp calls an error what
-// is an orderly end: it nacks what it has in hand on a channel that is closed, and dials again when it is told to close.
-// From the end of a queue's subscriptions on, and from the beginning of Close on, that is logged at Debug.
+// connectionLog is the logger of a wrapper of our own. Watermill-amqp calls an error what is an orderly end: it dials again when it is
+// told to close. From the beginning of Close on, that is logged at Debug.
 //
 // It also ends the wrapper's goroutine: that one waits for a connection without end when the wrapper is closed while it
 // has none.
@@ -88,8 +87,7 @@ type connectionLog struct {
 	watermill.LoggerAdapter
 
 	mu      sync.Mutex
-	ended   bool                       // Close has begun
-	live    map[*subscription]struct{} // those that are not over, and those that are ending
+	ended   bool // Close has begun
 	waits   bool
 	wrapper wrapper // set when it is closed
 }
@@ -102,7 +100,7 @@ type wrapper interface {
 }
 
 func newConnectionLog(logger watermill.LoggerAdapter) *connectionLog {
-	return &connectionLog{LoggerAdapter: logger, live: make(map[*subscription]struct{})}
+	return &connectionLog{LoggerAdapter: logger}
 }
 
 // A connection that was given has no log of ours: l is nil.
@@ -116,45 +114,18 @@ func (l *connectionLog) end() {
 	}
 }
 
-// enter and leave keep account of subscriptions.
-func (l *connectionLog) enter(s *subscription) {
-	if l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.live[s] = struct{}{}
-	}
-}
-
-func (l *connectionLog) leave(s *subscription) {
-	if l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.live, s)
-	}
-}
-
 func (l *connectionLog) Error(msg string, err error, fields watermill.LogFields) {
-	if l.isOver(fields) {
+	if l.hasEnded() {
 		l.LoggerAdapter.Debug(msg, fields.Add(watermill.LogFields{"err": err}))
 		return
 	}
 	l.LoggerAdapter.Error(msg, err, fields)
 }
 
-// isOver reports whether what a line is about has ended: the connection, or all subscriptions of the line's queue.
-func (l *connectionLog) isOver(fields watermill.LogFields) bool {
+func (l *connectionLog) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	queue, aboutQueue := fields["amqp_queue_name"]
-	if l.ended || !aboutQueue {
-		return l.ended
-	}
-	for s := range l.live {
-		if s.queue == queue && s.ctx.Err() == nil && !s.changing.Load() {
-			return false
-		}
-	}
-	return true
+	return l.ended
 }
 
 func (l *connectionLog) Debug(msg string, fields watermill.LogFields) {

@@ -2,6 +2,7 @@ package wmamqp
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"sync"
 	"time"
@@ -12,9 +13,11 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// consumer passes the messages of one of watermill-amqp's subscriptions on, one after the other.
+// consumer passes the messages of a queue on, one handler after the other. While a failed message is placed elsewhere, it passes the
+// next one on, and the failed one stays unacked.
 type consumer struct {
 	*subscription
 	of    *Subscriber
@@ -24,174 +27,235 @@ type consumer struct {
 	valve     intake.Valve // of a consumer that fetches more
 	returnAll bool         // the latest message is to go back with all that were fetched
 	acks      int          // in a row
+	nacks     int          // in a row
 
-	inner    *amqp.Subscriber
-	receiver *receiver
-	messages <-chan *message.Message
-	release  context.CancelFunc // of the context that inner has
-
-	channel *amqp091.Channel // the one whose loss is watched
-	lost    <-chan *amqp091.Error
-	nacks   int // in a row
+	tag        string
+	channel    *amqp091.Channel
+	deliveries <-chan amqp091.Delivery
+	lost       <-chan *amqp091.Error // closed when the channel is lost, with its connection or alone
+	placements
 
 	full sync.Once // see takesNoMore
+	none sync.Once // see getsNone
 }
 
-// receiver is the marshaler that remembers the delivery it read last. Watermill-amqp reads a delivery, hands the message
-// over, and waits until it is settled; so when the message has come, this is its delivery.
-type receiver struct {
-	amqp.Marshaler
-	delivery amqp091.Delivery
-}
-
-// Unmarshal keeps the broker's count out of the message: it is the Delivery's, and with it every redelivery would be
-// another message to a comparison, such as that of the dead-letter store.
-func (r *receiver) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
-	r.delivery = d
-	if count, found := d.Headers[deliveryCount]; found {
-		if _, isText := count.(string); !isText {
-			d.Headers = maps.Clone(d.Headers)
-			delete(d.Headers, deliveryCount)
-		}
-	}
-	return r.Marshaler.Unmarshal(d)
-}
-
-// begin begins to consume.
+// begin declares the queue and begins to consume it, on a channel of its own.
 func (c *consumer) begin() error {
-	config := c.of.config
-	c.receiver = &receiver{Marshaler: config.AMQP.Marshaler}
-	var err error
-	if c.inner, _, err = c.of.inner(c.receiver, c.queue, c.prefetch, config.Logger); err != nil {
-		return err
-	}
-	// When our context ends, inner goes on until the message in flight is settled.
-	var innerCtx context.Context
-	innerCtx, c.release = context.WithCancel(context.WithoutCancel(c.ctx))
-	err = declaring(c.topic, func() error {
-		c.messages, err = c.inner.Subscribe(innerCtx, c.topic)
-		return err
-	})
+	inner, _, err := c.of.inner(c.queue, c.prefetch, c.config.Logger)
 	if err != nil {
-		c.release()
+		return err
 	}
-	return err
+	defer func() { _ = inner.Close() }()
+	if err := declaring(c.topic, func() error { return inner.SubscribeInitialize(c.topic) }); err != nil {
+		return err
+	}
+	conn, err := c.of.conn.open()
+	if err != nil {
+		return err
+	}
+	channel, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	lost := channel.NotifyClose(make(chan *amqp091.Error, 1))
+	consume := c.config.AMQP.Consume
+	if err = channel.Qos(c.prefetch, consume.Qos.PrefetchSize, consume.Qos.Global); err == nil {
+		c.tag = consume.Consumer
+		if c.tag == "" {
+			c.tag = "spillway-" + rand.Text()
+		}
+		c.deliveries, err = channel.Consume(c.queue, c.tag, false, consume.Exclusive, consume.NoLocal, consume.NoWait, consume.Arguments)
+	}
+	if err != nil {
+		_ = channel.Close()
+		return err
+	}
+	c.channel, c.lost = channel, lost
+	c.placements.begin(c)
+	return nil
 }
 
 // run passes messages on until the subscription ends.
 func (c *consumer) run() {
 	for c.ctx.Err() == nil {
-		select {
-		case <-c.ctx.Done():
-		case msg, open := <-c.messages:
-			if !open { // a connection that was given to us has been closed
-				return
-			}
-			c.pass(msg, c.receiver.delivery)
+		d, polled, ok := c.next()
+		switch {
+		case ok:
+			c.pass(&d, polled)
 			c.adapt()
+		case c.ctx.Err() == nil && !c.beginAgain():
+			return
 		}
 	}
+	c.getsNone()
+}
+
+// getsNone ends the consumer at the broker, which keeps what is not acked until the channel is closed. Otherwise the consumer could get one
+// more message, and the queue would count it: for one that is acked in the grace, or one that another consumer gives back.
+func (c *consumer) getsNone() { c.none.Do(func() { _ = c.channel.Cancel(c.tag, true) }) }
+
+// beginAgain consumes again when the channel was lost, or the broker cancelled the consumer, as when its queue is deleted. It reports
+// false when the subscription has ended, or a connection that was given to us was closed.
+func (c *consumer) beginAgain() bool {
+	c.placed.Wait() // their contexts end with the channel, so for SettleGrace at most
+	c.end()
+	for wait.For(c.ctx, 100*time.Millisecond) {
+		if c.of.conn.Closed() {
+			return false
+		}
+		if _, err := c.of.conn.open(); err != nil { // dialled again elsewhere
+			continue
+		}
+		err := c.begin()
+		if err == nil {
+			return true
+		}
+		if c.ctx.Err() == nil {
+			logging.ConsumeNotResumed.Write(c.config.Logger, err, logging.Fields{logging.Queue: c.queue, logging.Wait: beginAgain})
+		}
+		if !wait.For(c.ctx, beginAgain) {
+			break
+		}
+	}
+	return false
 }
 
 // takesNoMore says that the broker has no message for this consumer any more: it has one that it will give back, or none.
 func (c *consumer) takesNoMore() { c.full.Do(c.taking.Done) }
 
 // end lets go of the broker. What is not acked it has back when the channel is closed; to nack it would be to be given it
-// again, or what stands behind it. Watermill-amqp's Close does not return while it is not connected, unless its context
-// ends; and with that alone it would take one more message first.
-func (c *consumer) end() {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		if c.channel != nil {
-			_ = c.channel.Close()
+// again, or what stands behind it.
+func (c *consumer) end() { _ = c.channel.Close() }
+
+// unmarshal makes a message of what the broker sent. It keeps the broker's count out of the message: it is the Delivery's, and with it
+// every redelivery would be another message to a comparison, such as that of the dead-letter store.
+func unmarshal(marshaler amqp.Marshaler, d amqp091.Delivery) (*message.Message, error) {
+	if count, found := d.Headers[deliveryCount]; found {
+		if _, isText := count.(string); !isText {
+			d.Headers = maps.Clone(d.Headers)
+			delete(d.Headers, deliveryCount)
 		}
-		_ = c.inner.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(200 * time.Millisecond):
 	}
-	c.release()
-	<-closed
+	return marshaler.Unmarshal(d)
 }
 
 // pass hands a message to the router and its settlement to the broker. What is not acked when the subscription ends stays
 // with the channel.
-func (c *consumer) pass(in *message.Message, d amqp091.Delivery) {
-	lost := c.watch(d)
-	ctx, cancel := context.WithCancel(withDelivery(c.ctx, c.queue, c.of.given.times(c.queue, in.UUID, &d), &d))
-	defer cancel()
+func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
+	msg, err := unmarshal(c.config.AMQP.Marshaler, *broker)
+	if err != nil { // Marshaler reads everything
+		c.pause()
+		_ = broker.Nack(false, true)
+		return
+	}
+	d := &delivery{of: c, broker: broker, polled: polled, size: len(broker.Body), began: time.Now(), shuts: c.valve.Shuts()}
+	ctx, cancel := context.WithCancel(c.ctx)
+	d.cancel = cancel
+	d.Context, d.info = ctx, deliveryOf(c.queue, c.of.given.times(c.queue, msg.UUID, broker), broker)
+	ctx = d
 	if c.prefetch > 1 {
 		ctx = intake.With(ctx, &c.valve)
 	}
-	msg := message.NewMessageWithContext(ctx, in.UUID, in.Payload)
-	msg.Metadata = in.Metadata
-	began, shuts := time.Now(), c.valve.Shuts()
+	msg.SetContext(ctx)
+	d.msg = msg
+	c.takes(d)
 
 	select {
 	case c.out <- msg:
-	case <-lost:
-		c.settle(in, false)
-		return
-	case <-c.ctx.Done():
-		c.keep()
-		return
-	}
-	select {
-	case <-msg.Acked():
-		c.nacks = 0
-		c.acks++
-		c.of.given.forget(c.queue, in.UUID, &d)
-		c.settle(in, true)
-	case <-msg.Nacked():
-		c.of.given.add(c.queue, in.UUID, &d)
-		c.acks = 0
-		waited := time.Since(began) > c.config.MaxHold/2 // because something that its handler needs is away
-		if c.returnAll = c.prefetch > 1 && (waited || c.valve.Shuts() != shuts); c.returnAll {
-			return
-		}
-		if !waited {
-			c.pause(lost)
-		}
-		if c.ctx.Err() != nil {
-			c.keep()
-			return
-		}
-		c.settle(in, false)
-	case <-lost:
+	case <-c.lost:
 		cancel()
-		acked := c.grace(msg)
-		if !acked {
-			c.of.given.add(c.queue, in.UUID, &d)
-		}
-		c.settle(in, acked)
+		return
 	case <-c.ctx.Done():
-		c.takesNoMore()
-		if c.grace(msg) {
-			c.settle(in, true)
+		cancel()
+		c.keep()
+		return
+	}
+	for {
+		select {
+		case <-c.wake:
+			if c.isPlacing(d) {
+				return
+			}
+		case <-msg.Acked():
+			if c.leaves(d) {
+				c.acked(d)
+			}
+			return
+		case <-msg.Nacked():
+			if c.leaves(d) {
+				cancel()
+				c.nacked(d)
+			}
+			return
+		case <-c.lost:
+			if c.leaves(d) {
+				c.outlived(d)
+			}
+			return
+		case <-c.ctx.Done():
+			if c.leaves(d) {
+				c.getsNone()
+				c.takesNoMore()
+				if !c.outlived(d) {
+					c.keep()
+				}
+			}
 			return
 		}
-		c.keep()
 	}
+}
+
+// acked acks a message that was handled.
+func (c *consumer) acked(d *delivery) {
+	d.cancel()
+	c.nacks = 0
+	c.acks++
+	c.of.given.forget(c.queue, d.msg.UUID, d.broker)
+	_ = d.broker.Ack(false)
+}
+
+// nacked gives a message back after a while, or with all others.
+func (c *consumer) nacked(d *delivery) {
+	c.of.given.add(c.queue, d.msg.UUID, d.broker)
+	c.acks = 0
+	waited := c.waited(d)
+	if c.returnAll = c.returnsAll(d, waited); c.returnAll {
+		return
+	}
+	if !waited {
+		c.pause()
+	}
+	if c.ctx.Err() != nil {
+		c.keep()
+		return
+	}
+	_ = d.broker.Nack(false, true)
+}
+
+// waited reports whether a message was held because something that its handler needs is away.
+func (c *consumer) waited(d *delivery) bool { return time.Since(d.began) > c.config.MaxHold/2 }
+
+// returnsAll reports whether all that was fetched goes back with d, because something that its handler needs is away.
+func (c *consumer) returnsAll(d *delivery, waited bool) bool {
+	return c.prefetch > 1 && (waited || c.valve.Shuts() != d.shuts)
+}
+
+// outlived settles a message whose channel or subscription has ended, and reports whether its handler acked in the grace.
+func (c *consumer) outlived(d *delivery) bool {
+	d.cancel()
+	acked := c.grace(d.msg)
+	if acked {
+		_ = d.broker.Ack(false)
+	} else {
+		c.of.given.add(c.queue, d.msg.UUID, d.broker)
+	}
+	return acked
 }
 
 // keep holds the message until its channel would not deliver it again.
 func (c *consumer) keep() {
 	c.takesNoMore()
 	c.noneTakes()
-}
-
-// watch notices when the delivery's channel is lost, with its connection or alone.
-func (c *consumer) watch(d amqp091.Delivery) <-chan *amqp091.Error {
-	channel, ok := d.Acknowledger.(*amqp091.Channel)
-	if !ok {
-		return nil
-	}
-	if channel != c.channel {
-		c.channel, c.lost = channel, channel.NotifyClose(make(chan *amqp091.Error, 1))
-	}
-	return c.lost
 }
 
 // grace waits for the handler of a message whose context ended, and reports whether it acked.
@@ -208,8 +272,8 @@ func (c *consumer) grace(msg *message.Message) bool {
 	return false
 }
 
-// pause keeps a message that is to be given back for a while.
-func (c *consumer) pause(lost <-chan *amqp091.Error) {
+// pause is the wait before messages are given back.
+func (c *consumer) pause() {
 	wait := c.config.MaxNackBackoff
 	if c.nacks < 30 {
 		wait = min(wait, c.config.NackBackoff<<c.nacks)
@@ -219,29 +283,7 @@ func (c *consumer) pause(lost <-chan *amqp091.Error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-lost:
+	case <-c.lost:
 	case <-c.ctx.Done():
-	}
-}
-
-// settle tells watermill-amqp, and waits until it has told the broker: were it closed before, it would give back a
-// message that was acked. On a lost channel it fails to tell, and so finds out.
-func (c *consumer) settle(in *message.Message, acked bool) {
-	if acked {
-		in.Ack()
-	} else {
-		in.Nack()
-	}
-	told := in.Context().Done()
-	select {
-	case <-told:
-		return
-	case <-c.ctx.Done():
-	}
-	timer := time.NewTimer(forceWait)
-	defer timer.Stop()
-	select {
-	case <-told:
-	case <-timer.C:
 	}
 }

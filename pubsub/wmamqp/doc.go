@@ -41,7 +41,7 @@
 // # The subscriber
 //
 // The context of a watermill-amqp message does not end when its connection is lost and the broker redelivers the message elsewhere.
-// At Close a message is requeued while its handler runs. Subscriber wraps watermill-amqp's subscriber:
+// At Close a message is requeued while its handler runs. Subscriber declares queues by watermill-amqp's subscriber, and consumes by itself:
 //
 //   - The context of a message ends when its channel or connection is lost, at Close, and when the context of Subscribe ends.
 //   - The handler then has SettleGrace to return. At Close, an ack in that time reaches the broker. All other messages are requeued
@@ -50,14 +50,28 @@
 //     each nack in a row.
 //   - While something that a handler needs is away, a message is held for at most MaxHold, 15 minutes, and then given back. So the
 //     broker does not close the channel. If more was fetched, all of it goes back once, and one message at a time is fetched.
-//   - If its queue is deleted, the subscriber declares the queue again.
+//   - If its queue is deleted, or its channel lost, the subscriber declares the queue again and goes on.
 //   - The x-delivery-count of a quorum queue is in DeliveryFromContext and not in metadata. So a redelivered message is the same
 //     message, and a letter that arrives twice is one letter in the dead-letter store.
 //
+// # A failed message holds up no other
+//
+// When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is delivered meanwhile, in order. The
+// failed one stays unacked until the publisher confirmed it:
+//
+//   - MaxPlacing and MaxPlacingBytes bound the messages of a queue that are being published. At the bound the subscriber waits for a confirm.
+//   - While they take the whole prefetch, the subscriber asks for each next message with basic.get. A quorum queue with a single active
+//     consumer refuses that, and the prefetch is the bound.
+//   - A message that every publisher refused, or that was given back, is given back to the queue after the usual wait.
+//   - At Close, and when the channel is lost, the publishes have SettleGrace to be confirmed. Messages that are not confirmed then come again.
+//   - After a crash all of them come again, and a quorum queue counts each of them: see DeliveryCount.
+//
+// MaxPlacing -1 switches this off, and so do InFlight above 1 and Consume.Exclusive.
+//
 // # Log
 //
-// Watermill-amqp logs the orderly end of a subscription as an error. The subscriber logs these lines at Debug. A lost connection is
-// an Error, and so is each failed attempt to dial again. A connection of NewSubscriberWithConnection keeps its own logger.
+// A lost connection is an Error, and so is each failed attempt to dial, or to consume again. What watermill-amqp logs as an error while
+// Close runs is logged at Debug. A connection of NewSubscriberWithConnection keeps its own logger.
 //
 // # Retry stages
 //
@@ -79,7 +93,7 @@
 //
 // A message that is not settled within the broker's consumer_timeout, 30 minutes by default, closes the channel: its context ends
 // and it is redelivered. Prefetched messages wait for those before them, and their time counts from the fetch. The default prefetch
-// is 1.
+// is 1: a message that the subscriber asks for is delivered at once.
 //
 // # Ids
 //
@@ -93,8 +107,8 @@
 //     effective_policy_definition. Keep such policies away from the names of dead-letter queues. The arguments of a queue
 //     that this user may not declare are not visible either. Nor are all arguments of a queue with a name of more than
 //     about 80 bytes. Logger gets a line then.
-//   - Order. A requeued message goes to its old place if it can, but another consumer may have the next message already. With
-//     InFlight there is no order.
+//   - Order. A requeued message goes to its old place if it can, but another consumer may have the next message already. Letters of
+//     messages that failed at about the same time can change places; MaxPlacing -1 keeps their order. With InFlight there is no order.
 //   - One copy. A confirm or an ack can be lost with the connection. Then the message is there twice, with the same id.
 //   - Knowing at once. The loss of a peer that vanished is noticed after two to three heartbeats, 10 s each by default. Before that no
 //     context ends.

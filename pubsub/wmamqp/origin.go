@@ -29,11 +29,11 @@ type Delivery struct {
 
 type deliveryKey struct{}
 
-func withDelivery(ctx context.Context, queue string, givenBack int, d *amqp091.Delivery) context.Context {
-	return context.WithValue(ctx, deliveryKey{}, Delivery{
+func deliveryOf(queue string, givenBack int, d *amqp091.Delivery) Delivery {
+	return Delivery{
 		Queue: queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
 		Count: countOf(d.Headers[deliveryCount]), GivenBack: givenBack, Timestamp: d.Timestamp,
-	})
+	}
 }
 
 // countOf reads the count, which a producer may have forged on a classic queue.

@@ -27,10 +27,8 @@ func (c *consumer) adapt() {
 // change gives back all that was fetched, and consumes with another prefetch when the valve is open.
 func (c *consumer) change(prefetch int) {
 	c.prefetch, c.acks, c.nacks, c.returnAll = prefetch, 0, 0, false
-	c.changing.Store(true)
+	c.placed.Wait() // what is being placed would come again
 	c.end()
-	c.changing.Store(false)
-	c.channel, c.lost = nil, nil
 	for c.valve.Wait(c.ctx) {
 		err := c.begin()
 		if err == nil {

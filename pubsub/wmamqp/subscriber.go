@@ -28,6 +28,14 @@ type SubscriberConfig struct {
 	// Subscribe returns an error if the connection has too few channels; on a shared connection it counts only those of this
 	// subscriber. Default: 1; at most 100.
 	InFlight int
+	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published to a retry stage,
+	// or as a dead letter. At this number the subscriber waits. Each of them stays unacked until its placement is confirmed, so after
+	// a crash the broker delivers it again. While they take the whole prefetch, the subscriber asks for each further message with
+	// basic.get. 10,000 at most. A negative value means none: the next message waits for the confirm. Default: 100. With InFlight
+	// above 1 or Consume.Exclusive it means nothing.
+	MaxPlacing int
+	// MaxPlacingBytes is the number of bytes that the payloads of these messages may have together. Default: 16 MiB.
+	MaxPlacingBytes int
 	// SettleGrace is how long a handler may take to ack after its message's context ended. Default: 1 s.
 	SettleGrace time.Duration
 	// NackBackoff is the wait before a nacked message is given back to the broker, which delivers it again at once. It
@@ -46,6 +54,9 @@ type SubscriberConfig struct {
 // maxInFlight leaves room for subscriptions of many queues on one connection, which has 2047 channels by default.
 const maxInFlight = 100
 
+// maxPlacing bounds what a crash delivers again.
+const maxPlacing = 10_000
+
 func (c *SubscriberConfig) setDefaults() {
 	if c.SettleGrace == 0 {
 		c.SettleGrace = time.Second
@@ -61,6 +72,15 @@ func (c *SubscriberConfig) setDefaults() {
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 1
+	}
+	if c.MaxPlacing == 0 {
+		c.MaxPlacing = 100
+	}
+	if c.InFlight > 1 || c.AMQP.Consume.Exclusive {
+		c.MaxPlacing = -1
+	}
+	if c.MaxPlacingBytes == 0 {
+		c.MaxPlacingBytes = 16 << 20
 	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 	if c.AMQP.Consume.Qos.PrefetchCount == 0 {
@@ -88,6 +108,12 @@ func (c *SubscriberConfig) validate() error {
 	}
 	if c.InFlight > 1 && c.AMQP.Consume.Exclusive {
 		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Exclusive, which allows one channel to consume: leave one of them out", c.InFlight)
+	}
+	if c.MaxPlacing > maxPlacing {
+		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a queue", c.MaxPlacing, maxPlacing)
+	}
+	if c.MaxPlacingBytes < 0 {
+		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
 	}
 	if c.SettleGrace < 0 || c.NackBackoff < 0 || c.MaxNackBackoff < c.NackBackoff {
 		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackBackoff (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.SettleGrace, c.NackBackoff, c.MaxNackBackoff)
@@ -205,7 +231,6 @@ func (s *Subscriber) enter(sub *subscription, topic string, channels int) error 
 	}
 	s.active.Add(1)
 	s.stops[sub] = sub.stop
-	s.conn.log.enter(sub)
 	return nil
 }
 
@@ -213,14 +238,13 @@ func (s *Subscriber) leave(sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.stops, sub)
-	s.conn.log.leave(sub)
 	s.active.Done()
 }
 
 // SubscribeInitialize declares the queue of topic.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	queue := s.config.AMQP.Queue.GenerateName(topic)
-	inner, _, err := s.inner(&receiver{Marshaler: s.config.AMQP.Marshaler}, queue, s.config.AMQP.Consume.Qos.PrefetchCount, s.config.Logger)
+	inner, _, err := s.inner(queue, s.config.AMQP.Consume.Qos.PrefetchCount, s.config.Logger)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,6 @@ type subscription struct {
 	out       chan *message.Message
 	consumers []*consumer
 	taking    sync.WaitGroup // consumers that the broker may give another message
-	changing  atomic.Bool    // its only consumer ends, to begin again
 
 	ctx  context.Context // ends with that of Subscribe, and with Close
 	stop context.CancelFunc
@@ -72,6 +71,7 @@ func (s *subscription) run() {
 		ending.Go(func() {
 			defer c.takesNoMore()
 			defer c.end()
+			defer c.placed.Wait() // for SettleGrace at most
 			defer passing.Done()
 			c.run()
 		})
@@ -99,10 +99,9 @@ func (s *subscription) noneTakes() {
 }
 
 // inner returns a subscriber of watermill-amqp to the queue on our connection, and what adapts its declarations.
-func (s *Subscriber) inner(r *receiver, queue string, prefetch int, logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
+func (s *Subscriber) inner(queue string, prefetch int, logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
 	config := s.config.AMQP
 	config.Consume.Qos.PrefetchCount = prefetch
-	config.Marshaler = r
 	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
 	var topology *adapting
 	if stock, ok := config.TopologyBuilder.(*amqp.DefaultTopologyBuilder); ok {

@@ -1,0 +1,254 @@
+package wmamqp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+// place says that nothing is left but to place the message, as the parts of a chain do.
+func place(msg *message.Message) { placing.Begin(msg.Context(), msg) }
+
+func maxPlacing(n, bytes int) func(*wmamqp.SubscriberConfig) {
+	return func(c *wmamqp.SubscriberConfig) {
+		c.MaxPlacing, c.MaxPlacingBytes = n, bytes
+		c.NackBackoff, c.MaxNackBackoff = time.Millisecond, 10*time.Millisecond
+	}
+}
+
+// want takes the next message, which must be the one with the id.
+func (b *broker) want(messages <-chan *message.Message, id string) *message.Message {
+	b.Helper()
+	msg := b.next(messages)
+	if msg.UUID != id {
+		b.Fatalf("%q came, want %q", msg.UUID, id)
+	}
+	return msg
+}
+
+// Promise P1: while messages are placed, those behind them are delivered in order, and none of them is acked before its placement is
+// confirmed. One that is nacked comes again.
+func TestPlacing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		for _, fetched := range []int{1, 3} {
+			t.Run(fmt.Sprint(kind, "/", fetched), func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.queue(kind)
+				ids := b.numbered(topic, 10)
+				messages := b.subscribe(b.subscriber(maxPlacing(0, 0), prefetch(fetched)), topic)
+				first := b.want(messages, ids[0])
+				place(first)
+				place(first) // which counts once
+				second := b.want(messages, ids[1])
+				place(first) // whose turn it is not
+				b.none(messages)
+				acks(t, second)
+				third := b.want(messages, ids[2])
+				place(third)
+				fourth := b.want(messages, ids[3])
+				place(fourth)
+				acks(t, b.want(messages, ids[4]))
+				acks(t, third)
+				acks(t, b.want(messages, ids[5]))
+				first.Nack()
+				var rest []string
+				for range 5 {
+					msg := b.next(messages)
+					acks(t, msg)
+					if msg.UUID != ids[0] { // which comes again when the broker has it back
+						rest = append(rest, msg.UUID)
+					}
+				}
+				if !slices.Equal(rest, ids[6:]) {
+					t.Errorf("%q came", rest)
+				}
+				acks(t, fourth)
+				eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+			})
+		}
+	}
+}
+
+// The messages that are being placed are bounded in number and bytes, and can be switched off.
+func TestPlacingBounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config func(*wmamqp.SubscriberConfig)
+		most   int
+	}{
+		"number":    {maxPlacing(2, 0), 2},
+		"bytes":     {maxPlacing(0, 2500), 3},
+		"none":      {maxPlacing(-1, 0), 0},
+		"in flight": {inFlight(2), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.queue()
+			for i := range 6 {
+				b.send(topic, amqp091.Publishing{MessageId: fmt.Sprint(i), Body: make([]byte, 1000)})
+			}
+			messages := b.subscribe(b.subscriber(c.config), topic)
+			var placed []*message.Message
+			for range max(c.most, 1) {
+				placed = append(placed, b.next(messages))
+				place(placed[len(placed)-1])
+			}
+			if name == "in flight" {
+				placed = append(placed, b.next(messages))
+			}
+			b.none(messages)
+			for range 6 - len(placed) {
+				acks(t, placed[0])
+				placed = append(placed[1:], b.next(messages))
+				place(placed[len(placed)-1])
+			}
+			for _, msg := range placed {
+				acks(t, msg)
+			}
+			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+		})
+	}
+}
+
+// Promise P3: at Close a placement that is confirmed in the grace is acked. All others come again, and nothing else.
+func TestPlacingAtClose(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.queue(kind)
+			ids := b.numbered(topic, 8)
+			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 2 * time.Second })
+			messages := b.subscribe(sub, topic)
+			var placed []*message.Message
+			for _, id := range ids[:5] {
+				msg := b.want(messages, id)
+				place(msg)
+				placed = append(placed, msg)
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- sub.Close() }()
+			for _, msg := range placed {
+				<-msg.Context().Done()
+			}
+			acks(t, placed[1])
+			acks(t, placed[3])
+			placed[0].Nack()
+			b.closed("the subscriber", <-closed)
+			want := slices.Concat(ids[:1], ids[2:3], ids[4:])
+			again := b.subscribe(b.subscriber(), topic)
+			if came := b.ack(again, len(want)); !slices.Equal(came, want) {
+				t.Errorf("%q came again, want %q", came, want)
+			}
+			b.none(again)
+		})
+	}
+}
+
+// Promise P3: when the connection is lost, what is being placed comes again.
+func TestPlacingConnectionLost(t *testing.T) {
+	t.Parallel()
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, p := b.queue("quorum"), b.proxy()
+	ids := b.numbered(topic, 6)
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) {
+		c.AMQP.Connection.AmqpURI, c.SettleGrace = p.uri, 100*time.Millisecond
+	}), topic)
+	var placed []*message.Message
+	for _, id := range ids[:4] {
+		placed = append(placed, b.want(messages, id))
+		place(placed[len(placed)-1])
+	}
+	p.Cut()
+	for i, msg := range placed {
+		select {
+		case <-msg.Context().Done():
+		case <-time.After(patience):
+			t.Fatalf("the context of message %d outlived its connection", i)
+		}
+		if i%2 == 0 {
+			acks(t, msg) // which does not reach the broker
+		}
+	}
+	p.Heal()
+	if came := b.ack(messages, len(ids)); !slices.Equal(came, ids) {
+		t.Errorf("%q came again", came)
+	}
+	eventually(t, "all are acked", func() bool { return b.ready(topic) == 0 })
+}
+
+// Where the broker lets no consumer ask for messages, those that are being placed leave the prefetch to the next ones, and at its end the
+// subscriber waits.
+func TestPlacingSingleActiveConsumer(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic()
+			arguments := amqp091.Table{"x-single-active-consumer": true}
+			if kind == "quorum" {
+				arguments = wmamqp.QuorumQueue(arguments)
+			}
+			b.must(func(c *amqp091.Channel) error {
+				_, err := c.QueueDeclare(topic, true, false, false, false, arguments)
+				return err
+			})
+			ids := b.numbered(topic, 20)
+			messages := b.subscribe(b.subscriber(maxPlacing(0, 0), prefetch(2)), topic)
+			acked := map[string]bool{}
+			for len(acked) < len(ids) {
+				msg := b.next(messages)
+				place(msg)
+				time.AfterFunc(5*time.Millisecond, func() { msg.Ack() })
+				acked[msg.UUID] = true
+			}
+			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+		})
+	}
+}
+
+// Promise P1, P3: messages that fail at random are placed for a random time. The first deliveries are in order, whatever is fetched, and
+// each message is acked once.
+func TestPlacingKeepsOrder(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for _, kind := range kinds {
+		for _, fetched := range []int{1, 5} {
+			t.Run(fmt.Sprint(kind, "/", fetched), func(t *testing.T) {
+				t.Parallel()
+				random := rand.New(rand.NewPCG(seed, uint64(fetched)))
+				b := newBroker(t)
+				topic := b.queue(kind)
+				ids := b.numbered(topic, 300)
+				messages := b.subscribe(b.subscriber(maxPlacing(1+random.IntN(20), 0), prefetch(fetched)), topic)
+				for _, id := range ids {
+					msg := b.want(messages, id)
+					if random.IntN(3) > 0 {
+						acks(t, msg)
+						continue
+					}
+					place(msg)
+					time.AfterFunc(time.Duration(random.IntN(8000))*time.Microsecond, func() { msg.Ack() })
+				}
+				eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+				b.none(messages)
+			})
+		}
+	}
+}
