@@ -81,8 +81,16 @@ func (c *Console) redrive(r *request) (answer, error) {
 		return c.redrivePage(r, s, set, c.problemOf(r, err))
 	case err != nil: // it has begun: workers go on with its selection
 		c.log(r, err)
+	case !sameSettings(&started.Request, &request): // the form was sent before, and was changed since
+		set.Key = watermill.NewUUID()
+		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("redrive.sent", started.ID)})
 	}
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
+}
+
+// sameSettings compares what a person typed, without times that count from now.
+func sameSettings(a, b *campaigns.Request) bool {
+	return a.Rate == b.Rate && a.Max == b.Max && a.Canary == b.Canary && a.To == b.To && a.FirstStage == b.FirstStage && a.Reason == b.Reason
 }
 
 // toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose other states.

@@ -120,6 +120,12 @@ func TestRedrive_twice(t *testing.T) {
 	if all := b.all(); len(all) != 1 || all[0].Selected != 100 {
 		t.Errorf("%+v", all)
 	}
+	// the browser's way back, and another rate
+	other := b.post("/redrive", with(form, "rate", "2"))
+	other.want(t, http.StatusConflict, text("redrive.sent", form.Get("key")), `value="2"`)
+	if key := other.fields(t).Get("key"); key == form.Get("key") || b.all()[0].Request.Rate != 0 {
+		t.Errorf("the same key %q, or the settings of %+v were changed", key, b.all())
+	}
 	// a second person, with a form of the same letters: none is left
 	b.post("/redrive", with(form, "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusConflict, text("redrive.noletters"), text("leftout.incampaign"), `value="INC-7"`)
 }

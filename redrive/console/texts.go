@@ -355,6 +355,7 @@ var texts = map[string]string{
 	"redrive.start":     "Start",
 	"redrive.number":    "Redrive %s letter|Redrive %s letters",
 	"redrive.upto":      "Redrive up to %s letter|Redrive up to %s letters",
+	"redrive.sent":      "This form started campaign %s before, with other settings. Nothing was changed. Start again for another campaign.",
 	"redrive.noletters": "No letter of the selection can be redriven. They were redriven or discarded meanwhile, or they are left out for the reasons below.",
 
 	"settings.title":          "Settings",
