@@ -23,7 +23,7 @@ const (
 	refusedLetter = badPrefix + "-refused" // refuses it so often that the message comes again
 	largeLetter   = badPrefix + "-large"   // refuses the whole of it for its size
 	ownLetter     = badPrefix + "-own"     // of a message that its handler acked
-	neverLetter   = badPrefix + "-never"   // does not answer before it is released
+	neverLetter   = badPrefix + "-never"   // does not answer before it is released, and refuses it then
 )
 
 // slippery is a publisher of letters that confirms in any order, twice, late, never, or not.
@@ -53,6 +53,7 @@ func (p *slippery) Publish(topic string, messages ...*message.Message) error {
 			return fmt.Errorf("the broker: %w", poison.ErrTooLarge)
 		case is(neverLetter):
 			<-p.release
+			return errors.New("the publisher is closed")
 		}
 		if err := p.Publisher.Publish(topic, msg); err != nil {
 			return err
@@ -129,9 +130,9 @@ func (b *bench) slipperyPublisher() {
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); stop() }()
 		time.Sleep(commitTime) // longer than what is handled may take when a session ends
-		close(pub.release)     // the confirm is too late for an ack
+		close(pub.release)     // too late for another try
 		<-stopped
-		b.start(b.slipping(pub), b.inTurn(&first, &mu))
+		b.start(b.channel(), b.inTurn(&first, &mu))
 		b.wantPlaced(ids)
 	})
 }

@@ -3,7 +3,6 @@ package wmkafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -255,33 +254,4 @@ func TestBacklog(t *testing.T) {
 	if _, err := sub.Backlog(ended, c.topic); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-}
-
-// Promise P1: messages of aborted transactions are not delivered, and those behind them are.
-func TestAbortedTransaction(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	config := SaramaPublisherConfig()
-	config.Producer.Transaction.ID = c.topic
-	producer, err := sarama.NewSyncProducer(c.brokers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.cleanup(producer.Close)
-	for i, end := range []func() error{producer.AbortTxn, producer.CommitTxn} {
-		if err := producer.BeginTxn(); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: c.topic, Value: sarama.StringEncoder(fmt.Sprint(i))}); err != nil {
-			t.Fatal(err)
-		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{})))
-	if string(msg.Payload) != "1" {
-		t.Errorf("message %q came", msg.Payload)
-	}
-	msg.Ack()
 }
