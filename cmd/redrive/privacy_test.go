@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -100,6 +102,15 @@ func TestPrintsNoSecretOfAnEdit(t *testing.T) {
 	}
 }
 
+// payloadsIn returns the payloads of a difference in JSON, which writes them in base64.
+func payloadsIn(out string) (all string) {
+	for _, found := range regexp.MustCompile(`"(?:before|after)": ?"([^"]*)"`).FindAllStringSubmatch(out, -1) {
+		payload, _ := base64.StdEncoding.DecodeString(found[1])
+		all += string(payload)
+	}
+	return all
+}
+
 // Feature D14: a change between two masked values is a change that diff shows, without the values.
 func TestDiffOfMasked(t *testing.T) {
 	s := leaky(t)
@@ -107,6 +118,19 @@ func TestDiffOfMasked(t *testing.T) {
 	for _, line := range []string{`-   "password": "[redacted]"`, `+   "password": "[redacted]"`, `-   "n": 1`, `+   "n": 2`} {
 		if !strings.Contains(got.out, line) {
 			t.Errorf("%s is not in %s%s", line, got.out, got.err)
+		}
+	}
+	for patch, shows := range map[string]string{
+		`[{"op":"copy","from":"/password","path":"/ok"}]`:                                             `+   "ok": "[redacted]"`,
+		`[{"op":"move","from":"/users/0/name","path":"/n"}]`:                                          `+   "n": "[redacted]"`,
+		`[{"op":"test","path":"/password","value":"hunter2"},{"op":"replace","path":"/n","value":2}]`: "how the payload changes is not shown",
+	} {
+		for _, args := range [][]string{{"diff", "1"}, {"redrive", "1", "--dry-run"}} {
+			got := s.pipe(append(args, "--edit", patch)...)
+			machine := s.pipe(append(args, "--edit", patch, "--json")...)
+			if got.code != 0 || secretIn(got.out+machine.out) != "" || !strings.Contains(got.out, shows) || secretIn(payloadsIn(machine.out)) != "" {
+				t.Errorf("%v %s: exit %d: %s %s %s", args, patch, got.code, got.out, got.err, machine.out)
+			}
 		}
 	}
 	if got := s.pipe("diff", "1", "--edit", `{"password":"hunter3"}`); strings.Count(got.out, "[redacted]") < 2 || secretIn(got.out) != "" {

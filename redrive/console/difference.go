@@ -19,6 +19,7 @@ type difference struct {
 	Bytes    bool // the payload is no text, and differs
 	Cut      bool
 	Nothing  bool
+	Withheld string // why the lines are not shown
 }
 
 type keyDifference struct {
@@ -31,24 +32,27 @@ func (c *Console) differenceOf(d *campaigns.Diff) *difference {
 	if d == nil {
 		return nil
 	}
-	v := &difference{Refused: d.Refused, Cut: d.Cut}
-	for _, key := range d.Metadata {
+	m := d.Masked(c.config.Privacy)
+	v := &difference{Refused: m.Refused, Cut: d.Cut, Withheld: m.Withheld}
+	for _, key := range m.Metadata {
 		one := keyDifference{Key: key.Key, Had: key.Before != nil, Has: key.After != nil}
 		if one.Had {
-			one.Before = c.config.Privacy.Metadata(key.Key, *key.Before)
+			one.Before = *key.Before
 		}
 		if one.Has {
-			one.After = c.config.Privacy.Metadata(key.Key, *key.After)
+			one.After = *key.After
 		}
 		v.Metadata = append(v.Metadata, one)
 	}
 	switch {
+	case m.Withheld != "":
+		v.Cut = false
 	case d.Before == nil && d.After == nil, bytes.Equal(d.Before, d.After):
 		v.Nothing = len(v.Metadata) == 0 && d.Refused == "" && !d.Cut
 	case !utf8.Valid(whole(d.Before, d.Cut)) || !utf8.Valid(whole(d.After, d.Cut)):
 		v.Bytes = true
 	default:
-		v.Lines = linediff.Compare(c.legible(d.Before), c.legible(d.After))
+		v.Lines = linediff.Compare(legible(d.Before, m.Before), legible(d.After, m.After))
 		v.Space = len(v.Lines) == 0
 	}
 	return v
@@ -62,14 +66,15 @@ func whole(text []byte, cut bool) []byte {
 	return text
 }
 
-// legible is a payload in lines: JSON is indented.
-func (c *Console) legible(payload []byte) linediff.Text {
-	lines := func(b []byte) string {
-		var indented bytes.Buffer
-		if json.Indent(&indented, b, "", "  ") == nil {
-			b = indented.Bytes()
-		}
-		return printable.Block(string(b))
+// legible is a payload in lines, and how it is shown: JSON is indented.
+func legible(payload, masked []byte) linediff.Text {
+	return linediff.Text{Is: indented(payload), Shown: indented(masked)}
+}
+
+func indented(payload []byte) string {
+	var lines bytes.Buffer
+	if json.Indent(&lines, payload, "", "  ") == nil {
+		payload = lines.Bytes()
 	}
-	return linediff.Text{Is: lines(payload), Shown: lines(c.config.Privacy.Payload(payload))}
+	return printable.Block(string(payload))
 }

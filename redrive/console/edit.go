@@ -98,7 +98,7 @@ func (c *Console) edit(r *request) (answer, error) {
 		if _, err := c.store.Record(r.Context(), nil, letters.EventShown, act, l.Seq); err != nil {
 			return answer{}, err
 		}
-		return c.editPage(r, l, url.Values{}, problem{})
+		return c.editPage(r, l, unmasked(l), problem{})
 	case form.Get("version") != versionOf(l):
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
 	case do == "start" && reason == "":
@@ -187,7 +187,19 @@ func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
 	return e, ""
 }
 
-// editPage shows the form: of the letter as it is, or as it was typed. A nil form is the first look, at which masks hold.
+// unmasked is the form of a letter whose content the person may see.
+func unmasked(l letters.Letter) url.Values {
+	var view editView
+	editKeys(l, nil, &view)
+	form := url.Values{"payload": {string(l.Original.Payload)}}
+	for _, k := range view.Keys {
+		form.Set("value-"+strconv.Itoa(k.Index), k.Value)
+	}
+	return form
+}
+
+// editPage shows the form: of the letter as it is, or as it was typed. Of a letter that has masked values it shows nothing that is not in the
+// form that was sent: the person has seen that, and the record has it.
 func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
 	view := editView{
 		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l), Key: form.Get("key"), Reason: form.Get("reason"),
@@ -202,8 +214,7 @@ func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p prob
 	} else if view.Payload = string(payload); form.Has("payload") {
 		view.Payload = form.Get("payload")
 	}
-	c.editKeys(l, form, &view)
-	if form == nil && c.hides(l) {
+	if seen := editKeys(l, form, &view); (!seen || view.NoPayload == "" && !form.Has("payload")) && c.hides(l) {
 		view.Masked, view.Payload, view.Keys = true, "", nil
 	}
 	view.Ready = p.status == http.StatusServiceUnavailable && form.Get("do") == "start" // the difference was seen: send it again
@@ -241,8 +252,8 @@ func (c *Console) editDifference(r *request, l letters.Letter, form url.Values, 
 	return nil
 }
 
-// editKeys are the rows of the producer's metadata.
-func (c *Console) editKeys(l letters.Letter, form url.Values, view *editView) {
+// editKeys are the rows of the producer's metadata. It reports whether the form has all of them.
+func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
 	own := poison.ProducerMetadata(l.Original.Metadata)
 	keys := slices.Sorted(maps.Keys(own))
 	for _, key := range keys {
@@ -259,15 +270,19 @@ func (c *Console) editKeys(l letters.Letter, form url.Values, view *editView) {
 	for range newKeys {
 		view.Keys = append(view.Keys, keyField{Index: len(view.Keys)})
 	}
+	seen = true
 	for i := range view.Keys {
-		if n := strconv.Itoa(i); form.Has("value-" + n) {
-			k := &view.Keys[i]
+		k := &view.Keys[i]
+		if n := strconv.Itoa(i); !form.Has("value-" + n) {
+			seen = seen && !k.Known
+		} else {
 			k.Value, k.Remove = form.Get("value-"+n), form.Get("remove-"+n) != ""
 			if !k.Known {
 				k.Key = form.Get("key-" + n)
 			}
 		}
 	}
+	return seen
 }
 
 // hides reports whether the letter has something that the form would show and the Console masks.

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"html"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -139,6 +141,57 @@ func TestEdit_masked(t *testing.T) {
 	}
 	b.get("/letters/99/edit").want(t, http.StatusNotFound)
 	b.get("/letters/x/edit").want(t, http.StatusNotFound)
+}
+
+// Feature V11: no form that is sent makes the page show what is masked: that needs a reason, on record.
+func TestEdit_forged(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"secret-1"}`, key("api-key", "secret-2")))
+	for _, do := range []string{"", "diff", "start"} {
+		for _, typed := range []string{"", "payload", "value-0"} {
+			p := b.post("/letters/1/edit", url.Values{"do": {do}, typed: {"x"}, "reason": {"INC-7"}})
+			p.want(t, http.StatusConflict, text("edit.masked.text"))
+			if strings.Contains(p.body, "secret-") {
+				t.Errorf("do %q with %q shows it: %s", do, typed, p.body)
+			}
+		}
+	}
+	b.wantShown(0)
+}
+
+// wantShown fails the test unless letters were shown without masks so often.
+func (b *bench) wantShown(n int) {
+	b.t.Helper()
+	events, err := b.store.Audit(b.t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
+	if err != nil || len(events) != n {
+		b.t.Errorf("%+v %v", events, err)
+	}
+}
+
+// Feature V11: a masked value that an edit puts elsewhere stays masked in the dry run. The campaign edits the bytes as they are.
+func TestRedrive_editMoves(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"card":{"password":"SECRETCARD"},"n":1}`))
+	out := &fixture.Outbox{}
+	b.works(out)
+	form := with(b.get("/redrive?"+b.everything()).fields(t), "do", "plan")
+	for patch, shows := range map[string]string{
+		`[{"op":"copy","from":"/card/password","path":"/ok"}]`:                                            "&#34;ok&#34;: &#34;[redacted]&#34;",
+		`[{"op":"move","from":"/card/password","path":"/ok"}]`:                                            "&#34;ok&#34;: &#34;[redacted]&#34;",
+		`[{"op":"test","path":"/card/password","value":"SECRETCARD"},{"op":"add","path":"/n","value":2}]`: text("difference.withheld"),
+	} {
+		p := b.post("/redrive", with(form, "patch", patch))
+		p.want(t, http.StatusOK, shows)
+		if strings.Contains(strings.ReplaceAll(p.body, html.EscapeString(patch), ""), "SECRETCARD") {
+			t.Errorf("%s: the dry run shows it: %s", patch, p.body)
+		}
+	}
+	at := b.post("/redrive", with(form, "patch", `[{"op":"move","from":"/card/password","path":"/ok"}]`, "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
+	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
+	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != `{"card":{},"n":1,"ok":"SECRETCARD"}` {
+		t.Errorf("%+v", sent)
+	}
+	b.wantShown(0)
 }
 
 // Feature V11: while the database is away, the form keeps what was typed.

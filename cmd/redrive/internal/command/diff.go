@@ -68,7 +68,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 					refused++
 				}
 				if a.json {
-					l.Edited = a.maskedDiff(l.Edited)
+					l.Edited = l.Edited.Masked(a.privacy)
 					if err := a.screen.JSON(l); err != nil {
 						return err
 					}
@@ -90,7 +90,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 
 // diff prints what an edit does: lines that go with a minus, lines that come with a plus.
 func (a *app) diff(whole campaigns.Diff) {
-	d := *a.maskedDiff(&whole)
+	d := whole.Masked(a.privacy)
 	if d.Refused != "" {
 		a.screen.Styled(screen.Red, "  refused: %s", d.Refused)
 		return
@@ -102,6 +102,10 @@ func (a *app) diff(whole campaigns.Diff) {
 		if key.After != nil {
 			a.screen.Styled(screen.Green, "+ %s = %s", key.Key, *key.After)
 		}
+	}
+	if d.Withheld != "" {
+		a.screen.Line("  how the payload changes is not shown: %s", d.Withheld)
+		return
 	}
 	if d.Before == nil && d.After == nil {
 		if len(d.Metadata) == 0 {

@@ -13,7 +13,7 @@ import (
 func (a *app) plan(p campaigns.Plan) error {
 	if a.json {
 		for i := range p.Sample {
-			p.Sample[i].Edited = a.maskedDiff(p.Sample[i].Edited)
+			p.Sample[i].Edited = p.Sample[i].Edited.Masked(a.privacy)
 		}
 		return a.screen.JSON(p)
 	}

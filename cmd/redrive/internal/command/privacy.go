@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -92,24 +91,4 @@ func (a *app) masked(l letters.Letter) letters.Letter {
 		f.History[i].Error = a.privacy.Text(f.History[i].Error)
 	}
 	return l
-}
-
-// maskedDiff returns what an edit does as it may be shown.
-func (a *app) maskedDiff(d *campaigns.Diff) *campaigns.Diff {
-	if d == nil {
-		return nil
-	}
-	shown := *d
-	shown.Before, shown.After = a.privacy.Payload(d.Before), a.privacy.Payload(d.After)
-	shown.Metadata = append(d.Metadata[:0:0], d.Metadata...)
-	for i := range shown.Metadata {
-		key := &shown.Metadata[i]
-		for _, value := range []**string{&key.Before, &key.After} {
-			if *value != nil {
-				text := a.privacy.Metadata(key.Key, **value)
-				*value = &text
-			}
-		}
-	}
-	return &shown
 }

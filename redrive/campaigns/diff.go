@@ -1,0 +1,146 @@
+package campaigns
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/privacy"
+)
+
+// Diff is what an edit does to one message, as it is: Masked returns what may be shown of it.
+type Diff struct {
+	// Refused says why the edit does not fit. Then nothing else is set.
+	Refused string `json:"refused,omitempty"`
+	// Before and After are the payloads, if they differ. They hold 64 KiB each at most: Cut reports whether there is more.
+	Before []byte `json:"before,omitempty"`
+	After  []byte `json:"after,omitempty"`
+	Cut    bool   `json:"cut,omitempty"`
+	// Metadata are the keys that change, in their order.
+	Metadata []KeyDiff `json:"metadata,omitempty"`
+	// Withheld says why Masked left out Before and After, although they differ.
+	Withheld string `json:"withheld,omitempty"`
+
+	edit  *Edit
+	funcs map[string]func(*message.Message) error
+	of    *message.Message
+	after *message.Message
+}
+
+// KeyDiff is a metadata key that an edit changes. A nil value says that the key is not there.
+type KeyDiff struct {
+	Key    string  `json:"key"`
+	Before *string `json:"before"`
+	After  *string `json:"after"`
+}
+
+const (
+	maxDiff   = 64 << 10  // bytes of Before, and of After
+	maxMasked = 256 << 10 // bytes of a payload that Masked edits once more
+)
+
+// diff is what the edit does to a message, which stays as it is.
+func (e *Edit) diff(msg *message.Message, funcs map[string]func(*message.Message) error) (d Diff) {
+	after, err := e.edited(msg, funcs)
+	if err != nil {
+		d.Refused = boundedtext.Error(err, maxText)
+		return d
+	}
+	if string(msg.Payload) != string(after.Payload) {
+		d.Cut = len(msg.Payload) > maxDiff || len(after.Payload) > maxDiff
+		d.Before, d.After = begin(msg.Payload), begin(after.Payload)
+	}
+	d.edit, d.funcs, d.of, d.after = e, funcs, msg, after
+	keys := maps.Clone(map[string]string(msg.Metadata))
+	if keys == nil {
+		keys = map[string]string{}
+	}
+	maps.Copy(keys, after.Metadata)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		was, had := msg.Metadata[key]
+		is, has := after.Metadata[key]
+		if had == has && was == is {
+			continue
+		}
+		k := KeyDiff{Key: key}
+		if had {
+			k.Before = &was
+		}
+		if has {
+			k.After = &is
+		}
+		d.Metadata = append(d.Metadata, k)
+	}
+	return d
+}
+
+func begin(payload []byte) []byte { return payload[:min(len(payload), maxDiff)] }
+
+// Masked returns the difference as it may be shown. A value that r masks before the edit is masked after it too, wherever the edit
+// puts it: the edit is done to the masked message, and what comes of that is masked again. Withheld says why, if that cannot be done.
+func (d *Diff) Masked(r *privacy.Redactor) *Diff {
+	if d == nil {
+		return nil
+	}
+	m := &Diff{Refused: r.Text(d.Refused), Cut: d.Cut, Metadata: slices.Clone(d.Metadata)}
+	values := map[string]string{}
+	if d.after != nil {
+		values = d.after.Metadata
+	}
+	switch {
+	case d.Before == nil && d.After == nil && (d.edit == nil || d.edit.Func == ""):
+	case d.edit == nil:
+		m.Withheld = "it is not known which edit made it"
+	case !d.moves() || r == privacy.None():
+		m.Before, m.After = r.Payload(d.Before), r.Payload(d.After)
+	case max(len(d.of.Payload), len(d.after.Payload)) > maxMasked:
+		m.Withheld = fmt.Sprintf("values may be masked, and the payload has more than %d bytes", maxMasked)
+	default:
+		was := masked(r, d.of)
+		is, err := d.edit.edited(was, d.funcs)
+		switch {
+		case err != nil:
+			m.Withheld = "the edit needs values that are masked"
+		case d.edit.Func != "" && !was.Equals(d.of) && !masked(r, is).Equals(masked(r, d.after)):
+			m.Withheld = "the function works with values that are masked"
+		default:
+			is = masked(r, is)
+			values = is.Metadata
+			if d.Before != nil || d.After != nil {
+				m.Before, m.After = begin(was.Payload), begin(is.Payload)
+			}
+		}
+	}
+	if m.Withheld != "" && d.edit != nil && d.edit.Func != "" {
+		values = nil
+	}
+	for i := range m.Metadata {
+		k := &m.Metadata[i]
+		if k.Before != nil {
+			was := r.Metadata(k.Key, *k.Before)
+			k.Before = &was
+		}
+		if k.After != nil {
+			is := privacy.Mark
+			if value, ok := values[k.Key]; ok {
+				is = r.Metadata(k.Key, value)
+			}
+			k.After = &is
+		}
+	}
+	return m
+}
+
+// moves reports whether the edit can put a value of the message to another place.
+func (d *Diff) moves() bool { return d.edit != nil && (len(d.edit.Patch) > 0 || d.edit.Func != "") }
+
+func masked(r *privacy.Redactor, msg *message.Message) *message.Message {
+	m := message.NewMessage(msg.UUID, r.Payload(msg.Payload))
+	for key, value := range msg.Metadata {
+		m.Metadata[key] = r.Metadata(key, value)
+	}
+	return m
+}
