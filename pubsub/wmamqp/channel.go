@@ -11,11 +11,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// channel is one of the publisher's, with confirms. One message at a time is published on it, so that what is returned
-// is that message.
+// channel is one of the publisher's, with confirms. One caller at a time has it, so that what is returned is of that caller's
+// messages.
 type channel struct {
 	*amqp091.Channel
-	returns  chan amqp091.Return // room for the one that can come
+	returns  chan amqp091.Return // room for all that can come
 	ends     chan *amqp091.Error
 	frameMax int
 }
@@ -27,7 +27,7 @@ func openChannel(conn *amqp091.Connection) (*channel, error) {
 	}
 	c := &channel{Channel: opened, frameMax: conn.Config.FrameSize}
 	c.ends = c.NotifyClose(make(chan *amqp091.Error, 1))
-	c.returns = c.NotifyReturn(make(chan amqp091.Return, 1))
+	c.returns = c.NotifyReturn(make(chan amqp091.Return, togetherMessages))
 	if err := c.Confirm(false); err != nil {
 		return nil, fmt.Errorf("wmamqp: switch confirms on: %w", errors.Join(err, c.Close()))
 	}
@@ -36,7 +36,7 @@ func openChannel(conn *amqp091.Connection) (*channel, error) {
 
 // publish sends the message and waits for what the broker says of it. A channel that is not healthy afterwards must not
 // be used again: what it still has to say would be taken for an answer to the next message.
-func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan time.Time, timeout time.Duration) (err error, healthy bool) {
+func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan struct{}, timeout time.Duration) (err error, healthy bool) {
 	confirmation, err := c.PublishWithDeferredConfirm(to.exchange, to.key, true, false, *p)
 	if err != nil {
 		return fmt.Errorf("wmamqp: send to %s: %w", to, err), false
@@ -44,7 +44,7 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan tim
 	select {
 	case <-confirmation.Done():
 	case <-deadline:
-		return classify.Transient(fmt.Errorf("wmamqp: %s: no confirm within %s; the message may have arrived", to, timeout)), false
+		return noConfirm(to, timeout), false
 	}
 	select {
 	case r, open := <-c.returns: // a returned message is confirmed too, after its return
@@ -67,6 +67,10 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan tim
 	}
 }
 
+func noConfirm(to address, timeout time.Duration) error {
+	return classify.Transient(fmt.Errorf("wmamqp: %s: no confirm within %s; the message may have arrived", to, timeout))
+}
+
 // reason is why the channel was closed. The client sends it before it ends what waits for a confirm.
 func (c *channel) reason() error {
 	if err := <-c.ends; err != nil {
@@ -87,7 +91,7 @@ var (
 )
 
 // take gets one of the publisher's places. It is open, or nil and to be opened.
-func (p *Publisher) take(deadline <-chan time.Time) (*channel, error) {
+func (p *Publisher) take(deadline <-chan struct{}) (*channel, error) {
 	select {
 	case <-p.closing:
 		return nil, ErrClosed
@@ -108,7 +112,7 @@ func (p *Publisher) take(deadline <-chan time.Time) (*channel, error) {
 
 // ready opens the channel and declares the exchange, where that is still to be done. The client waits for the broker's
 // answers without a limit, so it does so off the path; the place is taken until it comes back.
-func (p *Publisher) ready(c *channel, exchange string, deadline <-chan time.Time) (*channel, error) {
+func (p *Publisher) ready(c *channel, exchange string, deadline <-chan struct{}) (*channel, error) {
 	if c != nil && p.isPrepared(exchange) {
 		return c, nil
 	}

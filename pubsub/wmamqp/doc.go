@@ -30,8 +30,8 @@
 // # The publisher
 //
 // Watermill-amqp's publisher waits for no confirm by default, and with confirms it still returns nil for a queue that does not
-// exist. Publisher publishes with mandatory and confirms, on a few channels with one message each, and returns nil when the message
-// is in a queue. While the connection is lost, Publish fails at once and watermill-amqp dials again.
+// exist. Publisher publishes with mandatory and confirms, and returns nil when the message is in a queue. A message that finds a channel
+// free is published on it alone. If all channels wait for confirms, up to 64 messages of other callers go together on the next one. While the connection is lost, Publish fails at once and watermill-amqp dials again.
 //
 // At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum queues
 // unless QueueType says otherwise. An existing queue is used as it is, unless it loses letters that it confirmed. A queue

@@ -1,6 +1,7 @@
 package wmamqp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/gather"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
@@ -23,8 +25,9 @@ type PublisherConfig struct {
 	// unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the default exchange, a
 	// routing key named like the topic, and a durable queue of that name.
 	AMQP amqp.Config
-	// Channels is the number of messages that are published at the same time, each on a channel of its own. A channel is opened
-	// when it is first needed. Default: 4.
+	// Channels is the number of channels. A message that finds one free is published on it at once. If all wait for confirms, the messages of
+	// further calls go together on the next one that is free, and wait for their confirms together. A channel is opened when it is
+	// first needed. Default: 4.
 	Channels int
 	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
 	// Default: 10 s.
@@ -78,7 +81,9 @@ type Publisher struct {
 	config PublisherConfig
 	conn   *connection
 	slots  chan *channel // Channels of them; nil is one to open
-	away   sync.WaitGroup
+
+	together *gather.Group[outgoing] // what callers publish at the same time
+	away     sync.WaitGroup
 
 	mu       sync.Mutex
 	prepared map[string]struct{} // exchanges declared
@@ -128,6 +133,7 @@ func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publ
 	for range config.Channels {
 		p.slots <- nil
 	}
+	p.together = p.newTogether()
 	return p, nil
 }
 
@@ -165,20 +171,32 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 type address struct{ exchange, key string }
 
 func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
-	deadline := time.NewTimer(p.config.ConfirmTimeout)
-	defer deadline.Stop()
-	c, err := p.take(deadline.C)
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.ConfirmTimeout)
+	defer cancel()
+	alone := func() error { return p.publishAlone(ctx, to, publishing) }
+	if p.together == nil {
+		return alone()
+	}
+	err := p.together.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone)
+	if err != nil && err == ctx.Err() {
+		err = noConfirm(to, p.config.ConfirmTimeout)
+	}
+	return err
+}
+
+func (p *Publisher) publishAlone(ctx context.Context, to address, publishing *amqp091.Publishing) error {
+	c, err := p.take(ctx.Done())
 	if err != nil {
 		return err
 	}
-	if c, err = p.ready(c, to.exchange, deadline.C); err != nil {
+	if c, err = p.ready(c, to.exchange, ctx.Done()); err != nil {
 		return err
 	}
 	if err := checkSize(publishing, c.frameMax); err != nil {
 		p.slots <- c
 		return err
 	}
-	err, healthy := c.publish(to, publishing, deadline.C, p.config.ConfirmTimeout)
+	err, healthy := c.publish(to, publishing, ctx.Done(), p.config.ConfirmTimeout)
 	if healthy {
 		p.slots <- c
 		return err

@@ -1,0 +1,126 @@
+package wmamqp_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+// Features D4 and D5: of many messages that callers publish at the same time on one channel, each is in its queue when Publish returns
+// nil, and a missing queue is the error of its own messages alone.
+func TestPublishTogether(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.queue("quorum")
+	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.Channels, c.ConfirmTimeout = 1, patience })
+	const n = 200
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			to := topic
+			if i%7 == 0 {
+				to += "-missing"
+			}
+			errs[i] = p.Publish(to, message.NewMessage(fmt.Sprint(i), make([]byte, 100)))
+		})
+	}
+	all.Wait()
+	want := 0
+	for i, err := range errs {
+		missing := i%7 == 0
+		if !missing {
+			want++
+		}
+		if missing != (err != nil) || missing && !strings.Contains(err.Error(), "returned the message") {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	messages := b.subscribe(b.subscriber(prefetch(50)), topic)
+	ids := b.ack(messages, want)
+	if len(slices.Compact(ids)) != want {
+		t.Errorf("%d of %d messages came", len(slices.Compact(ids)), want)
+	}
+	b.none(messages)
+}
+
+// Promise P1: when the connection is lost under many messages on one channel, each message whose Publish returned nil is in its queue.
+func TestPublishTogetherConnectionLost(t *testing.T) {
+	t.Parallel()
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue("quorum"), b.proxy()
+	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI, c.Channels = proxy.uri, 1 })
+	var published list
+	var all sync.WaitGroup
+	cut := sync.OnceFunc(proxy.Cut)
+	for caller := range 64 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprintf("%d-%d", caller, i)
+				if p.Publish(topic, message.NewMessage(id, make([]byte, 100))) != nil {
+					return
+				}
+				if published.add(id); i == 5 {
+					cut()
+				}
+			}
+		})
+	}
+	all.Wait()
+	proxy.Heal()
+	messages := b.subscribe(b.subscriber(prefetch(50)), topic)
+	missing := map[string]bool{}
+	for _, id := range published.get() {
+		missing[id] = true
+	}
+	t.Logf("%d were published", len(missing))
+	for len(missing) > 0 {
+		msg := b.next(messages)
+		acks(t, msg)
+		delete(missing, msg.UUID)
+	}
+}
+
+// BenchmarkPublishers is how many messages a second callers publish at the same time with the default number of channels.
+func BenchmarkPublishers(b *testing.B) {
+	on := newBroker(b)
+	topic := on.queue("quorum")
+	for _, callers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			together, apart := on.publisher(), on.publisher()
+			wmamqp.Apart(apart)
+			took := map[string]time.Duration{}
+			const each = 640
+			for b.Loop() {
+				for name, p := range map[string]*wmamqp.Publisher{"together": together, "apart": apart} {
+					begun := time.Now()
+					var all sync.WaitGroup
+					for range callers {
+						all.Go(func() {
+							for range each / callers {
+								if err := p.Publish(topic, message.NewMessage("id", make([]byte, 500))); err != nil {
+									b.Error(err)
+								}
+							}
+						})
+					}
+					all.Wait()
+					took[name] += time.Since(begun)
+				}
+			}
+			for name, d := range took {
+				b.ReportMetric(float64(b.N*each)/d.Seconds(), name+"/s")
+			}
+		})
+	}
+}
