@@ -73,7 +73,7 @@ func notFromHere(r *http.Request) (why string) {
 	if err != nil || !loopback(host) {
 		return text("access.remote")
 	}
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"} {
 		if r.Header.Get(header) != "" {
 			return text("access.forwarded", header)
 		}

@@ -51,6 +51,9 @@ func TestDatabaseAway(t *testing.T) {
 		if p.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: no Retry-After", path)
 		}
+		if low := b.get(path, as(Look)); strings.Contains(low.body, "db.internal") {
+			t.Errorf("%s names the server to a person who may only look: %s", path, low.body)
+		}
 		if strings.Contains(p.body, "hunter2") {
 			t.Errorf("%s shows a password: %s", path, p.body)
 		}

@@ -46,10 +46,14 @@ func (c *Console) discardForm(r *request) (answer, error) {
 
 // toDiscard is a selection with letters that may be discarded.
 func (c *Console) toDiscard(r *request, q map[string][]string) (s selection, err error) {
-	if s, err = r.selection(q); err == nil && slices.Equal(s.filter.Statuses, letters.Statuses()) {
-		s.filter.Statuses = mayDiscard
+	if s, err = r.selection(q); err != nil || len(s.filter.Statuses) == 0 {
+		return s, err
 	}
-	return s, err
+	s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool { return !slices.Contains(mayDiscard, status) })
+	if len(s.filter.Statuses) == 0 {
+		return s, badInput(text("discard.states"))
+	}
+	return s, nil
 }
 
 // discard marks the letters. Sent twice with the same key, the second finds none of them, and goes to what the first did.
@@ -86,7 +90,7 @@ func (c *Console) discard(r *request) (answer, error) {
 	}
 	n, err := c.markChosen(r, s, letters.StatusDiscarded, act)
 	switch {
-	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+	case err != nil && (n == 0 || !errors.Is(err, context.DeadlineExceeded)): // what was done in time is done, and its page goes on
 		return c.discardPage(r, s, key, reason, c.problemOf(r, err))
 	case n == 0 && len(done) == 0:
 		return c.discardPage(r, s, key, reason, problem{status: http.StatusConflict, text: text("discard.none")})

@@ -45,10 +45,10 @@ func notFound(why string) *fault {
 	return &fault{status: http.StatusNotFound, title: text("error.notfound"), text: why}
 }
 
-// explain turns any error into a fault. The texts of errors are for persons who may look.
+// explain turns any error into a fault. The texts of errors name servers and users: they are for persons who may act.
 func (c *Console) explain(r *request, err error) *fault {
 	detail := ""
-	if r.person.Role > None {
+	if r.person.Role >= Operate {
 		detail = c.config.Privacy.Text(boundedtext.Error(err, privacy.MaxText))
 	}
 	f, panicked, tooLarge := (*fault)(nil), (*classify.PanicError)(nil), (*http.MaxBytesError)(nil)

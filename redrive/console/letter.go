@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/watermill-spillway/spillway/redrive/console/internal/frames"
@@ -19,8 +20,15 @@ func (c *Console) letter(r *request) (answer, error) {
 	v := letterPage{
 		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.config.Privacy.Text(says(l.closed)),
 		CauseLink: r.link("letters", filterValues(letters.Filter{Causes: []string{l.Cause}, Statuses: letters.Statuses()})),
-		Redrive:   r.link("redrive", selection{seqs: []int64{l.Seq}}.values()), Discard: r.link("discard", selection{seqs: []int64{l.Seq}}.values()), Base: r.base, Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)),
+		Edits:     l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base, Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)),
 		Command: "redrive show " + id(l.Seq) + " --json", Curl: curl(r),
+	}
+	this := selection{seqs: []int64{l.Seq}}.values()
+	if l.Status == letters.StatusWaiting {
+		v.Redrive = r.link("redrive", this)
+	}
+	if slices.Contains(mayDiscard, l.Status) {
+		v.Discard = r.link("discard", this)
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
 	if v.Look && l.closed == nil && l.Status != letters.StatusErased {
@@ -40,8 +48,9 @@ type letterPage struct {
 	Closed    string
 	CauseLink string
 	Base      string
-	Redrive   string // the page that redrives this letter alone
+	Redrive   string // the page that redrives this letter alone, if it waits
 	Discard   string
+	Edits     bool
 	Payload   *payloadView
 	Line      []entry
 	Earlier   int // moments that are left out

@@ -10,6 +10,7 @@ import (
 // planView is what a campaign would do.
 type planView struct {
 	Letters, Quarantine   int
+	Nothing               bool // no letter of the selection can be redriven, and none is left out for a reason
 	Part                  bool // there are more letters than the dry run reads
 	Causes, Ages, Targets []bar
 	LeftOut               []leftOutLine
@@ -46,6 +47,7 @@ type sampleLine struct {
 
 func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
 	v := &planView{Letters: p.Letters, Quarantine: p.Quarantine, Part: part, NeedsApproval: p.NeedsApproval, LeftOut: c.leftOut(r, p.LeftOut)}
+	v.Nothing = p.Letters == 0 && len(p.LeftOut) == 0
 	if p.Takes > 0 && !part {
 		v.Takes = age(p.Takes)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -31,6 +32,7 @@ type redriving struct {
 	Problem  string // why the campaign did not start
 	Detail   string // of the problem
 	Number   int    // of letters that the campaign would take
+	Seen     int    // letters that the selection has, with those that are left out
 	UpTo     bool   // Number is not exact: letters may be left out
 	Action   string
 	Letters  string // the address of the selection as a list
@@ -70,6 +72,10 @@ func (c *Console) redrive(r *request) (answer, error) {
 	if wrong.text != "" {
 		return c.redrivePage(r, s, set, wrong)
 	}
+	seen, _ := strconv.Atoi(form.Get(fieldSeen))
+	if now, exact := c.chosen(r, s); exact && now > seen && (set.most() == 0 || seen < set.most()) {
+		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("discard.more", now)})
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
 	defer cancel()
 	started, err := c.campaigns.Start(ctx, request)
@@ -99,11 +105,20 @@ func (c *Console) toRedrive(r *request, posted bool) (s selection, err error) {
 	if posted {
 		q = r.PostForm
 	}
-	if s, err = r.selection(q); err == nil && slices.Equal(s.filter.Statuses, letters.Statuses()) {
-		s.filter.Statuses = []letters.Status{letters.StatusWaiting}
-		s.narrowed = true
+	if s, err = r.selection(q); err != nil || len(s.filter.Statuses) == 0 {
+		return s, err
 	}
-	return s, err
+	if slices.Equal(s.filter.Statuses, letters.Statuses()) {
+		s.filter.Statuses, s.narrowed = []letters.Status{letters.StatusWaiting}, true
+		return s, nil
+	}
+	s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool {
+		return status == letters.StatusDiscarded || status == letters.StatusErased
+	})
+	if len(s.filter.Statuses) == 0 {
+		return s, badInput(text("redrive.discarded"))
+	}
+	return s, nil
 }
 
 // selection is parseSelection for what the person may see.
@@ -118,9 +133,12 @@ func (r *request) selection(q map[string][]string) (selection, error) {
 // redrivePage shows the form with what was typed. A dry run that fails leaves the form as it is.
 func (c *Console) redrivePage(r *request, s selection, set settings, p problem) (answer, error) {
 	view := redriving{
-		Settings: set, Hidden: hidden(s.values()), Problem: p.text, Detail: p.detail, Number: s.number, UpTo: true,
+		Settings: set, Hidden: hidden(s.values()), Problem: p.text, Detail: p.detail, Number: s.number, Seen: s.number, UpTo: true,
 		Action: r.link("redrive", nil), Letters: r.link("letters", s.values()), Narrowed: s.narrowed,
 		Again: slices.ContainsFunc(s.filter.Statuses, func(status letters.Status) bool { return status != letters.StatusWaiting }),
+	}
+	if n, exact := c.chosen(r, s); exact {
+		view.Seen = n
 	}
 	if p.status != http.StatusServiceUnavailable {
 		request, wrong := set.request(s.request(), r.now)

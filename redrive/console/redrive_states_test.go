@@ -77,3 +77,53 @@ func TestNumbersAsTyped(t *testing.T) {
 		t.Error("a campaign began at a rate that its form did not mean")
 	}
 }
+
+// Feature V11: discarded letters are put back before a redrive takes them, and the page of a letter offers what can be done with it.
+func TestDiscardedAreNotRedriven(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 3)
+	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusDiscarded, letters.Act{By: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	f := letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}, MaxSeq: 3}
+	b.get("/redrive?"+selection{filter: f, number: 1}.values().Encode()).want(t, http.StatusBadRequest, text("redrive.discarded"))
+	b.get("/redrive?seq=2").want(t, http.StatusOK, text("plan.nothing"))
+	for _, action := range []string{"redrive?seq=", "discard?seq=", "letters/"} { // the last is the page that edits
+		ending := map[bool]string{true: "/edit"}[action == "letters/"]
+		if p := b.get("/letters/1"); !strings.Contains(p.body, action+"1"+ending) {
+			t.Errorf("the page of a letter that waits offers no %s: %s", action, p.body)
+		}
+		if p := b.get("/letters/2"); strings.Contains(p.body, action+"2"+ending+`"`) {
+			t.Errorf("the page of a discarded letter offers %s: %s", action, p.body)
+		}
+	}
+	f.Statuses = []letters.Status{letters.StatusSucceeded}
+	b.get("/discard?"+selection{filter: f, number: 1}.values().Encode()).want(t, http.StatusBadRequest, text("discard.states"))
+}
+
+// Feature V11: if more letters match than the dry run had, the start asks again.
+func TestRedriveTakesNoMoreThanShown(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 6)
+	back := func(from, to letters.Status) {
+		t.Helper()
+		if n, err := b.store.MarkAll(t.Context(), letters.Filter{MaxSeq: 3, Statuses: []letters.Status{from}}, to, letters.Act{By: "bob"}); err != nil || n != 3 {
+			t.Fatalf("%d letters: %v", n, err)
+		}
+	}
+	everything := b.everything()
+	back(letters.StatusWaiting, letters.StatusDiscarded)
+	dry := b.get("/redrive?" + everything)
+	dry.want(t, http.StatusOK, "Redrive 3 letters")
+	back(letters.StatusDiscarded, letters.StatusWaiting)
+	form := with(dry.fields(t), "reason", "INC-7", "do", "start")
+	again := b.post("/redrive", form)
+	again.want(t, http.StatusConflict, text("discard.more", 6), "Redrive 6 letters")
+	if len(b.all()) > 0 {
+		t.Fatal("more letters were taken than shown")
+	}
+	b.post("/redrive", with(again.fields(t), "do", "start")).goes(t, "campaigns/")
+	if c := b.all(); len(c) != 1 || c[0].Selected != 6 {
+		t.Errorf("campaigns %+v", c)
+	}
+}

@@ -27,6 +27,7 @@ const (
 	fieldSeq    = "seq"   // a letter
 	fieldUpTo   = "upto"  // filter.MaxSeq
 	fieldNumber = "count" // how many the person saw
+	fieldSeen   = "seen"  // how many there were at the dry run
 )
 
 // parseSelection reads a selection from the query of a URL, or from a form.

@@ -95,6 +95,12 @@ func (s *settings) request(r campaigns.Request, now time.Time) (campaigns.Reques
 	return r, problem{}
 }
 
+// most is how many letters the person allows at most, or 0.
+func (s *settings) most() int {
+	n, _ := strconv.Atoi(ungrouped(s.Max))
+	return n
+}
+
 // edit sets the edit of all letters, if there is one.
 func (s *settings) edit(r *campaigns.Request) (wrong string) {
 	e := campaigns.Edit{Func: s.Func, Unset: filled(lines(s.Unset))}

@@ -355,6 +355,7 @@ var texts = map[string]string{
 	"redrive.start":     "Start",
 	"redrive.number":    "Redrive %s letter|Redrive %s letters",
 	"redrive.upto":      "Redrive up to %s letter|Redrive up to %s letters",
+	"redrive.discarded": "Discarded and erased letters are not redriven. Put discarded letters back first: the record of the discard has a link.",
 	"redrive.sent":      "This form started campaign %s before, with other settings. Nothing was changed. Start again for another campaign.",
 	"redrive.noletters": "No letter of the selection can be redriven. They were redriven or discarded meanwhile, or they are left out for the reasons below.",
 
@@ -388,6 +389,7 @@ var texts = map[string]string{
 
 	"plan.title":      "Dry run",
 	"plan.letters":    "%s letter would be redriven.|%s letters would be redriven.",
+	"plan.nothing":    "None of the chosen letters waits: they were redriven, discarded or erased, or they are not there.",
 	"plan.part":       "These numbers are of the first %s letter. There are more.|These numbers are of the first %s letters. There are more.",
 	"plan.takes":      "Time at this rate: %s.",
 	"plan.quarantine": "%s of them would be quarantined: it failed again too often.|%s of them would be quarantined: they failed again too often.",
@@ -518,6 +520,7 @@ var texts = map[string]string{
 	"discard.intro":  "Discarded letters stay in the store, with your name and reason, and no redrive takes them. You can put them back.",
 	"discard.number": "Discard %s letter|Discard %s letters",
 	"discard.more":   "%s letter matches now, more than you saw. Look again.|%s letters match now, more than you saw. Look again.",
+	"discard.states": "Letters that were redriven, discarded or erased are not discarded. Choose letters that wait, were refused or are in quarantine.",
 	"discard.none":   "None of these letters can be discarded any more. They were redriven or discarded meanwhile, or a program works on them.",
 
 	"discarded.title":     "Discarded",
