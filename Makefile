@@ -14,7 +14,7 @@ SERVICES    = internal/services/services.sh
 # is tested behind those of the tables.
 SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p'))$(SERVED)
 OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./internal/bench/kafka ./internal/bench/redrive
+BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./internal/bench/kafka ./internal/bench/amqp ./internal/bench/redrive
 TABLES  = ./pubsub/wmsql
 STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/outageguard ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(STORES) ./conformance ./internal/chaos ./internal/services),$(SERVED))
@@ -169,6 +169,11 @@ conformance-many: start ## what a process holds of 100,000 messages that wait in
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2
 	@$(GO) run ./internal/bench/kafka
+
+.PHONY: bench-amqp
+bench-amqp: ## good messages a second of a RabbitMQ queue while some fail, as JSON lines; FLAGS=-rounds=3
+	@$(SERVICES) up rabbitmq >&2
+	@$(GO) run ./internal/bench/amqp $(FLAGS)
 
 bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2

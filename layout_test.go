@@ -103,6 +103,7 @@ var floors = map[string]int{
 	"examples/nats/jetstream":                 5,
 	"internal/bench":                          6,
 	"internal/bench/harness":                  5,
+	"internal/bench/amqp":                     6,
 	"internal/bench/backlog":                  5,
 	"internal/bench/console":                  6,
 	"internal/bench/idempotency":              6,
