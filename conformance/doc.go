@@ -120,7 +120,7 @@
 //	H4   an output of 2 MiB
 //	H5   many publishers at once
 //	H6   hostile times and numbers in a stage
-//	H7   a stage topic that refuses, or cannot be created
+//	H7   a stage topic that refuses, is deleted, or cannot be created
 //	H8   closing while messages wait in stages
 //	H9   messages in stages that no handler consumes
 //	H10  letters of what the pub/sub would change

@@ -75,7 +75,7 @@ func features() []feature {
 		{"H4", "an output of 2 MiB", "K8", (*bench).largeOutput},
 		{"H5", "many publishers at once", "K1", (*bench).publishersAtOnce},
 		{"H6", "hostile times and numbers in a stage", "K9", (*bench).hostileStages},
-		{"H7", "a stage topic that refuses, or cannot be created", "K2 K16", (*bench).refusedStage},
+		{"H7", "a stage topic that refuses, is deleted, or cannot be created", "K2 K16", (*bench).refusedStage},
 		{"H8", "closing while messages wait in stages", "K2 K4 K11", (*bench).closedInStage},
 		{"H9", "messages in stages that no handler consumes", "K12 K19", (*bench).abandonedStage},
 		{"H10", "letters of what the pub/sub would change", "K1", (*bench).lettersOfHostile},

@@ -111,6 +111,42 @@ func (b *bench) refusedStage() {
 	if b.target.BadTopic != "" {
 		b.variant("cannot be", (*bench).missingStage)
 	}
+	if b.target.DeleteTopic != nil && b.target.GoesOn > 0 {
+		b.variant("deleted", (*bench).deletedStage)
+	}
+}
+
+// deletedStage: the stage topic is deleted while messages are being published to it. They are given back until it is there again.
+func (b *bench) deletedStage() {
+	const failing = 5
+	var j journal
+	var begun atomic.Int32
+	deleted := make(chan struct{})
+	b.startStaged(b.channel(b.staged(shortStage), func(c *spillway.Config) {
+		c.Stages.Publisher = refusing{c.Stages.Publisher, func(string, *message.Message) error {
+			begun.Add(1)
+			<-deleted
+			return nil
+		}}
+	}), b.noting(&j, func(stage int, msg *message.Message) error {
+		if strings.HasPrefix(msg.UUID, "flaky") && stage == 0 {
+			return errNotYet
+		}
+		return nil
+	}))
+	ids := append(numbered("flaky", failing), numbered("good", 2)...)
+	b.ids(ids...)
+	b.untilApplied(ids[failing:]...)
+	b.until("all are being published", func() bool { return begun.Load() == failing })
+	b.target.DeleteTopic(b.T, b.stageTopic(shortStage))
+	close(deleted)
+	b.until("they were given back", func() bool { return begun.Load() > 2*failing })
+	b.create(b.stageTopic(shortStage))
+	b.untilApplied(ids...)
+	b.wantOnce(ids...)
+	if n := b.placed.Load(); n != 0 {
+		b.Errorf("%d letters", n)
+	}
 }
 
 func (b *bench) missingStage() {

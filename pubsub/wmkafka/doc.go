@@ -114,6 +114,9 @@
 //     poison.KeyOriginalTimestamp.
 //   - Transactions. Messages of aborted transactions are not delivered. A letter, the outputs and the offset of a message are not
 //     written in one transaction, and a transactional producer is refused. An open transaction holds up its partition.
+//   - A topic that is deleted and made again under a running subscriber. Sarama goes on from the offset that it had reached. If the new
+//     topic has more messages by then, those in front of that offset are skipped. Stop the consumers of a topic before you delete it: of a
+//     stage topic, all services that have the stage.
 //   - Everything of a record. Repeated or null headers beyond 32 KiB collapse as with watermill-kafka. A key beyond 16 KiB is lost
 //     if a letter is redriven from metadata alone. An id that is an empty header becomes an absent one.
 package wmkafka
