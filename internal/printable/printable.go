@@ -73,15 +73,26 @@ func escaped(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// Cell returns s for a cell of a spreadsheet: a text that a spreadsheet would take for a formula gets an apostrophe in front.
+// Cell returns s for a cell of a spreadsheet: a text that a spreadsheet would take for a formula gets an apostrophe in front. So does
+// what stands behind a semicolon, which ends a cell in many countries.
 func Cell(s string) string {
 	s = Text(s)
-	if s == "" {
+	if formula(s) {
+		s = "'" + s
+	}
+	if !strings.Contains(s, ";") {
 		return s
 	}
-	switch first, _ := utf8.DecodeRuneInString(s); first {
-	case '=', '+', '-', '@', '|', '%', '＝', '＋', '－', '＠':
-		return "'" + s
+	parts := strings.Split(s, ";")
+	for i, part := range parts[1:] {
+		if formula(strings.TrimLeft(part, ` "`)) {
+			parts[i+1] = "'" + part
+		}
 	}
-	return s
+	return strings.Join(parts, ";")
+}
+
+func formula(s string) bool {
+	first, _ := utf8.DecodeRuneInString(s)
+	return strings.ContainsRune("=+-@|%＝＋－＠", first) && s != ""
 }

@@ -72,8 +72,11 @@ func TestAudit(t *testing.T) {
 			}
 		})
 	}
-	b := newBench(t)
-	for _, query := range []string{"kind=x", "letter=x", "after=-1", "since=soon", "by=" + strings.Repeat("&by=x", 600)} {
+	b, many := newBench(t), ""
+	for i := range letters.MaxListed + 1 {
+		many += fmt.Sprintf("&by=%d", i)
+	}
+	for _, query := range []string{"kind=x", "letter=x", "after=-1", "since=soon", many} {
 		b.get("/audit?"+query).want(t, http.StatusBadRequest)
 	}
 }
@@ -106,6 +109,24 @@ func TestAudit_export(t *testing.T) {
 		if by := row[5]; by != "ann" && by != "'=cmd()" {
 			t.Errorf("%q", by)
 		}
+	}
+	act := letters.Act{By: ";=1;=2", Reason: "a \"b\" ; \"@x\";\t-y\t+z;|w;plain"}
+	if _, err := b.store.MarkAll(t.Context(), oneLetter(1, letters.Statuses()), letters.StatusWaiting, act); err != nil {
+		t.Fatal(err)
+	}
+	quoted := b.get("/audit/audit.csv?kind=waiting")
+	for _, line := range strings.Split(strings.TrimSpace(quoted.body), "\n") {
+		if !strings.HasPrefix(line, `"`) || !strings.HasSuffix(line, `"`) || strings.Count(line, `","`) != 8 {
+			t.Errorf("not every cell is quoted: %s", line)
+		}
+		for _, cell := range strings.FieldsFunc(line, func(r rune) bool { return r == ';' || r == '\t' })[1:] { // as most of Europe reads it
+			if cell = strings.TrimLeft(cell, ` "`); strings.IndexAny(cell, "=+-@|") == 0 {
+				t.Errorf("a formula: %s in %s", cell, line)
+			}
+		}
+	}
+	if !strings.Contains(quoted.body, `;'=1;'=2`) || !strings.Contains(quoted.body, ";plain") {
+		t.Errorf("%s", quoted.body)
 	}
 	if got := p.Header.Get("Content-Disposition"); got != `attachment; filename="audit.csv"` {
 		t.Error(got)

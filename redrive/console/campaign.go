@@ -149,7 +149,7 @@ func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) 
 // chosenBy is the address of the list of letters that a campaign chose from.
 func (c *Console) chosenBy(r *request, one campaigns.Campaign) string {
 	f := one.Request.Filter
-	if len(one.Request.Seqs) > 0 || r.person.Role < Look && (f.Payload != "" || len(f.Metadata) > 0) {
+	if len(one.Request.Seqs) > 0 || r.maySearch(f) != "" {
 		return ""
 	}
 	f.Statuses = letters.Statuses()

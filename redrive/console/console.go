@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -63,6 +65,8 @@ type request struct {
 	person Person
 	note   string // what the page says about the person's access
 	now    time.Time
+
+	privacy *privacy.Redactor // of the Console
 }
 
 const (
@@ -78,7 +82,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
 	}
-	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now()}
+	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.config.Privacy}
 	var allowed []string
 	if under {
 		r.route, allowed = c.match(r)
@@ -159,6 +163,9 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 	}
 	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return answer{}, badInput(text("error.query"))
+	}
+	if name, found := r.route.unknown(r.query); found {
+		return answer{}, badInput(text("error.query.field", boundedtext.Text(name, 100)))
 	}
 	limit := r.route.body
 	if limit == 0 {

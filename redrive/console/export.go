@@ -3,11 +3,11 @@ package console
 import (
 	"bufio"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/masked"
@@ -82,13 +82,13 @@ func (c *Console) exportAudit(r *request) (answer, error) {
 		}}}, nil
 	case auditCSV:
 		return answer{file: &file{kind: "text/csv; charset=utf-8", name: auditCSV, write: func(w io.Writer) error {
-			out := csv.NewWriter(w)
-			err := out.Write([]string{"number", "at", "what", "letter", "message_id", "by", "reason", "redrive_id", "detail"})
+			out := bufio.NewWriterSize(w, 64<<10)
+			line := func(cells []string) error { _, err := out.WriteString(csvLine(cells)); return err }
+			err := line([]string{"number", "at", "what", "letter", "message_id", "by", "reason", "redrive_id", "detail"})
 			if err == nil {
-				err = write(func(e exportedEvent) error { return out.Write(e.cells()) })
+				err = write(func(e exportedEvent) error { return line(e.cells()) })
 			}
-			out.Flush()
-			return errors.Join(err, out.Error())
+			return errors.Join(err, out.Flush())
 		}}}, nil
 	}
 	return answer{}, notFound(text("error.page"))
@@ -115,4 +115,13 @@ func (e *exportedEvent) cells() []string {
 		cells[i] = printable.Cell(cell)
 	}
 	return cells
+}
+
+// csvLine is a line of a CSV file. Every cell is quoted, whatever separates cells where the file is read.
+func csvLine(cells []string) string {
+	quoted := make([]string, len(cells))
+	for i, cell := range cells {
+		quoted[i] = `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
+	}
+	return strings.Join(quoted, ",") + "\n"
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -121,19 +123,46 @@ func filterValues(f letters.Filter) url.Values {
 	return q
 }
 
-// filter reads the filter of a request. What a person may not see, the person may not search for either: the answers would say it.
+// filter reads the filter of a request, if the person may search by it.
 func (r *request) filter(q url.Values) (letters.Filter, error) {
 	f, err := parseFilter(q, r.now)
-	if err == nil && r.person.Role < Look && (f.Payload != "" || len(f.Metadata) > 0) {
-		return f, &fault{status: 403, title: text("error.forbidden"), text: text("filter.nolook")}
+	if err != nil {
+		return f, err
 	}
-	return f, err
+	if why := r.maySearch(f); why != "" {
+		return f, &fault{status: http.StatusForbidden, title: text("error.forbidden"), text: why}
+	}
+	return f, nil
 }
 
-// filled are the values that are not empty: a form sends its empty fields too.
+// maySearch says why a person may not search by a filter, if so. What a person may not see, the person may not search for either:
+// the answers would say it, a character at a time. A person who may operate may see it, on record.
+func (r *request) maySearch(f letters.Filter) (whyNot string) {
+	switch {
+	case r.person.Role >= Operate:
+		return ""
+	case r.person.Role < Look && (f.Payload != "" || len(f.Metadata) > 0 || f.Description != ""):
+		return text("filter.nolook")
+	case f.Payload != "" && r.masksPayloads():
+		return text("filter.nopayload")
+	}
+	for key, value := range f.Metadata {
+		if r.privacy.Metadata(key, value) != value {
+			return text("filter.novalue")
+		}
+	}
+	return ""
+}
+
+// masksPayloads reports whether any payload may be masked.
+func (r *request) masksPayloads() bool { return r.privacy != privacy.None() }
+
+// filled are the values that are not empty, each once: a form sends its empty fields too.
 func filled(values []string) (some []string) {
+	seen := make(map[string]bool, len(values))
 	for _, value := range values {
-		if value != "" {
+		if value != "" && !seen[value] {
+			seen[value] = true
 			some = append(some, value)
 		}
 	}

@@ -15,6 +15,7 @@ type filterForm struct {
 	Statuses, Classes []option
 	Flags             []option
 	Chips             []chip
+	MoreChips         int // that are not shown
 	Clear             string
 	Keep              []field // fields of the page that are no filter
 }
@@ -28,6 +29,9 @@ type field struct {
 // chip is one condition that is set, and the address of the page without it.
 type chip struct{ Name, Label, Value, Without string }
 
+// mostChips is how many conditions stand above a list. The form has all of them.
+const mostChips = 50
+
 // option is a box to check.
 type option struct {
 	Name, Value, Label string
@@ -38,7 +42,7 @@ var (
 	oftenFields  = []string{"topic", "handler", "failure-reason", "text", "since", "until"}
 	seldomFields = []string{"cause", "id", "type", "stack", "not-topic", "dead-letter-topic", "redrive-id", "seal-key", "metadata", "payload"}
 	flagFields   = []string{"no-origin", "leased", "unsealed"}
-	lookFields   = []string{"metadata", "payload"} // for a person who may look into letters
+	lookFields   = []string{"metadata", "payload", "text"} // for a person who may look into letters
 	hintedFields = []string{"since", "until", "metadata", "payload"}
 )
 
@@ -47,7 +51,7 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 	form := filterForm{Action: r.link(action, nil), Clear: r.link(action, nil)}
 	fields := func(names []string) (some []field) {
 		for _, name := range names {
-			if slices.Contains(lookFields, name) && r.person.Role < Look {
+			if slices.Contains(lookFields, name) && r.person.Role < Look || name == "payload" && r.person.Role < Operate && r.masksPayloads() {
 				continue
 			}
 			one := field{Name: name, Label: text("filter." + name), Values: filled(q[name])}
@@ -71,8 +75,12 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 	for _, name := range flagFields {
 		form.Flags = append(form.Flags, option{name, "1", text("filter." + name), q.Get(name) != ""})
 	}
-	for _, name := range slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields) {
+	for _, name := range filterFields {
 		for _, value := range filled(q[name]) {
+			if len(form.Chips) == mostChips { // each has an address with all the others
+				form.MoreChips++
+				continue
+			}
 			form.Chips = append(form.Chips, chip{name, text("filter." + name), value, r.link(action, without(q, name, value))})
 		}
 	}

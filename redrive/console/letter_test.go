@@ -73,6 +73,22 @@ func TestLetterWithoutPayload(t *testing.T) {
 	b.get("/letters/1", as(LookWithoutPayload)).want(t, http.StatusOK, "You may not see the payload", "customer", "hidden")
 }
 
+// Feature V11: the export of a letter is masked as its page is, in each field.
+func TestExportIsMasked(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq password=hunter2", fixture.Letter("password=hunter2", `{"password":"hunter2"}`, func(l *poison.Letter) {
+		l.Origin.Topic, l.Origin.Handler = "password=hunter2", "password=hunter2"
+		l.Failure.Reason, l.Failure.Type, l.Failure.Description, l.Failure.Stack = "password=hunter2", "password=hunter2", "password=hunter2", "password=hunter2"
+		l.Original.Metadata.Set("note", "password=hunter2")
+	}))
+	for _, path := range []string{"/letters/1", "/letters/1/json"} {
+		p := b.get(path)
+		if p.want(t, http.StatusOK, "password="+privacy.Mark); strings.Contains(p.body, "hunter2") {
+			t.Errorf("%s: %s", path, p.body)
+		}
+	}
+}
+
 // Feature V11: the bytes of a payload leave as they are. What is masked on pages leaves with a reason, on record.
 func TestDownload(t *testing.T) {
 	b := newBench(t)

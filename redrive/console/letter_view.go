@@ -158,8 +158,9 @@ type exported struct {
 func (c *Console) exportOf(l openedLetter, look bool) exported {
 	mask := c.config.Privacy
 	e := exported{
-		Seq: l.Seq, ID: l.Original.UUID, Status: string(l.Status), Cause: l.Cause, DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler,
-		Class: l.Failure.Class.String(), Reason: mask.Text(l.Failure.Reason), Type: l.Failure.Type, Description: mask.Text(l.Failure.Description),
+		Seq: l.Seq, ID: mask.Text(l.Original.UUID), Status: string(l.Status), Cause: l.Cause, DeadLetterTopic: mask.Text(l.Topic),
+		Topic: mask.Text(l.Origin.Topic), Handler: mask.Text(l.Origin.Handler), Class: l.Failure.Class.String(),
+		Reason: mask.Text(l.Failure.Reason), Type: mask.Text(l.Failure.Type), Description: mask.Text(l.Failure.Description),
 		Stack: mask.Text(l.Failure.Stack), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, FirstFailedAt: l.Failure.FirstFailedAt,
 		LastFailedAt: l.Failure.LastFailedAt, SealKey: l.key, Sealed: mask.Text(says(l.closed)), PayloadBytes: len(l.Original.Payload),
 	}

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -162,19 +164,93 @@ func TestLettersAreNotCountedForLong(t *testing.T) {
 	b.get(html.UnescapeString(link[1])).want(t, http.StatusOK, "letters match")
 }
 
-// Feature V11: a person who may not see payloads and metadata finds nothing out by searching for them.
+// Feature V11: a person finds nothing out by searching for what the person may not see, or sees masked.
 func TestFilterNeedsTheRightToLook(t *testing.T) {
-	b := newBench(t)
-	b.fill(7, 10)
-	for _, path := range []string{"/letters", "/causes"} {
-		for _, query := range []string{"payload=order", "metadata=tenant%3Dblue"} {
-			b.get(path+"?"+query, as(LookWithoutPayload)).want(t, http.StatusForbidden, text("filter.nolook"))
-			b.get(path+"?"+query, as(Look)).want(t, http.StatusOK)
-		}
-		if p := b.get(path, as(LookWithoutPayload)); strings.Contains(p.body, `name="payload"`) {
-			t.Errorf("%s offers a search in payloads", path)
+	b, open := newBench(t), newBench(t, func(c *Config) { c.Privacy = privacy.None() })
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"SECRETC"}`, key("api-key", "SECRETD"), key("customer", "4711")))
+	for _, row := range []struct {
+		query         string
+		without, look string // why it is refused
+	}{
+		{"payload=SECRETC", text("filter.nolook"), text("filter.nopayload")},
+		{"payload=X", text("filter.nolook"), text("filter.nopayload")},
+		{"metadata=api-key%3DSECRETD", text("filter.nolook"), text("filter.novalue")},
+		{"metadata=api-key%3DX", text("filter.nolook"), text("filter.novalue")},
+		{"metadata=customer%3D4711", text("filter.nolook"), ""},
+		{"text=unknown", text("filter.nolook"), ""},
+	} {
+		for _, path := range []string{"/letters?", "/causes?"} {
+			for role, why := range map[Role]string{LookWithoutPayload: row.without, Look: row.look, Operate: ""} {
+				if p := b.get(path+row.query, as(role)); why != "" {
+					p.want(t, http.StatusForbidden, why)
+				} else {
+					p.want(t, http.StatusOK)
+				}
+			}
+			open.get(path+row.query, as(Look)).want(t, http.StatusOK)
 		}
 	}
+	for role, hidden := range map[Role][]string{LookWithoutPayload: {"payload", "metadata", "text"}, Look: {"payload"}, Operate: nil} {
+		p := b.get("/letters", as(role))
+		for _, name := range lookFields {
+			if slices.Contains(hidden, name) == strings.Contains(p.body, `<input name="`+name+`"`) {
+				t.Errorf("%s is offered to %s: %v", name, role, !slices.Contains(hidden, name))
+			}
+		}
+	}
+	one, err := b.campaigns.Start(t.Context(), campaigns.Request{Filter: letters.Filter{Payload: "SECRETC"}, Act: campaigns.Act{By: "ann", Reason: "INC-7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, sees := range map[Role]bool{LookWithoutPayload: false, Look: false, Operate: true} {
+		if p := b.get("/campaigns/"+one.ID, as(role)); strings.Contains(p.body, "payload=SECRETC") != sees {
+			t.Errorf("%s sees what was searched for: %v: %s", role, !sees, p.body)
+		}
+	}
+}
+
+// Feature V11: an address with a field that the page does not have is refused: a filter that is misspelt would choose all.
+func TestUnknownFields(t *testing.T) {
+	b := newBench(t)
+	b.fill(7, 10)
+	for _, route := range rights {
+		if route.method != http.MethodGet || route.least == None {
+			continue
+		}
+		at := route.path + "?"
+		if strings.Contains(route.path, "?") {
+			at = route.path + "&"
+		}
+		for _, field := range []string{"reason", "handlers", "utm_source", "\u202e"} {
+			b.get(at+url.QueryEscape(field)+"=x").want(t, http.StatusBadRequest, html.EscapeString(fmt.Sprintf("%q", field)))
+		}
+	}
+	b.get("/letters?view=hex").want(t, http.StatusBadRequest)
+	b.get("/letters/1?handler=billing").want(t, http.StatusBadRequest)
+	b.post("/letters/1/payload?reason=INC-7", url.Values{}).want(t, http.StatusBadRequest, `&#34;reason&#34;`)
+	b.get("/letters?handler=billing&rows=5&column=seq&after=1&exact=1&seq=2").want(t, http.StatusOK)
+}
+
+// Feature V11: a value that stands in an address many times counts once, and the page of many values is bounded.
+func TestFilterIsBounded(t *testing.T) {
+	b := newBench(t)
+	b.fill(7, 10)
+	p := b.get("/letters?" + strings.Repeat("status=all&", 5000))
+	p.want(t, http.StatusOK)
+	if n := strings.Count(p.body, "Remove the condition"); n != 1 || len(p.body) > 100<<10 {
+		t.Errorf("%d conditions, %d bytes", n, len(p.body))
+	}
+	q := url.Values{}
+	for i := range letters.MaxListed {
+		q.Add("topic", fmt.Sprintf("a topic of %050d", i))
+	}
+	p = b.get("/letters?" + q.Encode())
+	p.want(t, http.StatusOK, text("filter.chips.more", letters.MaxListed-mostChips))
+	if n := strings.Count(p.body, "Remove the condition"); n != mostChips {
+		t.Errorf("%d conditions, %d bytes", n, len(p.body))
+	}
+	q.Add("topic", "one more")
+	b.get("/letters?"+q.Encode()).want(t, http.StatusBadRequest, "at most 500")
 }
 
 // A filter in an address is text: it is no expression, and no SQL.
