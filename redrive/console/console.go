@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,7 @@ type request struct {
 	now    time.Time
 
 	privacy *privacy.Redactor // of the Console
+	arrived func()            // is called when all of the body was read
 }
 
 const (
@@ -82,7 +84,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
 	}
-	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.config.Privacy}
+	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.config.Privacy, arrived: c.awaitBody(w, hr)}
 	var allowed []string
 	if under {
 		r.route, allowed = c.match(r)
@@ -181,9 +183,13 @@ func (r *request) form() (url.Values, error) {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return nil, &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"), text: text("error.large.text", large.Limit)}
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, &fault{status: http.StatusRequestTimeout, title: text("error.slow"), text: text("error.body.slow")}
+	}
 	if err != nil || r.PostForm == nil {
 		return nil, badInput(text("error.form"))
 	}
+	r.arrived()
 	return r.PostForm, nil
 }
 

@@ -79,10 +79,10 @@ type failure struct {
 
 // fail answers with the page of an error. If that page fails too, a line of text is sent.
 func (c *Console) fail(w http.ResponseWriter, r *request, err error) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
+	f := c.explain(r, err)
+	if errors.Is(r.Context().Err(), context.Canceled) && f.status != http.StatusRequestTimeout { // a deadline of the body cancels too
 		return // nothing reads the answer any more
 	}
-	f := c.explain(r, err)
 	if f.status >= http.StatusInternalServerError {
 		c.log(r, err)
 	}

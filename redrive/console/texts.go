@@ -71,6 +71,7 @@ var texts = map[string]string{
 	"error.internal":      "The page failed",
 	"error.internal.text": "This is a fault of the console. The log of the service says more.",
 	"error.slow":          "This takes too long",
+	"error.body.slow":     "The form did not arrive in time. Nothing was changed. Send it again.",
 	"error.slow.text":     "The database had no answer within %s second. Choose fewer letters, or try again.|The database had no answer within %s seconds. Choose fewer letters, or try again.",
 	"error.database":      "The database does not answer",
 	"error.database.text": "The dead letters are safe where they are. Messages are not affected by this page.",

@@ -1,0 +1,102 @@
+package console
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+// Feature V11: a request whose body does not arrive ends after Config.Timeout, and with its connection, whatever its person may do.
+func TestSlowBody(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Timeout = 100 * time.Millisecond })
+	server := httptest.NewServer(b.console)
+	defer server.Close()
+	for _, row := range []struct {
+		method, path, role string
+		status             int
+	}{
+		{http.MethodPost, "/campaigns/x/pause", "operate", http.StatusRequestTimeout},
+		{http.MethodPost, "/redrive", "operate", http.StatusRequestTimeout},
+		{http.MethodPost, "/campaigns/x/pause", "look", http.StatusForbidden},
+		{http.MethodPost, "/campaigns/x/pause", "none", http.StatusForbidden},
+		{http.MethodPost, "/elsewhere", "operate", http.StatusNotFound},
+		{http.MethodGet, "/static/" + styleName, "none", http.StatusOK},
+	} {
+		t.Run(row.method+row.path+row.role, func(t *testing.T) {
+			connection, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			_, err = fmt.Fprintf(connection, "%s %s HTTP/1.1\r\nHost: localhost\r\nTest-Role: %s\r\nSec-Fetch-Site: same-origin\r\n"+
+				"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nrate", row.method, row.path, row.role)
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.Within(t, "the connection ends", func() {
+				from := bufio.NewReader(connection)
+				answer, err := http.ReadResponse(from, nil)
+				if err != nil || answer.StatusCode != row.status {
+					t.Errorf("%+v, %v", answer, err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				if _, err := from.ReadByte(); err == nil {
+					t.Error("there is more than one answer")
+				}
+			})
+		})
+	}
+}
+
+// unread is a body that must not be read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); return 0, io.EOF }
+
+// Feature V11: who sends a request, and what that person may do, is known before a byte of the body is read.
+func TestRightsBeforeBody(t *testing.T) {
+	b := newBench(t)
+	for _, route := range rights {
+		for _, role := range roles {
+			if role = strings.TrimSpace(role); route.method != http.MethodPost || role == route.least.String() {
+				break
+			}
+			r := httptest.NewRequest(route.method, route.path, unread{t})
+			r.Header.Set("Sec-Fetch-Site", "same-origin")
+			r.Header.Set("Test-Role", role)
+			b.send(r).want(t, http.StatusForbidden)
+		}
+	}
+	b.send(httptest.NewRequest(http.MethodPost, "/redrive", unread{t}), func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }).want(t, http.StatusForbidden)
+}
+
+// Feature V11: a body that has arrived has no deadline any more: the request has its own time.
+func TestBodyArrived(t *testing.T) {
+	b := newBench(t)
+	deadlines := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequest(http.MethodPost, "/campaigns/x/rate", strings.NewReader("reason=x&rate=1"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	b.console.ServeHTTP(deadlines, r)
+	if len(deadlines.set) != 2 || deadlines.set[0].IsZero() || !deadlines.set[1].IsZero() {
+		t.Errorf("the deadlines are %v", deadlines.set)
+	}
+}
+
+// deadlined keeps the deadlines that are set.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlined) SetReadDeadline(at time.Time) error { d.set = append(d.set, at); return nil }
