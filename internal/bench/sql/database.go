@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/bench/harness"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -86,28 +87,38 @@ func (d *database) stock(topic string, n, batch int) (time.Duration, error) {
 
 // spillway is how long ours takes for n messages, each with its key and its acknowledgement in one transaction.
 func (d *database) spillway(topic string, n, batch int) (time.Duration, error) {
+	sub, dlc, err := d.protected(batch, poison.Hooks{})
+	if err != nil {
+		return 0, err
+	}
+	return harness.Consume(d.ctx, topic, n, sub, dlc.Attach, d.apply)
+}
+
+// apply is the handler: one statement in the message's transaction.
+func (d *database) apply(msg *message.Message) error {
+	_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), d.Insert(), msg.UUID)
+	return err
+}
+
+// protected is a subscriber and a channel with everything in one transaction.
+func (d *database) protected(batch int, hooks poison.Hooks) (*wmsql.Subscriber, *spillway.Channel, error) {
 	sub, err := wmsql.NewSubscriber(d.ctx, d.DB, wmsql.SubscriberConfig{
 		ConsumerGroup: watermill.NewShortUUID(), InitializeSchema: true, Batch: batch,
 	})
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
-	dead, err := wmsql.NewPublisher(d.ctx, d.DB, wmsql.PublisherConfig{})
+	dead, err := wmsql.NewPublisher(d.ctx, d.DB, wmsql.PublisherConfig{InitializeSchema: true})
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	keys, err := wmsql.Join(context.Background(), sub, idempotency.StoreConfig{Service: "bench"})
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Consumer: watermill.NewShortUUID()},
+		Queue: poison.QueueConfig{Hooks: hooks},
 	})
-	if err != nil {
-		return 0, err
-	}
-	return harness.Consume(d.ctx, topic, n, sub, dlc.Attach, func(msg *message.Message) error {
-		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), d.Insert(), msg.UUID)
-		return err
-	})
+	return sub, dlc, err
 }

@@ -46,7 +46,7 @@ func measure(ctx context.Context, name string, p plan, to io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	for _, backlog := range p.backlogs {
+	for i, backlog := range p.backlogs {
 		topic := fmt.Sprintf("backlog-%d", backlog)
 		if err := d.fill(topic, backlog); err != nil {
 			return err
@@ -57,6 +57,11 @@ func measure(ctx context.Context, name string, p plan, to io.Writer) (err error)
 				return err
 			}
 			if err := harness.Print(to, "sql_one_tx", figure); err != nil {
+				return err
+			}
+		}
+		if i == 0 {
+			if err := underFailure(d, topic, p, to); err != nil {
 				return err
 			}
 		}
