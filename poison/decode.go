@@ -106,7 +106,7 @@ func decode(msg *message.Message) Letter {
 		l.readOthers(r, added)
 	}
 	l.readSealed(r)
-	msg.Metadata = ProducerMetadata(msg.Metadata)
+	msg.Metadata = without(msg.Metadata, added)
 	return l
 }
 
@@ -118,7 +118,12 @@ func ProducerMetadata(metadata message.Metadata) message.Metadata {
 	if added == 0 {
 		return metadata
 	}
-	own := make(message.Metadata, len(metadata))
+	return without(metadata, added)
+}
+
+// without returns a copy of metadata without the keys of those writers. In a letter most keys are theirs.
+func without(metadata message.Metadata, added writers) message.Metadata {
+	own := make(message.Metadata)
 	for key, value := range metadata {
 		if ours[key]&added == 0 {
 			own[key] = value
