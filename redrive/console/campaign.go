@@ -161,10 +161,15 @@ func (r *request) inWords(of campaigns.Request) (conditions []string) {
 	if n := len(of.Seqs); n > 0 {
 		return []string{text("campaign.selection.one", n)}
 	}
-	for _, one := range r.filterForm("letters", filterValues(of.Filter)).Chips {
-		if !slices.Contains(lookFields, one.Name) || r.person.Role >= Look {
-			conditions = append(conditions, one.Label+": "+one.Value)
+	form := r.filterForm("letters", filterValues(of.Filter))
+	for _, one := range form.Chips {
+		if !r.offers(one.Name) {
+			one.Value = text("letter.hidden")
 		}
+		conditions = append(conditions, one.Label+": "+one.Value)
+	}
+	if form.MoreChips > 0 {
+		conditions = append(conditions, text("filter.chips.more", form.MoreChips))
 	}
 	if len(conditions) == 0 {
 		conditions = append(conditions, text("campaign.selection.all"))

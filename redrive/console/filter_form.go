@@ -51,7 +51,7 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 	form := filterForm{Action: r.link(action, nil), Clear: r.link(action, nil)}
 	fields := func(names []string) (some []field) {
 		for _, name := range names {
-			if slices.Contains(lookFields, name) && r.person.Role < Look || name == "payload" && r.person.Role < Operate && r.masksPayloads() {
+			if !r.offers(name) {
 				continue
 			}
 			one := field{Name: name, Label: text("filter." + name), Values: filled(q[name])}
@@ -90,6 +90,11 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 		}
 	}
 	return form
+}
+
+// offers reports whether the person may search by a field of the form, and see what others searched for by it.
+func (r *request) offers(name string) bool {
+	return (!slices.Contains(lookFields, name) || r.person.Role >= Look) && (name != "payload" || r.person.Role >= Operate || !r.masksPayloads())
 }
 
 // without is a query without one value, and without the place in a list.
