@@ -211,11 +211,17 @@ var (
 	SessionEnded = event(isDebug, "session_ended", "The group session ended before the message was settled; it will be redelivered",
 		Topic, Partition, Offset)
 	SubscriptionCut = event(isError, "subscription_cut", "A subscription did not end in time; its connections are cut")
-	SourceUnknown   = event(isError, "source_unknown", "The source topic cannot be described; its dead-letter topics are created without a source", Topic)
-	TopicCreated    = event(isInfo, "topic_created", "Created a topic", Topic, "settings")
-	TopicLossy      = event(isError, "topic_lossy", "Messages may be lost or refused, which PublisherConfig.AllowLossyTopics accepts")
-	RequestUnknown  = event(isDebug, "request_unknown", "The broker does not report how large a request may be")
-	QueueDiffers    = event(isInfo, "queue_differs", "The dead-letter queue is there with other arguments; it is taken as it is",
+	StagesNotJoined = event(isError, "stages_not_joined", "The consumer group of the stages cannot be joined; it is tried again", "group", Wait)
+	StageNotTaken   = event(isInfo, "stage_not_taken", "A stage topic cannot be consumed yet; it is tried again each second", StageTopic, "group")
+	StageNotFetched = event(isInfo, "stage_not_fetched", "A stage topic cannot be read; it is tried again", Topic, Partition, Offset, "broker")
+	StageNotMarked  = event(isInfo, "stage_not_marked", "Offsets of a stage topic cannot be committed; it is tried again each second",
+		StageTopic, "group")
+	IdleNotClosed  = event(isInfo, "idle_not_closed", "The connections of an idle publisher were closed, with an error; the next message opens others")
+	SourceUnknown  = event(isError, "source_unknown", "The source topic cannot be described; its dead-letter topics are created without a source", Topic)
+	TopicCreated   = event(isInfo, "topic_created", "Created a topic", Topic, "settings")
+	TopicLossy     = event(isError, "topic_lossy", "Messages may be lost or refused, which PublisherConfig.AllowLossyTopics accepts")
+	RequestUnknown = event(isDebug, "request_unknown", "The broker does not report how large a request may be")
+	QueueDiffers   = event(isInfo, "queue_differs", "The dead-letter queue is there with other arguments; it is taken as it is",
 		Queue, "loses")
 	QueueUnknown = event(isInfo, "queue_unknown", "The dead-letter queue is there; the broker does not show whether it keeps its letters. It is taken as it is",
 		Queue, "loses")

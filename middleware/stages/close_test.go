@@ -153,7 +153,7 @@ func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
 			t.Errorf("%v: %v, closed %v", row, err, of)
 		}
 	}
-	if calls != 6 || len(s.router.Handlers()) != 4 {
+	if calls != 6 || len(s.router.Handlers()) != 3 {
 		t.Errorf("asked %d times for subscribers, the router has %d handlers", calls, len(s.router.Handlers()))
 	}
 }

@@ -17,16 +17,15 @@
 //
 // # The way of a message
 //
-// The handler billing on the topic orders has the stage topics orders.billing.retry.5s, .1m and .10m. Each has a handler in the
-// router, which calls the same function with the same middlewares. Handlers, middlewares and dead letters see one handler,
-// billing on orders.
+// The handler billing on the topic orders has the stage topics orders.billing.retry.5s, .1m and .10m. The router has one handler, billing,
+// which gets the messages of the live topic and those of its stages that are due. It starts and stops with its stages.
 //
 //	failed ──▶ waiting ──▶ due ──▶ handled again ──▶ done
 //	             │  ▲                   │
 //	             └──┘ goes round        ├──▶ waiting in the next stage
 //	                                    └──▶ dead-lettered: no stage is left, or the error is permanent
 //
-// A message is waiting while the stage's subscriber holds it without an ack, before the router gets it. MaxHold or an ack
+// A message is waiting while its stage holds it without an ack, before the router gets it. MaxHold or an ack
 // deadline bounds how long a message can be held. A message that is due later goes round: it is published to the end of its
 // stage topic again.
 //

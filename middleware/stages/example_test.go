@@ -100,5 +100,5 @@ func ExampleStages_Extend() {
 	extended.AddMiddleware(queue.Middleware, later.Middleware)
 	fmt.Println(len(extended.Handlers()), "handlers")
 	// Output:
-	// 4 handlers
+	// 2 handlers
 }

@@ -28,25 +28,22 @@ type Topic struct {
 	Delay time.Duration
 }
 
-// AddMiddleware adds middlewares to the handler and to all of its stages, as message.Handler does.
+// AddMiddleware adds middlewares to the handler, for live messages and for those of its stages, as message.Handler does.
 func (h *Handler) AddMiddleware(m ...message.HandlerMiddleware) {
 	for _, handler := range h.handlers {
 		handler.AddMiddleware(m...)
 	}
 }
 
-// Handlers returns the router's handlers: that of the live topic first, then one for each stage.
+// Handlers returns the router's handlers. That is one, and for an extended handler one more, named <handler>.retry, for all of its stages.
 func (h *Handler) Handlers() []*message.Handler { return slices.Clone(h.handlers) }
 
 // Topics returns the handler's stage topics, in the order of their stages, retired ones last.
 func (h *Handler) Topics() []Topic { return slices.Clone(h.topics) }
 
-// AddHandler adds a handler to the router as Router.AddHandler does, and one for each of its stages, with the same function,
-// output topic and middlewares.
-//
-// In the router a stage is named <handler>.retry.5s. Handler functions and middlewares see the handler's own name and topic there. The
-// publisher of outputs is closed when the last of the handler and its stages has stopped. After an error the router is as before. If
-// the name is taken, AddHandler panics as the router does.
+// AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic, and those of its stages
+// that are due. Its stages stop with it. After an error the router is as before. If the name is taken, AddHandler panics as the router
+// does.
 func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string, pub message.Publisher, h message.HandlerFunc) (*Handler, error) {
 	switch {
 	case s == nil:
@@ -62,10 +59,8 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 	if err := s.inside.CheckPublisher(pub); err != nil {
 		return nil, cannotAdd(name, err)
 	}
-	outputs := &sharedPublisher{Publisher: pub}
 	return s.add(router, name, topic, sub, false, func(as string, sub message.Subscriber) *message.Handler {
-		outputs.users.Add(1)
-		return router.AddHandler(as, topic, sub, publishTopic, outputs, s.watched(h, as == name))
+		return router.AddHandler(as, topic, sub, publishTopic, pub, s.watched(h))
 	})
 }
 
@@ -80,7 +75,7 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 		return nil, cannotAdd(name, errNoFunction)
 	}
 	return s.add(router, name, topic, sub, false, func(as string, sub message.Subscriber) *message.Handler {
-		watched := s.watched(func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) }, as == name)
+		watched := s.watched(func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) })
 		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
 			_, err := watched(msg)
 			return err
@@ -106,7 +101,7 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 		return nil, cannotExtend(name, errors.New("the router has no handler of this name; add it first"))
 	}
 	extended, err := s.add(router, name, topic, nil, true, func(as string, sub message.Subscriber) *message.Handler {
-		watched := s.watched(h, false)
+		watched := s.watched(h)
 		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
 			out, err := watched(msg)
 			if err == nil && len(out) > 0 {
@@ -167,12 +162,12 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 		forget()
 		return nil, cannotAdd(name, err)
 	}
-	added := &Handler{}
-	if !extends {
-		added.handlers = append(added.handlers, add(name, sub))
+	mix := &mixed{Subscriber: sub, live: !extends, waiters: subscribers}
+	if extends {
+		mix.Subscriber = subscribers[0].Subscriber
 	}
-	for i, t := range h.topics {
-		added.handlers = append(added.handlers, add(name+t.suffix, subscribers[i]))
+	added := &Handler{handlers: []*message.Handler{add(h.inRouter(), mix)}}
+	for _, t := range h.topics {
 		added.topics = append(added.topics, Topic{t.topic, t.group, t.delay})
 	}
 	return added, nil

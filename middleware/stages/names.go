@@ -50,11 +50,3 @@ func (c *Config) shares(delay time.Duration) bool {
 	}
 	return pattern != "" && !(strings.Contains(pattern, "{topic}") && strings.Contains(pattern, "{handler}"))
 }
-
-// routerSuffix is what the name of a stage's handler in the router ends with.
-func routerSuffix(delay time.Duration) string {
-	if delay == 0 {
-		return ".retry"
-	}
-	return ".retry." + naming.Delay(delay)
-}

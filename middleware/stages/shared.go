@@ -7,29 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
-
-// sharedPublisher is the publisher of a handler and its stages. The router closes it with each of them; the last one counts.
-type sharedPublisher struct {
-	message.Publisher
-	users atomic.Int32
-}
-
-func (p *sharedPublisher) Close() error {
-	if p.users.Add(-1) > 0 {
-		return nil
-	}
-	return p.Publisher.Close()
-}
-
-// String is the publisher's name in the router's contexts and logs.
-func (p *sharedPublisher) String() string { return nameOf(p.Publisher) }
 
 // nameOf names a publisher or subscriber as the router does.
 func nameOf(v any) string {

@@ -24,12 +24,22 @@ type handler struct {
 	byNumber    []*stageTopic   // the topic of each active stage; with a Store the same for all
 }
 
+// inRouter returns the name of the router's handler that gets due messages.
+func (h *handler) inRouter() string {
+	if h.extends == nil {
+		return h.name
+	}
+	return h.name + extendedSuffix
+}
+
+// extendedSuffix is what the name of the router's handler for the stages of an extended handler ends with.
+const extendedSuffix = ".retry"
+
 // stageTopic is a topic that messages wait in, or with a Store come back from.
 type stageTopic struct {
 	of          *handler
 	topic       string
 	group       string // the consumer group
-	suffix      string // of the stage's handler in the router
 	delay       time.Duration
 	concurrency int
 	numbers     []int                             // of the stages that wait here; none for a retired stage
@@ -90,7 +100,7 @@ func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 		return t, nil
 	}
 	t := &stageTopic{
-		of: h, topic: topic, group: config.Naming.StageGroup(source), suffix: routerSuffix(stage.Delay), delay: stage.Delay, concurrency: stage.Concurrency,
+		of: h, topic: topic, group: config.Naming.StageGroup(source), delay: stage.Delay, concurrency: stage.Concurrency,
 		shared: config.shares(stage.Delay), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
 	}
 	if number > 0 {

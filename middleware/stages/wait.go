@@ -2,88 +2,36 @@ package stages
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// waiter is the subscriber of a stage. It holds each message until the message is due, before the router gets it. So a wait is in no
-// handler's transaction, counts as no attempt, and ends at once when the router closes.
+// waiter consumes a stage topic for its handler. It holds each message until the message is due, before the router gets it. So a wait is in
+// no handler's transaction, counts as no attempt, and ends at once when the router closes. A subscriber that knows package due holds the
+// messages itself.
 type waiter struct {
 	*sharedSubscriber
 	*stageTopic
-	room    chan struct{} // a place for each message that is handled; nil has room for all
-	closing chan struct{}
-	end     sync.Once
+	room   chan struct{}   // a place for each message that is handled; nil has room for all
+	closed context.Context // ends when the router closes
+	close  context.CancelFunc
 }
 
 func newWaiter(t *stageTopic, sub *sharedSubscriber) *waiter {
-	w := &waiter{sharedSubscriber: sub, stageTopic: t, closing: make(chan struct{})}
+	w := &waiter{sharedSubscriber: sub, stageTopic: t}
+	w.closed, w.close = context.WithCancel(context.Background())
 	if t.concurrency > 0 {
 		w.room = make(chan struct{}, t.concurrency)
 	}
 	return w
-}
-
-// String is the subscriber's name in the router's contexts and logs.
-func (w *waiter) String() string { return nameOf(w.Subscriber) }
-
-// Subscribe subscribes to the stage topic. The router passes the handler's live topic, which the messages' contexts then have.
-func (w *waiter) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
-		return nil, fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the channel, or add Stages.Plugin to the router", w.of.name)
-	}
-	if err := w.initialize(); err != nil {
-		return nil, err
-	}
-	in, err := w.Subscriber.Subscribe(outage.WithRedelivery(ctx, w.sharedSubscriber.redelivery), w.topic)
-	if err != nil {
-		return nil, err
-	}
-	w.subscribed.open()
-	out := make(chan *message.Message)
-	go w.deliver(ctx, in, out)
-	return out, nil
-}
-
-// Close ends all waits, so that the subscriber gets its messages back, and closes the subscriber.
-func (w *waiter) Close() error {
-	w.end.Do(func() { close(w.closing) })
-	return w.sharedSubscriber.Close()
-}
-
-// deliver holds all messages at the same time that the subscriber delivers at the same time.
-func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message) {
-	defer close(out)
-	defer func() { // before the router takes the handler for stopped
-		if err := w.of.stages.closeUnused(w.sharedSubscriber); err != nil {
-			logging.StageNotClosed.Write(w.log(), err, logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic})
-		}
-	}()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	waiting.Go(func() {
-		select {
-		case <-w.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	for msg := range in {
-		waiting.Go(func() { w.hold(ctx, msg, out) })
-	}
-	cancel()
 }
 
 func (w *waiter) log() watermill.LoggerAdapter { return w.of.stages.config.Logger }
@@ -101,31 +49,31 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 		msg.Ack()
 		return
 	}
-	handed, arrived, due := false, time.Now(), time.Time{}
+	handed, arrived, ready := false, due.Arrived(msg.Context()), time.Time{}
 	leave, claimed := w.claim(ctx, msg)
 	defer func() {
 		if !handed { // no effect on an acked message
 			msg.Nack()
 		}
-		leave(outcomeOf(msg, session, router), due.Sub(arrived))
+		leave(outcomeOf(msg, session, router), ready.Sub(arrived))
 	}()
 	if !claimed {
 		return
 	}
 	stage := w.stageOf(msg)
 	again, ok := w.untilDue(ctx, msg, stage, arrived)
-	if due = time.Now(); !ok {
+	if ready = time.Now(); !ok {
 		return
 	}
 	if again || !w.enter(ctx, msg, arrived) {
-		due = time.Now()
+		ready = time.Now()
 		if ctx.Err() == nil {
 			w.again(ctx, msg, stage)
 		}
 		return
 	}
 	defer w.exit()
-	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.name + w.suffix, Stage: stage.Number, Foreign: foreign, Held: time.Since(arrived)}
+	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.inRouter(), Stage: stage.Number, Foreign: foreign, Held: time.Since(arrived)}
 	w.of.stages.inside.FromStage(msg)
 	msg.SetContext(chain.WithReentry(session, reentry))
 	w.onReentry(msg, stage)
@@ -140,6 +88,15 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 	case <-msg.Nacked():
 	case <-router.Done():
 	}
+}
+
+// dueAt returns the time until which a subscriber that knows package due holds a message.
+func (w *waiter) dueAt(msg *message.Message, arrived time.Time) time.Time {
+	if w.foreign(msg) {
+		return arrived
+	}
+	until, _ := w.until(msg.Context(), w.stageOf(msg), arrived)
+	return until
 }
 
 // untilDue waits until the message is due, or goes round. It returns false if ctx ends before.

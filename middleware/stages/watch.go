@@ -15,13 +15,12 @@ import (
 // watched logs once if messages reach a handler without Stages.Middleware. Failures of the live handler would not be staged, and
 // those of its stages would be nacked without end. For a stage the message itself shows it; for the live topic, whether any
 // message has met the middleware.
-func (s *Stages) watched(h message.HandlerFunc, live bool) message.HandlerFunc {
+func (s *Stages) watched(h message.HandlerFunc) message.HandlerFunc {
 	met := func(msg *message.Message) bool {
-		r := chain.ReentryOf(msg.Context())
-		return r == nil || r.Met
-	}
-	if live {
-		met = func(*message.Message) bool { return s.passed.Load() }
+		if r := chain.ReentryOf(msg.Context()); r != nil {
+			return r.Met
+		}
+		return s.passed.Load()
 	}
 	var once sync.Once
 	return func(msg *message.Message) ([]*message.Message, error) {
@@ -42,7 +41,7 @@ func (h *handler) lacksMiddlewares() error {
 	if h.extends == nil || len(h.topics) == 0 {
 		return nil
 	}
-	if own := middlewaresOf(h.extends, h.name) - middlewaresOf(h.extends, h.name+h.topics[0].suffix); own > 0 {
+	if own := middlewaresOf(h.extends, h.name) - middlewaresOf(h.extends, h.inRouter()); own > 0 {
 		return cannotExtend(h.name, fmt.Errorf("it has %d middleware(s) of its own that its stages lack: "+
 			"add them after Extend, with AddMiddleware of what Extend returns", own))
 	}
@@ -81,8 +80,11 @@ func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 		if handler.Kind() != reflect.Struct {
 			return false
 		}
-		if has := handler.FieldByName("subscriber"); has.Kind() == reflect.Interface && has.Elem().Kind() == reflect.Pointer &&
-			has.Elem().Type() == of.Type() && has.Elem().Pointer() == of.Pointer() {
+		has := handler.FieldByName("subscriber")
+		if has.Kind() == reflect.Interface && has.Elem().Type() == reflect.TypeFor[*mixed]() {
+			has = has.Elem().Elem().FieldByName("Subscriber")
+		}
+		if has.Kind() == reflect.Interface && has.Elem().Kind() == reflect.Pointer && has.Elem().Type() == of.Type() && has.Elem().Pointer() == of.Pointer() {
 			return true
 		}
 	}

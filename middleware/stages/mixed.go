@@ -1,0 +1,129 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+)
+
+// mixed is the subscriber of a handler with stages: it delivers the messages of the live topic, and those of the stages that are due. So
+// a stage costs no handler of the router.
+type mixed struct {
+	message.Subscriber // that of the live topic; of an extended handler, that of the first stage
+	live               bool
+	waiters            []*waiter
+}
+
+// String is the live subscriber's name in the router's contexts and logs.
+func (m *mixed) String() string { return nameOf(m.Subscriber) }
+
+// Subscribe subscribes to the stages, and then to the live topic, whose messages could go there. The channel is closed when all have ended.
+func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	out := make(chan *message.Message)
+	var senders sync.WaitGroup
+	fail := func(err error) (<-chan *message.Message, error) {
+		cancel()
+		senders.Wait()
+		return nil, err
+	}
+	for _, w := range m.waiters {
+		senders.Add(1)
+		if err := w.begin(ctx, out, senders.Done); err != nil {
+			senders.Done()
+			return fail(err)
+		}
+	}
+	var live <-chan *message.Message
+	if m.live {
+		var err error
+		if live, err = m.Subscriber.Subscribe(ctx, topic); err != nil {
+			return fail(err)
+		}
+	}
+	go func() {
+		if live != nil {
+			for msg := range live {
+				out <- msg
+			}
+		}
+		senders.Wait()
+		cancel()
+		close(out)
+	}()
+	return out, nil
+}
+
+// Close ends all waits, so that the subscribers get their messages back, and closes the subscribers.
+func (m *mixed) Close() error {
+	var errs []error
+	for _, w := range m.waiters {
+		w.close()
+	}
+	for _, w := range m.waiters {
+		errs = append(errs, w.sharedSubscriber.Close())
+	}
+	if m.live {
+		errs = append(errs, safecall.Call("subscriber", m.Subscriber.Close))
+	}
+	return errors.Join(errs...)
+}
+
+// begin subscribes to the stage topic, and hands due messages to out. It calls ended when the subscription has ended and all of its
+// messages are settled.
+func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended func()) error {
+	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
+		return fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the channel, or add Stages.Plugin to the router", w.of.name)
+	}
+	if err := w.initialize(); err != nil {
+		return err
+	}
+	waits, cancel := both(ctx, w.closed)
+	stage := due.Stage{
+		Delay: w.delay,
+		Until: w.dueAt,
+		Take:  func(msg *message.Message) { w.hold(waits, msg, out) },
+	}
+	in, err := w.Subscriber.Subscribe(due.With(outage.WithRedelivery(ctx, w.sharedSubscriber.redelivery), stage), w.topic)
+	if err != nil {
+		cancel()
+		return err
+	}
+	w.subscribed.open()
+	run := func() {
+		defer ended()
+		defer w.leave() // before the router takes the handler for stopped
+		defer cancel()
+		w.deliver(waits, in, out)
+	}
+	if _, holds := w.Subscriber.(due.Subscriber); holds { // no message comes, and the end is waited for when it is near
+		context.AfterFunc(waits, run)
+	} else {
+		go run()
+	}
+	return nil
+}
+
+// leave closes the subscriber if no other stage has it.
+func (w *waiter) leave() {
+	if err := w.of.stages.closeUnused(w.sharedSubscriber); err != nil {
+		logging.StageNotClosed.Write(w.log(), err, logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic})
+	}
+}
+
+// deliver holds all messages at the same time that the subscriber delivers at the same time.
+func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message) {
+	var waiting sync.WaitGroup
+	for msg := range in {
+		waiting.Go(func() { w.hold(ctx, msg, out) })
+	}
+	waiting.Wait()
+}
