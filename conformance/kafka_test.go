@@ -38,6 +38,7 @@ func TestKafka(t *testing.T) {
 		Name:       "kafka",
 		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, wmkafka.SaramaPublisherConfig()) },
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, saramaConfig()) },
+		Stages:     b.stages,
 		Origin:     wmkafka.Origin,
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {
 			sub := b.subscriber(t, group, saramaConfig())
@@ -79,6 +80,16 @@ func saramaConfig() *sarama.Config {
 	config.Consumer.Group.Rebalance.Timeout = 30 * time.Second
 	config.Net.ReadTimeout = 35 * time.Second
 	return config
+}
+
+// stages are those of a service with one consumer group for all.
+func (b kafkaBroker) stages(t testing.TB, service string) (message.Publisher, func(topic, group string) (message.Subscriber, error)) {
+	waiting, err := wmkafka.NewStages(b, service, wmkafka.StagesConfig{Sarama: saramaConfig(), Unmarshaler: picky{}, Publisher: wmkafka.PublisherConfig{AllowLossyTopics: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = waiting.Close() })
+	return waiting, waiting.Subscriber
 }
 
 // through has all connections go to one address, whatever addresses the brokers give.

@@ -24,12 +24,25 @@ var errNotYet = errors.New("not yet")
 // staged gives the channel stages with these delays, in topics, and one attempt in each.
 func (b *bench) staged(delays ...time.Duration) func(*spillway.Config) {
 	b.Helper()
-	pub := b.publisher()
+	pub, sub := b.stageTopics()
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 1
-		c.Stages.Publisher, c.Stages.Stages = pub, stages.Delays(delays...)
-		c.Stages.Subscriber = func(_, group string) (message.Subscriber, error) { return b.target.Subscriber(b.T, group), nil }
+		c.Stages.Publisher, c.Stages.Stages, c.Stages.Subscriber = pub, stages.Delays(delays...), sub
 	}
+}
+
+// stageTopics are the publisher and the subscribers of the stages of one service.
+func (b *bench) stageTopics() (message.Publisher, func(topic, group string) (message.Subscriber, error)) {
+	b.Helper()
+	if b.target.Stages != nil {
+		return b.target.Stages(b.T, b.group+"-stages")
+	}
+	return b.publisher(), b.ownSubscribers
+}
+
+// ownSubscribers gives each stage a subscriber of its own.
+func (b *bench) ownSubscribers(_, group string) (message.Subscriber, error) {
+	return b.target.Subscriber(b.T, group), nil
 }
 
 // stored has the messages wait in a store in place of topics.

@@ -23,7 +23,7 @@ func (b *bench) stagesPerHandler() {
 	if !b.target.Competing {
 		b.variant("shared topics", func(b *bench) {
 			b.twoHandlers(func(c *spillway.Config) {
-				c.Stages.SharedTopics, c.Naming = true, b.perTopic()
+				c.Stages.SharedTopics, c.Stages.Subscriber, c.Naming = true, b.ownSubscribers, b.perTopic()
 			})
 		})
 	}

@@ -56,7 +56,7 @@ func (b *bench) closedBeforeDue(delay time.Duration) (latest time.Duration) {
 	stop := b.startStaged(b.channel(change...), handle)
 	b.ids(ids...)
 	b.until("all have waited for half of their time", func() bool {
-		return int(staged.Load()) >= len(ids) && (held.Load() > 0 || b.target.Holds) && time.Since(j.of("")[0].ended) > delay/2
+		return int(staged.Load()) >= len(ids) && (held.Load() > 0 || b.target.Holds || b.target.Stages != nil) && time.Since(j.of("")[0].ended) > delay/2
 	})
 	stop()
 	if n := len(b.effects()); n != 0 {

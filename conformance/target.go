@@ -30,6 +30,9 @@ type Target struct {
 	// Subscriber returns a new subscriber of the consumer group. The suite or its router closes it. For D8 and K14, the subscriber
 	// must fail to unmarshal a message whose payload is Unreadable, and deliver the message marked by poison.MarkUnreadable.
 	Subscriber func(t testing.TB, group string) message.Subscriber
+	// Stages returns the publisher and the subscribers of the stage topics of a service, if they are more than a Publisher and a
+	// Subscriber for each topic. They are closed with the test.
+	Stages func(t testing.TB, service string) (message.Publisher, func(topic, group string) (message.Subscriber, error))
 	// Redelivers returns a subscriber of the group to which the broker redelivers a message that has waited this long for its ack,
 	// and whose RedeliveryTime is after. Default: the broker has no such time, and the rows that need it do not run.
 	Redelivers func(t testing.TB, group string, after time.Duration) message.Subscriber

@@ -74,16 +74,14 @@
 //
 // # Retry stages
 //
-// Stages and their live handler publish at the same time, so give them a publisher with ProducerPerTopic. Give each stage a
-// consumer group of its own, so that a waiting stage does not hold up a rebalance of the live topic:
+// One Stages publishes to all stages of a service and consumes them, in a consumer group of their own, so that a waiting message does not
+// hold up a rebalance of the live topic:
 //
-//		pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
-//		config := stages.Config{
-//			Publisher: pub,
-//			Subscriber: func(topic, group string) (message.Subscriber, error) {
-//				return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
-//			},
-//		}
+//	waiting, err := wmkafka.NewStages(brokers, "shop", wmkafka.StagesConfig{})
+//	config := stages.Config{Publisher: waiting, Subscriber: waiting.Subscriber}
+//
+// Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber is called with, and a
+// Publisher with ProducerPerTopic. For them:
 //
 //	  - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just recovered must bear
 //	    them. A message with a longer jitter then does not hold up those behind it.

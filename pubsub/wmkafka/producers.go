@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
@@ -18,9 +19,11 @@ const maxProducers = 256
 type producers struct {
 	brokers []string
 	config  *PublisherConfig
-	common  *client
 	most    int // how many topics have their own
 
+	used    atomic.Int64 // calls of of and packing
+	shared  sync.Mutex
+	common  atomic.Pointer[client] // nil while idle
 	lock    sync.RWMutex
 	byTopic map[string]*producer
 
@@ -61,13 +64,30 @@ func newProducers(brokers []string, config *PublisherConfig) (*producers, error)
 	if config.ProducerPerTopic {
 		p.most = maxProducers
 	}
-	var err error
-	p.common, err = p.open(config.Sarama)
+	_, err := p.commonOne()
 	return p, err
+}
+
+// commonOne returns the producer for all topics, which it opens if there is none.
+func (p *producers) commonOne() (*client, error) {
+	if common := p.common.Load(); common != nil {
+		return common, nil
+	}
+	p.shared.Lock()
+	defer p.shared.Unlock()
+	if common := p.common.Load(); common != nil {
+		return common, nil
+	}
+	common, err := p.open(p.config.Sarama)
+	if err == nil {
+		p.common.Store(common)
+	}
+	return common, err
 }
 
 // packing returns the producer that sends records of any size, compressed. It is opened when the first needs it.
 func (p *producers) packing() (*client, error) {
+	p.used.Add(1)
 	p.packingLock.Lock()
 	defer p.packingLock.Unlock()
 	if p.packs != nil {
@@ -107,15 +127,16 @@ func (p *producers) open(config *sarama.Config) (*client, error) {
 // of returns the topic's producer. Calls while it is being opened share the result, so that they do not wait for one attempt
 // after the other. A call after a failure tries again.
 func (p *producers) of(topic string) (*client, error) {
+	p.used.Add(1)
 	if p.most == 0 {
-		return p.common, nil
+		return p.commonOne()
 	}
 	p.lock.RLock()
 	own := p.byTopic[topic]
 	p.lock.RUnlock()
 	if own == nil {
 		if own = p.begin(topic); own == nil {
-			return p.common, nil
+			return p.commonOne()
 		}
 	}
 	<-own.opened
@@ -143,18 +164,23 @@ func (p *producers) begin(topic string) *producer {
 	return own
 }
 
-// close closes all producers. It must not be called while messages are sent.
+// close closes all producers. It must not be called while messages are sent. Those that are needed later are opened again.
 func (p *producers) close() error {
-	errs := []error{p.common.Close()}
+	var errs []error
+	if common := p.common.Swap(nil); common != nil {
+		errs = append(errs, common.Close())
+	}
 	p.packingLock.Lock()
 	defer p.packingLock.Unlock()
 	if p.packs != nil {
 		errs = append(errs, p.packs.Close())
+		p.packs = nil
 	}
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	for _, own := range p.byTopic {
 		errs = append(errs, own.client.Close())
 	}
+	clear(p.byTopic)
 	return errors.Join(errs...)
 }

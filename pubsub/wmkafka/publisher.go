@@ -39,6 +39,9 @@ type PublisherConfig struct {
 	// flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the next message
 	// tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all topics.
 	ProducerPerTopic bool
+	// MaxIdle is how long the publisher keeps its connections and producers after its last message. The next message opens them
+	// again, which takes some round trips, or up to 20 s more if no broker answers. Default: 0, they are kept; in StagesConfig, one minute.
+	MaxIdle time.Duration
 	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
 	// publisher that gets many messages at once, as that of a delay.Relay does. With more than 1, messages behind a refused
 	// message may be published; the error says how many were. Their order stays. Default: 1.
@@ -77,9 +80,9 @@ func (c *PublisherConfig) setDefaults() {
 
 func (c *PublisherConfig) validate() error {
 	switch {
-	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0 || c.TopicTimeout < 0:
-		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d) and TopicTimeout (%s) must not be negative",
-			c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout)
+	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0 || c.TopicTimeout < 0 || c.MaxIdle < 0:
+		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d), TopicTimeout (%s) and MaxIdle (%s) must not be negative",
+			c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout, c.MaxIdle)
 	case c.InFlight < 1 || c.InFlight > maxPublishing:
 		return fmt.Errorf("wmkafka: PublisherConfig.InFlight is %d: it must be 1 to %d", c.InFlight, maxPublishing)
 	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
@@ -105,6 +108,7 @@ type Publisher struct {
 	// sending is held shared by every send, and alone by a send that must find out whether its own message is too large.
 	sending sync.RWMutex
 	closed  atomic.Bool
+	idle    idle
 }
 
 var (
@@ -128,6 +132,7 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 	if p.producers, err = newProducers(brokers, &p.config); err != nil {
 		return nil, fmt.Errorf("wmkafka: %w", err)
 	}
+	p.idle.start(p)
 	return p, nil
 }
 
@@ -208,6 +213,7 @@ func (p *Publisher) Close() error {
 	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
+	p.idle.stop()
 	if err := p.producers.close(); err != nil {
 		return fmt.Errorf("wmkafka: close: %w", err)
 	}

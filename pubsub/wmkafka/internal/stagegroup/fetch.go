@@ -1,0 +1,196 @@
+package stagegroup
+
+import (
+	"errors"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+const (
+	// A fetch does not wait at the broker, since heartbeats and commits use the same connection. Records of a stage are read well
+	// before they are due, if the time between two fetches is a fraction of the delay.
+	minFetchPause, maxFetchPause = 20 * time.Millisecond, 250 * time.Millisecond
+	fetchFraction                = 8
+	// fetchErrorPause is the wait after an error.
+	fetchErrorPause = 500 * time.Millisecond
+	// usualFetch is how much is fetched of a partition, which holds little more than that.
+	usualFetch, maxFetch = 128 << 10, 100 << 20
+)
+
+// fetchFrom fetches the partitions that a broker leads until the session ends.
+func (s *session) fetchFrom(leader int32) {
+	for pause := time.Duration(0); wait.For(s.ctx, pause); {
+		request, often := s.request(leader)
+		if pause = often; request == nil {
+			continue
+		}
+		broker, err := s.client.Broker(leader)
+		var response *sarama.FetchResponse
+		if err == nil {
+			if response, err = broker.Fetch(request); err != nil {
+				_ = broker.Close()
+			}
+		}
+		if err != nil {
+			s.fetchFailed(leader, "", err)
+			pause = fetchErrorPause
+			continue
+		}
+		more, failed := s.receive(leader, response)
+		switch {
+		case failed:
+			pause = fetchErrorPause
+		case more:
+			pause = 0
+		}
+	}
+}
+
+// request asks for all partitions that have room. It returns nil if none has.
+func (s *session) request(leader int32) (request *sarama.FetchRequest, often time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	often = maxFetchPause
+	config := s.client.Config()
+	for _, c := range s.claims {
+		often = min(often, max(c.Stage.Delay/fetchFraction, minFetchPause))
+		for _, p := range c.parts {
+			if p.leader != leader || p.bytes >= usualFetch || len(p.records) >= 2*s.config.InFlight || c.ctx.Err() != nil {
+				continue
+			}
+			if request == nil {
+				request = &sarama.FetchRequest{Version: fetchVersion(config.Version), MaxBytes: maxFetch, Isolation: config.Consumer.IsolationLevel, SessionEpoch: -1}
+			}
+			request.AddBlock(c.Name, p.partition, p.next, p.fetchSize, -1)
+		}
+	}
+	return request, often
+}
+
+// fetchVersion is the newest that this client knows of what the brokers do. Version 10 allows zstd.
+func fetchVersion(v sarama.KafkaVersion) int16 {
+	switch {
+	case v.IsAtLeast(sarama.V2_1_0_0):
+		return 10
+	case v.IsAtLeast(sarama.V1_1_0_0):
+		return 7
+	default:
+		return 4
+	}
+}
+
+// receive takes the records of a response, and reports whether there may be more at once.
+func (s *session) receive(leader int32, response *sarama.FetchResponse) (more, failed bool) {
+	now := time.Now()
+	for topic, blocks := range response.Blocks {
+		for partition, block := range blocks {
+			if block.Err != sarama.ErrNoError {
+				failed = true
+				s.refetch(leader, topic, partition, block.Err)
+				continue
+			}
+			s.mu.Lock()
+			if p := s.part(topic, partition); p != nil && p.leader == leader {
+				got, err := p.take(block, s.client.Config().Consumer.IsolationLevel, now)
+				if err != nil {
+					failed = true
+					logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic, logging.Partition: partition})
+				}
+				more = more || got && p.bytes < usualFetch && len(p.records) < 2*s.config.InFlight
+				s.launch(p, now)
+				s.look(p)
+			}
+			s.mu.Unlock()
+		}
+	}
+	return more, failed
+}
+
+func (s *session) part(topic string, partition int32) *part {
+	if c := s.claims[topic]; c != nil {
+		for _, p := range c.parts {
+			if p.partition == partition {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// refetch finds out where to go on after an error of one partition.
+func (s *session) refetch(leader int32, topic string, partition int32, err error) {
+	if errors.Is(err, sarama.ErrOffsetOutOfRange) {
+		offset, asked := s.client.GetOffset(topic, partition, s.client.Config().Consumer.Offsets.Initial)
+		if asked == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if p := s.part(topic, partition); p != nil {
+				logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic, logging.Partition: partition, logging.Offset: p.next})
+				p.next = offset
+			}
+			return
+		}
+		err = errors.Join(err, asked)
+	}
+	s.fetchFailed(leader, topic, err)
+}
+
+// fetchFailed looks for the leaders of a topic, or of all topics, again. The session ends if a topic is gone.
+func (s *session) fetchFailed(leader int32, topic string, err error) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic, "broker": leader})
+	s.mu.Lock()
+	var topics []string
+	for name := range s.claims {
+		if topic == "" || topic == name {
+			topics = append(topics, name)
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range topics {
+		if err := s.client.RefreshMetadata(name); errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+			s.cancelGeneration()
+			return
+		}
+		s.lead(name)
+	}
+}
+
+// cancelGeneration makes the member join again, with the topics that are there then.
+func (s *session) cancelGeneration() {
+	s.Group.mu.Lock()
+	defer s.Group.mu.Unlock()
+	s.Group.change()
+}
+
+// lead notes the leaders of a topic's partitions, and fetches from them.
+func (s *session) lead(topic string) {
+	s.mu.Lock()
+	c := s.claims[topic]
+	s.mu.Unlock()
+	if c == nil {
+		return
+	}
+	for _, p := range c.parts {
+		broker, err := s.client.Leader(topic, p.partition)
+		if err != nil {
+			continue // and comes back here, with the next error
+		}
+		s.mu.Lock()
+		p.leader = broker.ID()
+		begin := !s.fetchers[p.leader] && s.ctx.Err() == nil
+		if begin {
+			s.fetchers[p.leader] = true
+		}
+		s.mu.Unlock()
+		if begin {
+			s.running.Go(func() { s.fetchFrom(broker.ID()) })
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package stagegroup
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/logging"
+)
+
+// Config configures a Group.
+type Config struct {
+	// Group is the consumer group whose members share the topics.
+	Group string
+	// Connect returns a client, and a function that cuts its connections.
+	Connect func(sarama.BalanceStrategy) (sarama.Client, func(), error)
+	// InFlight is how many records of a partition are handled at the same time, counted from the first unacked one.
+	InFlight int
+	// NackBackoff is the wait before a nacked message is handed over again. It doubles, up to MaxNackBackoff.
+	NackBackoff, MaxNackBackoff time.Duration
+	// SettleGrace is how long handlers may take to ack after a session ended.
+	SettleGrace time.Duration
+	// Read makes a message of a record.
+	Read func(*sarama.ConsumerMessage) *message.Message
+	// Context returns the context of a record's message.
+	Context func(session context.Context, record *sarama.ConsumerMessage, group string) context.Context
+	Logger  watermill.LoggerAdapter
+}
+
+// Group is one member of a consumer group, for any number of stage topics. It connects for the first topic, and disconnects after the last.
+type Group struct {
+	config Config
+
+	mu        sync.Mutex
+	closed    bool
+	topics    map[string]*Topic
+	gone      []*Topic           // that were removed, and whose end is to be said
+	version   int                // of topics
+	changed   chan struct{}      // has room for one
+	interrupt context.CancelFunc // of the membership
+	ended     chan struct{}      // closed when the membership has ended; nil before the first
+	cut       func()
+}
+
+// Topic is a stage topic that is consumed.
+type Topic struct {
+	// Name is the topic, and Group the consumer group that has its offsets.
+	Name, Group string
+	Stage       *due.Stage
+
+	ctx context.Context
+	out chan *message.Message // closed at the end
+}
+
+// New returns a Group without topics.
+func New(config Config) *Group {
+	return &Group{config: config, topics: make(map[string]*Topic), changed: make(chan struct{}, 1)}
+}
+
+var (
+	// ErrClosed is returned after Close.
+	ErrClosed = errors.New("closed")
+	errTwice  = errors.New("the topic is consumed already: a stage topic has one handler")
+)
+
+// Add consumes a topic until ctx ends, or the Group is closed. Then the channel is closed. If the Group has no topic yet, it connects.
+func (g *Group) Add(ctx context.Context, t *Topic) (<-chan *message.Message, error) {
+	t.ctx, t.out = ctx, make(chan *message.Message)
+	for {
+		ended, err := g.add(t)
+		if err != nil {
+			return nil, err
+		}
+		if ended == nil {
+			break
+		}
+		<-ended // the membership before it
+	}
+	context.AfterFunc(ctx, func() { g.remove(t) })
+	return t.out, nil
+}
+
+// add returns a channel to wait for if a membership is about to end.
+func (g *Group) add(t *Topic) (ended <-chan struct{}, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, ErrClosed
+	}
+	if g.topics[t.Name] != nil {
+		return nil, errTwice
+	}
+	if len(g.topics) == 0 {
+		if g.ended != nil {
+			select {
+			case <-g.ended:
+			default:
+				return g.ended, nil
+			}
+		}
+		client, cut, err := g.config.Connect(newStrategy())
+		if err != nil {
+			return nil, err
+		}
+		group, err := sarama.NewConsumerGroupFromClient(g.config.Group, client)
+		if err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		g.ended, g.cut = make(chan struct{}), cut
+		g.topics[t.Name] = t
+		go g.run(group, client, g.ended)
+		return nil, nil
+	}
+	g.topics[t.Name] = t
+	g.change()
+	return nil, nil
+}
+
+func (g *Group) remove(t *Topic) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.topics[t.Name] == t {
+		delete(g.topics, t.Name)
+		g.gone = append(g.gone, t)
+		g.change()
+	}
+}
+
+// change makes the membership begin again with the present topics.
+func (g *Group) change() {
+	g.version++
+	if g.interrupt != nil {
+		g.interrupt()
+	}
+	select {
+	case g.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the membership and waits for it. If the brokers do not answer for long, its connections are cut.
+func (g *Group) Close(limit time.Duration) {
+	g.mu.Lock()
+	g.closed = true
+	for name, t := range g.topics {
+		delete(g.topics, name)
+		g.gone = append(g.gone, t)
+	}
+	g.change()
+	ended, cut := g.ended, g.cut
+	g.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		logging.SubscriptionCut.Write(g.config.Logger, errCut, nil)
+		cut()
+		<-ended
+	}
+}
+
+var errCut = errors.New("the connections of the stages' consumer group were cut, because their time is over")
+
+const (
+	// quiet is how long the set of topics must not have changed before the group is joined: each change is a rebalance, and a
+	// router's handlers subscribe one after the other. It is waited for no longer than mostQuiet.
+	quiet, mostQuiet = 100 * time.Millisecond, time.Second
+	minPause         = 100 * time.Millisecond
+	maxPause         = 5 * time.Second
+)
+
+// run is a member until there are no topics.
+func (g *Group) run(group sarama.ConsumerGroup, client sarama.Client, ended chan<- struct{}) {
+	defer close(ended)
+	defer func() {
+		_ = group.Close()
+		_ = client.Close()
+		g.sayGone()
+	}()
+	for pause := minPause; ; {
+		topics, version := g.settled()
+		if len(topics) == 0 {
+			return
+		}
+		topics, missing := existing(client, topics)
+		ctx, cancel := context.WithCancel(context.Background())
+		if !g.begin(version, cancel) {
+			cancel()
+			continue
+		}
+		began := time.Now()
+		err := errNoTopic
+		if len(topics) > 0 {
+			err = group.Consume(ctx, slices.Sorted(maps.Keys(topics)), &membership{Group: g, client: client, topics: topics, missing: missing})
+		}
+		interrupted := ctx.Err() != nil
+		cancel()
+		g.sayGone()
+		if time.Since(began) > maxPause {
+			pause = minPause
+		}
+		if err != nil && !interrupted {
+			logging.StagesNotJoined.Write(g.config.Logger, err, logging.Fields{"group": g.config.Group, logging.Wait: pause})
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-g.changed:
+			}
+			timer.Stop()
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+var errNoTopic = errors.New("no stage topic exists; create them")
+
+// settled returns the topics when they have not changed for a while, or none at the end.
+func (g *Group) settled() (topics map[string]*Topic, version int) {
+	for deadline := time.Now().Add(mostQuiet); ; {
+		g.mu.Lock()
+		topics, version = maps.Clone(g.topics), g.version
+		g.mu.Unlock()
+		if len(topics) == 0 {
+			return nil, version
+		}
+		timer := time.NewTimer(quiet)
+		select {
+		case <-g.changed:
+			timer.Stop()
+			if time.Now().Before(deadline) {
+				continue
+			}
+		case <-timer.C:
+		}
+		g.mu.Lock()
+		same := g.version == version
+		g.mu.Unlock()
+		if same {
+			return topics, version
+		}
+	}
+}
+
+// begin notes how the membership is interrupted, unless the topics have changed again.
+func (g *Group) begin(version int, interrupt context.CancelFunc) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.version != version {
+		return false
+	}
+	g.interrupt = interrupt
+	return true
+}
+
+// sayGone closes the channels of topics that were removed, whose messages are settled.
+func (g *Group) sayGone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range g.gone {
+		close(t.out)
+	}
+	g.gone = nil
+}
+
+// existing divides topics into those that are there, and those that are not. A member of a topic that is missing could not join.
+func existing(client sarama.Client, topics map[string]*Topic) (there map[string]*Topic, missing []string) {
+	if client.RefreshMetadata(slices.Collect(maps.Keys(topics))...) == nil {
+		return topics, nil
+	}
+	there = maps.Clone(topics)
+	for name := range topics {
+		if errors.Is(client.RefreshMetadata(name), sarama.ErrUnknownTopicOrPartition) {
+			delete(there, name)
+			missing = append(missing, name)
+		}
+	}
+	return there, missing
+}
+
+// membership is one generation of the group for sarama, which gives it no partition.
+type membership struct {
+	*Group
+	client  sarama.Client
+	topics  map[string]*Topic
+	missing []string
+	session *session
+}
+
+// Setup begins the session.
+func (m *membership) Setup(s sarama.ConsumerGroupSession) error {
+	partitions, err := m.assigned(m.client, s.MemberID())
+	if err != nil {
+		return err
+	}
+	m.session = newSession(s, m, partitions)
+	m.session.start()
+	return nil
+}
+
+// Cleanup ends it. Meanwhile sarama says that this member lives.
+func (m *membership) Cleanup(sarama.ConsumerGroupSession) error {
+	if m.session != nil {
+		m.session.end()
+	}
+	return nil
+}
+
+// ConsumeClaim is not called: there are no partitions in sarama's sense.
+func (m *membership) ConsumeClaim(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) error {
+	<-s.Context().Done()
+	return nil
+}

@@ -1,0 +1,188 @@
+package stagegroup
+
+import (
+	"errors"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+const (
+	// keepEvery is how often offsets are committed that have changed, and topics looked at that others have.
+	keepEvery = time.Second
+	// renewEvery is how often all offsets are committed. A broker forgets those of a group without members after seven days.
+	renewEvery = time.Hour
+	// asleep is how late the keeper may be before this member may have been expelled.
+	asleep = 3 * time.Second
+)
+
+// keep takes over topics and commits offsets until the session ends.
+func (s *session) keep() {
+	renewed, before := time.Now(), time.Now()
+	for {
+		if s.takeOver(); s.ctx.Err() != nil {
+			return
+		}
+		now := time.Now()
+		if now.Sub(before) < keepEvery+asleep || s.isMember() {
+			renew := now.Sub(renewed) > renewEvery
+			if renew {
+				renewed = now
+			}
+			s.commit(renew)
+		}
+		before = time.Now()
+		if !wait.For(s.ctx, keepEvery) {
+			return
+		}
+	}
+}
+
+// takeOver consumes the topics whose own groups have no members, and makes the group join again when a missing topic is there.
+func (s *session) takeOver() {
+	s.mu.Lock()
+	waiting := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	for _, c := range waiting {
+		if s.ctx.Err() != nil {
+			return
+		}
+		if err := s.takeOverOne(c); err != nil {
+			if !c.told && c.Topic.ctx.Err() == nil {
+				c.told = true
+				logging.StageNotTaken.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.Name, "group": c.Group})
+			}
+			s.mu.Lock()
+			s.waiting = append(s.waiting, c)
+			s.mu.Unlock()
+		}
+	}
+	for _, topic := range s.missing {
+		if s.client.RefreshMetadata(topic) == nil {
+			s.cancelGeneration()
+			return
+		}
+	}
+}
+
+var errTaken = errors.New("the topic's own consumer group has members: it is left to them, such as instances of an earlier version, until they have ended")
+
+func (s *session) takeOverOne(c *claim) error {
+	group, err := describe(s.client, c.Group)
+	if err != nil {
+		return err
+	}
+	if len(group.Members) > 0 {
+		return errTaken
+	}
+	coordinator, err := s.client.Coordinator(c.Group)
+	if err != nil {
+		return err
+	}
+	request := &sarama.OffsetFetchRequest{Version: 1, ConsumerGroup: c.Group}
+	for _, partition := range c.partitions {
+		request.AddPartition(c.Name, partition)
+	}
+	response, err := coordinator.FetchOffset(request)
+	if err != nil {
+		_ = coordinator.Close()
+		return err
+	}
+	var parts []*part
+	for _, partition := range c.partitions {
+		block := response.GetBlock(c.Name, partition)
+		if block == nil {
+			return sarama.ErrIncompleteResponse
+		}
+		if block.Err != sarama.ErrNoError {
+			return block.Err
+		}
+		p := &part{claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset, fetchSize: usualFetch}
+		if p.next < 0 {
+			if p.next, err = s.client.GetOffset(c.Name, partition, s.client.Config().Consumer.Offsets.Initial); err != nil {
+				return err
+			}
+		}
+		broker, err := s.client.Leader(c.Name, partition)
+		if err != nil {
+			return err
+		}
+		p.leader = broker.ID()
+		parts = append(parts, p)
+	}
+	s.enter(c)
+	c.parts = parts
+	s.mu.Lock()
+	s.claims[c.Name] = c
+	s.mu.Unlock()
+	s.lead(c.Name)
+	return nil
+}
+
+// commit commits the offsets that have changed, or all.
+func (s *session) commit(all bool) {
+	s.mu.Lock()
+	requests := map[*claim]map[*part]int64{}
+	for _, c := range s.claims {
+		for _, p := range c.parts {
+			if mark := p.mark(); mark != p.committed || all {
+				if requests[c] == nil {
+					requests[c] = map[*part]int64{}
+				}
+				requests[c][p] = mark
+			}
+		}
+	}
+	s.mu.Unlock()
+	for c, marks := range requests {
+		err := s.commitOne(c, marks)
+		switch {
+		case err == nil:
+		case errors.Is(err, sarama.ErrUnknownMemberId), errors.Is(err, sarama.ErrIllegalGeneration), errors.Is(err, sarama.ErrRebalanceInProgress):
+			s.leave(c)
+		default:
+			_ = s.client.RefreshCoordinator(c.Group) // its error is that of the next try
+			logging.StageNotMarked.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.Name, "group": c.Group})
+		}
+	}
+}
+
+func (s *session) commitOne(c *claim, marks map[*part]int64) error {
+	coordinator, err := s.client.Coordinator(c.Group)
+	if err != nil {
+		return err
+	}
+	request := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: c.Group, ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
+	for p, mark := range marks {
+		request.AddBlock(c.Name, p.partition, mark, 0, "")
+	}
+	response, err := coordinator.CommitOffset(request)
+	if err != nil {
+		_ = coordinator.Close()
+		return err
+	}
+	var errs []error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, mark := range marks {
+		if code := response.Errors[c.Name][p.partition]; code != sarama.ErrNoError {
+			errs = append(errs, code)
+		} else {
+			p.committed = mark
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leave gives a topic back that another consumes now, and waits for it again.
+func (s *session) leave(c *claim) {
+	c.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.claims, c.Name)
+	s.waiting = append(s.waiting, &claim{Topic: c.Topic, partitions: c.partitions})
+}

@@ -1,0 +1,100 @@
+package stagegroup
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/outage"
+)
+
+// maxHold is how long a message may be held while something that its handler needs is away. See wmkafka's subscriber.
+const maxHold = 24 * time.Hour
+
+// session is what this member does in one generation of the group.
+type session struct {
+	*membership
+	of     sarama.ConsumerGroupSession
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	running sync.WaitGroup
+	flights sync.WaitGroup
+	wake    chan struct{} // of the scheduler; has room for one
+
+	mu        sync.Mutex
+	ended     bool
+	waiting   []*claim // topics that are not this member's yet
+	claims    map[string]*claim
+	fetchers  map[int32]bool
+	scheduled time.Time // when the scheduler looks again
+}
+
+// claim is a topic with the partitions of it that are this member's.
+type claim struct {
+	*Topic
+	ctx        context.Context // ends with the session, with the topic's subscription, and when the topic is left to another
+	cancel     context.CancelFunc
+	partitions []int32
+	parts      []*part
+	told       bool // that another has the topic
+}
+
+func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[string][]int32) *session {
+	s := &session{membership: m, of: of, wake: make(chan struct{}, 1), claims: make(map[string]*claim), fetchers: make(map[int32]bool)}
+	s.ctx, s.cancel = context.WithCancel(of.Context())
+	for _, name := range slices.Sorted(maps.Keys(partitions)) {
+		if t := m.topics[name]; t != nil && len(partitions[name]) > 0 {
+			s.waiting = append(s.waiting, &claim{Topic: t, partitions: partitions[name]})
+		}
+	}
+	return s
+}
+
+// enter gives a claim its context.
+func (s *session) enter(c *claim) {
+	ctx, cancel := context.WithCancel(outage.WithMaxHold(context.WithoutCancel(c.Topic.ctx), maxHold))
+	sessions := context.AfterFunc(s.ctx, cancel)
+	topics := context.AfterFunc(c.Topic.ctx, cancel)
+	c.ctx, c.cancel = ctx, func() { sessions(); topics(); cancel() }
+}
+
+func (s *session) start() {
+	s.running.Go(s.keep)
+	s.running.Go(s.schedule)
+}
+
+// end gives back what is not settled in time, and commits what is.
+func (s *session) end() {
+	s.mu.Lock() // nothing is launched after that
+	s.cancel()
+	s.mu.Unlock()
+	landed := make(chan struct{})
+	go func() { s.flights.Wait(); close(landed) }()
+	grace := time.NewTimer(s.config.SettleGrace)
+	defer grace.Stop()
+	select {
+	case <-landed:
+	case <-grace.C:
+	}
+	s.running.Wait()
+	if s.isMember() {
+		s.commit(false)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, c := range s.claims {
+		c.cancel()
+	}
+}
+
+// isMember reports whether the group still has this member: its partitions may be another's by now.
+func (s *session) isMember() bool {
+	group, err := describe(s.client, s.config.Group)
+	return err == nil && group.Members[s.of.MemberID()] != nil
+}

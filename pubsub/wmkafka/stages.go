@@ -1,0 +1,188 @@
+package wmkafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka/internal/stagegroup"
+)
+
+// StagesConfig configures Stages. The zero value is safe.
+type StagesConfig struct {
+	// Publisher configures the publisher of stage topics. Default: PublisherConfig{} with a MaxIdle of one minute.
+	Publisher PublisherConfig
+	// Unmarshaler reads records. Default: Marshaler{}.
+	Unmarshaler kafka.Unmarshaler
+	// Sarama configures the client that consumes. It is copied. Default: SaramaSubscriberConfig().
+	Sarama *sarama.Config
+	// InFlight is the number of due messages of a partition that are handled at the same time, counted from the first unacked one. A
+	// downstream that has just recovered must bear them. A message with a longer jitter then does not hold up those behind it.
+	// Messages that wait are not handled and cost no goroutine. Default: 16.
+	InFlight int
+	// NackBackoff is the wait before a nacked message is handed over again. It doubles, up to MaxNackBackoff. Default: 100 ms.
+	NackBackoff time.Duration
+	// MaxNackBackoff is the longest such wait. Default: 5 s, or NackBackoff if that is longer.
+	MaxNackBackoff time.Duration
+	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was cancelled. Default: 1 s.
+	SettleGrace time.Duration
+	// Logger receives the events of the consumer, and those of the publisher if it has no other. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+// Stages publishes to the retry stages of a service and consumes them, over two clients for all handlers and stages together. It is
+// for stages.Config:
+//
+//	waiting, err := wmkafka.NewStages(brokers, "shop", wmkafka.StagesConfig{})
+//	config := stages.Config{Publisher: waiting, Subscriber: waiting.Subscriber}
+//
+// All instances of the service share one consumer group, in which each has one member. The group has the given name and distributes the
+// partitions. The offsets of a stage topic stay in the group that is named as the topic, as with a Subscriber for each stage. So a
+// service can change from one to the other and back: while an instance with Subscribers lives, its topics are left to it.
+//
+// Close the Stages after the last router that uses it.
+type Stages struct {
+	*Publisher
+	brokers []string
+	group   string
+	config  SubscriberConfig
+
+	mu      sync.Mutex
+	current *stageSubscriber
+}
+
+// NewStages connects to the cluster. brokers are the addresses of some of its brokers. group is the consumer group of all instances of
+// the service, such as the service's name. It must not be the group of another subscriber. An error names the argument or the field of config that is wrong.
+func NewStages(brokers []string, group string, config StagesConfig) (*Stages, error) {
+	if config.InFlight == 0 {
+		config.InFlight = 16
+	}
+	if config.Publisher.MaxIdle == 0 {
+		config.Publisher.MaxIdle = time.Minute
+	}
+	if config.Publisher.Logger == nil {
+		config.Publisher.Logger = config.Logger
+	}
+	sub, err := NewSubscriber(brokers, group, SubscriberConfig{
+		Unmarshaler: config.Unmarshaler, Sarama: config.Sarama, InFlight: config.InFlight, NackBackoff: config.NackBackoff,
+		MaxNackBackoff: config.MaxNackBackoff, SettleGrace: config.SettleGrace, Logger: config.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	pub, err := NewPublisher(brokers, config.Publisher)
+	if err != nil {
+		return nil, err
+	}
+	return &Stages{Publisher: pub, brokers: brokers, group: group, config: sub.config}, nil
+}
+
+// Subscriber returns the subscriber of a stage topic, whose offsets are in group. It is the function for stages.Config.Subscriber.
+func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
+	if topic == "" || group == "" {
+		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: the topic (%q) or the group (%q) is empty", topic, group)
+	}
+	if group == s.group {
+		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: stage topic %q has the group %q, which is that of all stages: give NewStages another one", topic, group)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil || s.current.isClosed() {
+		s.current = s.newSubscriber()
+	}
+	s.current.name(topic, group)
+	return s.current, nil
+}
+
+// stageSubscriber consumes all stage topics.
+type stageSubscriber struct {
+	config *SubscriberConfig
+	group  *stagegroup.Group
+
+	mu     sync.Mutex
+	groups map[string]string
+	closed bool
+}
+
+func (s *Stages) newSubscriber() *stageSubscriber {
+	c := &s.config
+	own := &stageSubscriber{config: c, groups: make(map[string]string)}
+	own.group = stagegroup.New(stagegroup.Config{
+		Group: s.group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.MaxNackBackoff, SettleGrace: c.SettleGrace, Logger: c.Logger,
+		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
+			config, connections := through(c.Sarama)
+			config.Consumer.Group.Rebalance.Strategy = strategy
+			config.Consumer.Offsets.AutoCommit.Enable = false // the group has no offsets
+			config.Consumer.Return.Errors = false
+			client, err := sarama.NewClient(s.brokers, config)
+			return client, connections.cut, err
+		},
+		Read: func(record *sarama.ConsumerMessage) *message.Message { return read(c.Unmarshaler, record) },
+		Context: func(ctx context.Context, record *sarama.ConsumerMessage, group string) context.Context {
+			return &recordContext{Context: ctx, record: record, group: group}
+		},
+	})
+	return own
+}
+
+func (s *stageSubscriber) name(topic, group string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups[topic] = group
+}
+
+func (s *stageSubscriber) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+var errNotStages = errors.New("wmkafka: a subscriber of Stages is for stages.Config.Subscriber alone; use NewSubscriber")
+
+// Subscribe hands the messages of a stage topic to the stage when they are due. The channel carries none. It is closed when ctx has
+// ended, or the Subscriber is closed, and what is acked is committed.
+func (s *stageSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	stage := due.Of(ctx)
+	if stage == nil {
+		return nil, errNotStages
+	}
+	s.mu.Lock()
+	group := s.groups[topic]
+	s.mu.Unlock()
+	if group == "" {
+		return nil, errNotStages
+	}
+	out, err := s.group.Add(ctx, &stagegroup.Topic{Name: topic, Group: group, Stage: stage})
+	if err != nil {
+		if errors.Is(err, stagegroup.ErrClosed) {
+			return nil, ErrClosed
+		}
+		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)
+	}
+	return out, nil
+}
+
+var _ due.Subscriber = (*stageSubscriber)(nil)
+
+// HoldsUntilDue says so.
+func (s *stageSubscriber) HoldsUntilDue() {}
+
+// RedeliveryTime returns 0, as that of Subscriber does.
+func (s *stageSubscriber) RedeliveryTime() time.Duration { return 0 }
+
+// Close ends all subscriptions, as that of Subscriber does.
+func (s *stageSubscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.group.Close(s.config.SettleGrace + lastWords)
+	return nil
+}

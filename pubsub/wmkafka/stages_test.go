@@ -1,0 +1,400 @@
+package wmkafka
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/due"
+)
+
+// desk stands for the stages of a service. It counts what it takes by id.
+type desk struct {
+	*cluster
+	group string
+	until func(*message.Message, time.Time) time.Time // nil: at once
+	take  func(*message.Message)                      // nil: ack
+
+	mu    sync.Mutex
+	taken map[string]int
+}
+
+func newDesk(c *cluster) *desk {
+	return &desk{cluster: c, group: "service-" + rand.Text(), taken: map[string]int{}}
+}
+
+// stages returns one more instance of the service.
+func (d *desk) stages() *Stages {
+	d.Helper()
+	waiting, err := NewStages(d.brokers, d.group, StagesConfig{})
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.cleanup(waiting.Close)
+	return waiting
+}
+
+// consume subscribes one instance to a topic until the returned function is called, which returns when all is committed.
+func (d *desk) consume(waiting *Stages, topic string) (stop func()) {
+	d.Helper()
+	sub, err := waiting.Subscriber(topic, topic)
+	if err != nil {
+		d.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, err := sub.Subscribe(due.With(ctx, due.Stage{
+		Until: func(msg *message.Message, arrived time.Time) time.Time {
+			if d.until == nil {
+				return arrived
+			}
+			return d.until(msg, arrived)
+		},
+		Take: func(msg *message.Message) {
+			d.mu.Lock()
+			d.taken[msg.UUID]++
+			d.mu.Unlock()
+			if d.take == nil {
+				msg.Ack()
+				return
+			}
+			d.take(msg)
+		},
+	}), topic)
+	if err != nil {
+		d.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		d.ends("the subscription has ended", func() {
+			for range ended {
+				d.Error("a message came through the channel")
+			}
+		})
+	})
+	d.Cleanup(stop)
+	return stop
+}
+
+func (d *desk) times() map[string]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.taken)
+}
+
+func (d *desk) untilTaken(n int) {
+	d.Helper()
+	d.eventually(fmt.Sprint(n, " messages are taken"), func() bool { return len(d.times()) >= n })
+}
+
+// behind is how many messages of a topic its own group has not acked.
+func (d *desk) behind(topic string) int {
+	d.Helper()
+	n, err := d.subscriber(SubscriberConfig{}, topic).Backlog(context.Background(), topic)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return n
+}
+
+func (d *desk) send(pub message.Publisher, topic string, ids ...string) {
+	d.Helper()
+	for _, id := range ids {
+		if err := pub.Publish(topic, message.NewMessage(id, []byte(id))); err != nil {
+			d.Fatal(err)
+		}
+	}
+}
+
+func named(name string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprint(name, "-", i))
+	}
+	return ids
+}
+
+// Feature R5: a service goes from a subscriber for each stage to one for all, and back, with messages in the stage. While an instance of
+// the other kind lives, the topic is that one's. Each message is handled once.
+func TestStagesTakeOver(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newCluster(t))
+	pub := d.publisher(PublisherConfig{})
+	d.send(pub, d.topic, named("a", 10)...)
+	old := func(n int) func() {
+		sub := d.subscriber(SubscriberConfig{}, d.topic)
+		messages := d.subscribe(sub)
+		for range n {
+			msg := d.next(messages)
+			d.mu.Lock()
+			d.taken[msg.UUID]++
+			d.mu.Unlock()
+			msg.Ack()
+		}
+		return func() { d.none(messages, 0); _ = sub.Close() }
+	}
+	end := old(10)
+	stop := d.consume(d.stages(), d.topic)
+	d.cluster.group = d.group
+	d.eventually("the instance is a member of the service's group", func() bool { return d.members() == 1 })
+	time.Sleep(time.Second)
+	if n := len(d.times()); n != 10 {
+		t.Fatalf("%d are taken while another has the topic", n)
+	}
+	end()
+	d.send(pub, d.topic, named("b", 10)...)
+	d.untilTaken(20)
+	d.eventually("the offsets are where tools look", func() bool { return d.behind(d.topic) == 0 })
+
+	for id, n := range d.times() {
+		if n != 1 {
+			t.Errorf("%s is handled %d times", id, n)
+		}
+	}
+
+	// Back: the broker gives the topic to the subscriber, and refuses our next commit. Until then both have the messages.
+	sub := d.subscriber(SubscriberConfig{}, d.topic)
+	messages := d.subscribe(sub)
+	d.cluster.group = d.topic
+	d.eventually("the subscriber is a member of the topic's group", func() bool { return d.members() == 1 })
+	d.send(pub, d.topic, named("c", 10)...)
+	for range 10 {
+		d.next(messages).Ack()
+	}
+	for i := 0; ; i++ { // each message that is taken is followed by a commit that is refused
+		id := fmt.Sprint("d-", i)
+		d.send(pub, d.topic, id)
+		d.next(messages).Ack()
+		time.Sleep(time.Second)
+		if d.times()[id] == 0 {
+			break
+		}
+		if i == 60 {
+			t.Fatal("the topic is not left to the subscriber")
+		}
+	}
+	stop()
+}
+
+// Features R5, P7: instances come and go while messages wait and are handled. None is lost, and none is left.
+func TestStagesDeploy(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newPartitioned(t, 3))
+	second := d.topic + ".second"
+	d.create(second, 2, nil)
+	d.until = func(_ *message.Message, arrived time.Time) time.Time { return arrived.Add(200 * time.Millisecond) }
+	d.take = func(msg *message.Message) {
+		select {
+		case <-time.After(10 * time.Millisecond):
+			msg.Ack()
+		case <-msg.Context().Done():
+			msg.Nack()
+		}
+	}
+	pub := d.publisher(PublisherConfig{InFlight: 100})
+	instance := func() (stop func()) {
+		waiting := d.stages()
+		one, other := d.consume(waiting, d.topic), d.consume(waiting, second)
+		return func() { one(); other() }
+	}
+	first := instance()
+	d.send(pub, d.topic, named("a", 50)...)
+	d.send(pub, second, named("b", 50)...)
+	d.untilTaken(10)
+	last := instance()
+	d.send(pub, d.topic, named("c", 50)...)
+	d.cluster.group = d.group
+	d.eventually("both are members", func() bool { return d.members() == 2 })
+	first()
+	d.send(pub, second, named("d", 50)...)
+	d.untilTaken(200)
+	d.eventually("nothing is left", func() bool { return d.behind(d.topic)+d.behind(second) == 0 })
+	last()
+}
+
+// Feature R5: a message is not handed over before it is due, and those that wait hold up neither another partition nor another topic.
+func TestStagesWaitAlone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newPartitioned(t, 2))
+	second := d.topic + ".second"
+	d.create(second, 1, nil)
+	release := make(chan struct{})
+	d.until = func(msg *message.Message, arrived time.Time) time.Time {
+		if strings.HasPrefix(msg.UUID, "waits") {
+			return arrived.Add(time.Hour)
+		}
+		return arrived
+	}
+	d.take = func(msg *message.Message) {
+		<-release
+		msg.Ack()
+	}
+	for i := range 100 { // more than the window
+		d.produce(&sarama.ProducerMessage{Partition: 0, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("waits-", i))}})
+	}
+	for i := range 10 {
+		d.produce(&sarama.ProducerMessage{Partition: 1, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("a-", i))}})
+		d.produce(&sarama.ProducerMessage{Topic: second, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("b-", i))}})
+	}
+	waiting := d.stages()
+	one, other := d.consume(waiting, d.topic), d.consume(waiting, second)
+	d.untilTaken(20) // at the same time
+	close(release)
+	d.eventually("they are committed", func() bool { return d.behind(second) == 0 && d.behind(d.topic) == 100 })
+	one()
+	other()
+	for id := range d.times() {
+		if strings.HasPrefix(id, "waits") {
+			t.Errorf("%s is taken early", id)
+		}
+	}
+}
+
+// Feature R5: a stage topic that is deleted stops its own messages alone. When it is there again, its messages are taken.
+func TestStagesTopicDeleted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newCluster(t))
+	second := d.topic + ".second"
+	if err := d.admin.CreateTopic(second, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	pub := d.publisher(PublisherConfig{})
+	waiting := d.stages()
+	d.consume(waiting, d.topic)
+	d.consume(waiting, second)
+	d.eventually("the topic has a leader", func() bool { return leaders(d.admin, second, 1) == nil })
+	d.send(pub, second, "second")
+	d.untilTaken(1)
+	if err := d.admin.DeleteTopic(second); err != nil {
+		t.Fatal(err)
+	}
+	d.send(pub, d.topic, named("a", 3)...)
+	d.untilTaken(4)
+	d.eventually("the member has noticed", func() bool {
+		groups, err := d.admin.DescribeConsumerGroups([]string{d.group})
+		if err != nil || groups[0].State != "Stable" {
+			return false
+		}
+		for _, member := range groups[0].Members {
+			if metadata, err := member.GetMemberMetadata(); err == nil && len(metadata.Topics) == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	d.eventually("the topic can be created again", func() bool {
+		return d.admin.CreateTopic(second, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false) == nil
+	})
+	d.deleteLater(second)
+	d.eventually("the topic has a leader", func() bool { return leaders(d.admin, second, 1) == nil })
+	d.eventually("it takes messages again", func() bool {
+		return pub.Publish(second, message.NewMessage("again", nil)) == nil && d.times()["again"] > 0
+	})
+}
+
+// Feature R5: markers of transactions and records of aborted ones are passed over, and committed.
+func TestStagesTransactions(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newCluster(t))
+	config := SaramaPublisherConfig()
+	config.Producer.Transaction.ID = rand.Text()
+	producer, err := sarama.NewSyncProducer(d.brokers, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.cleanup(producer.Close)
+	for i, end := range []func() error{producer.CommitTxn, producer.AbortTxn, producer.CommitTxn, producer.AbortTxn} {
+		if err := producer.BeginTxn(); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			record := &sarama.ProducerMessage{Topic: d.topic, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint(i, "-", n))}}
+			if _, _, err := producer.SendMessage(record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := d.consume(d.stages(), d.topic)
+	d.untilTaken(6)
+	d.eventually("all is committed", func() bool { return d.behind(d.topic) == 0 })
+	stop()
+	want := map[string]int{"0-0": 1, "0-1": 1, "0-2": 1, "2-0": 1, "2-1": 1, "2-2": 1}
+	if got := d.times(); !maps.Equal(got, want) {
+		t.Errorf("taken %v, want %v", got, want)
+	}
+}
+
+// Feature R5: what is nacked comes again after a wait, and is not committed before it is acked.
+func TestStagesNack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newCluster(t))
+	d.take = func(msg *message.Message) {
+		if msg.UUID == "a-0" && d.times()["a-0"] < 3 {
+			msg.Metadata.Set("changed", "yes")
+			msg.Nack()
+			return
+		}
+		msg.Ack()
+	}
+	d.send(d.publisher(PublisherConfig{}), d.topic, named("a", 5)...)
+	stop := d.consume(d.stages(), d.topic)
+	d.eventually("it is acked", func() bool { return d.times()["a-0"] == 3 && d.behind(d.topic) == 0 })
+	stop()
+	if got := d.times(); len(got) != 5 || got["a-1"] != 1 {
+		t.Errorf("taken %v", got)
+	}
+}
+
+// An idle publisher has no connections, and the next message opens them.
+func TestPublisherIdle(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	pub := c.publisher(PublisherConfig{MaxIdle: 50 * time.Millisecond, ProducerPerTopic: true})
+	for i := range 3 {
+		if err := pub.Publish(c.topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
+			t.Fatal(err)
+		}
+		c.eventually("the producers are closed", func() bool {
+			pub.producers.lock.RLock()
+			defer pub.producers.lock.RUnlock()
+			return pub.producers.common.Load() == nil && len(pub.producers.byTopic) == 0
+		})
+	}
+	if n := len(c.records(c.topic, 1)); n != 3 {
+		t.Errorf("%d records", n)
+	}
+}
+
+func TestNewStagesRefuses(t *testing.T) {
+	t.Parallel()
+	if _, err := NewStages(nil, "shop", StagesConfig{}); err == nil {
+		t.Error("no brokers")
+	}
+	if _, err := NewStages([]string{"127.0.0.1:1"}, "", StagesConfig{}); err == nil {
+		t.Error("no group")
+	}
+	c := newCluster(t)
+	waiting := newDesk(c).stages()
+	for topic, group := range map[string]string{"": "x", "x": "", "y": waiting.group} {
+		if _, err := waiting.Subscriber(topic, group); err == nil {
+			t.Errorf("%q in %q", topic, group)
+		}
+	}
+	sub, err := waiting.Subscriber(c.topic, c.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sub.Subscribe(t.Context(), c.topic); err == nil || !strings.Contains(err.Error(), "NewSubscriber") {
+		t.Errorf("without a stage: %v", err)
+	}
+}
