@@ -83,12 +83,12 @@
 // Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber is called with, and a
 // Publisher with ProducerPerTopic. For them:
 //
-//	  - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just recovered must bear
-//	    them. A message with a longer jitter then does not hold up those behind it.
-//	  - SaramaStageConfig saves requests to the broker if all stages are 0.5 s or longer.
-//	  - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's batch.
-//	  - ListWaiting finds, at start-up, stage topics with messages that no group has acked.
-//	  - A failure costs the live handler no wait: see "A failed message holds up no other".
+//   - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just recovered must bear
+//     them. A message with a longer jitter then does not hold up those behind it.
+//   - SaramaStageConfig saves requests to the broker if all stages are 0.5 s or longer.
+//   - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's batch.
+//   - ListWaiting finds, at start-up, stage topics with messages that no group has acked.
+//   - A failure costs the live handler no wait: see "A failed message holds up no other".
 //
 // # Ids
 //
