@@ -12,9 +12,11 @@ import (
 type Reentry struct {
 	// Handler is the name of the handler that the message first came to.
 	Handler string
-	// As is the name of the stage's handler in the router. Some pub/subs pass a context on with what a handler published: a
+	// As is the name of the router's handler that gets the message out of the stage. Some pub/subs pass a context on with what a handler published: a
 	// handler with another name then ignores the Reentry.
 	As string
+	// Topic is the stage topic that the message waited in.
+	Topic string
 	// Stage is the number of the stage that the message waited in. The first is 1, and 0 is none.
 	Stage int
 	// Foreign means that the message waits for another handler, which may never get it.

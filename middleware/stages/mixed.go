@@ -62,18 +62,18 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 	return out, nil
 }
 
-// Close ends all waits, so that the subscribers get their messages back, and closes the subscribers.
+// Close ends all waits, so that the subscribers get their messages back, and closes the subscribers at the same time.
 func (m *mixed) Close() error {
-	var errs []error
-	for _, w := range m.waiters {
+	errs := make([]error, len(m.waiters)+1)
+	var closing sync.WaitGroup
+	for i, w := range m.waiters {
 		w.close()
-	}
-	for _, w := range m.waiters {
-		errs = append(errs, w.sharedSubscriber.Close())
+		closing.Go(func() { errs[i] = w.sharedSubscriber.Close() })
 	}
 	if m.live {
-		errs = append(errs, safecall.Call("subscriber", m.Subscriber.Close))
+		closing.Go(func() { errs[len(m.waiters)] = safecall.Call("subscriber", m.Subscriber.Close) })
 	}
+	closing.Wait()
 	return errors.Join(errs...)
 }
 
@@ -87,10 +87,11 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 		return err
 	}
 	waits, cancel := both(ctx, w.closed)
+	var over gate
 	stage := due.Stage{
 		Delay: w.delay,
 		Until: w.dueAt,
-		Take:  func(msg *message.Message) { w.hold(waits, msg, out) },
+		Take:  func(msg *message.Message) { over.pass(msg, func() { w.hold(waits, msg, out) }) },
 	}
 	in, err := w.Subscriber.Subscribe(due.With(outage.WithRedelivery(ctx, w.sharedSubscriber.redelivery), stage), w.topic)
 	if err != nil {
@@ -103,6 +104,7 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 		defer w.leave() // before the router takes the handler for stopped
 		defer cancel()
 		w.deliver(waits, in, out)
+		over.close()
 	}
 	if _, holds := w.Subscriber.(due.Subscriber); holds { // no message comes, and the end is waited for when it is near
 		context.AfterFunc(waits, run)
@@ -126,4 +128,27 @@ func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out ch
 		waiting.Go(func() { w.hold(ctx, msg, out) })
 	}
 	waiting.Wait()
+}
+
+// gate is passed by messages that their subscriber hands over by itself, until the channel to the router is closed.
+type gate struct {
+	mu     sync.RWMutex
+	closed bool
+}
+
+func (g *gate) pass(msg *message.Message, f func()) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.closed {
+		msg.Nack()
+		return
+	}
+	f()
+}
+
+// close waits for messages that are passing. What they wait for has ended before.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
 }

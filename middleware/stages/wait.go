@@ -73,7 +73,7 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 		return
 	}
 	defer w.exit()
-	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.inRouter(), Stage: stage.Number, Foreign: foreign, Held: time.Since(arrived)}
+	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.inRouter(), Topic: w.topic, Stage: stage.Number, Foreign: foreign, Held: time.Since(arrived)}
 	w.of.stages.inside.FromStage(msg)
 	msg.SetContext(chain.WithReentry(session, reentry))
 	w.onReentry(msg, stage)

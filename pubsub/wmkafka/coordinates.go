@@ -32,7 +32,7 @@ func ByCoordinates(msg *message.Message) (string, error) {
 	if _, ours := ctx.Value(recordContextKey{}).(*recordContext); !ours {
 		// Of watermill-kafka's subscriber the topic is the handler's, also where the record stood in a stage's topic.
 		if stage := chain.ReentryOf(ctx); stage != nil {
-			origin.Topic += "/" + stage.As
+			origin.Topic += "/" + stage.Topic
 		}
 	}
 	stamp := "none"

@@ -79,10 +79,17 @@ func TestByCoordinates_sameOffset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		msg.SetContext(chain.WithReentry(msg.Context(), &chain.Reentry{Handler: "billing", As: "billing-stage-1"}))
-		staged, err := ByCoordinates(msg)
-		if _, ours := sub.(*Subscriber); err != nil || ours == (staged != key) {
-			t.Errorf("in a stage of %T %q, %v; live %q", sub, staged, err, key)
+		keys := map[string]bool{key: true}
+		for _, topic := range []string{"orders.billing.retry.5s", "orders.billing.retry.1m"} {
+			msg.SetContext(chain.WithReentry(msg.Context(), &chain.Reentry{Handler: "billing", As: "billing", Topic: topic}))
+			staged, err := ByCoordinates(msg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys[staged] = true
+		}
+		if _, ours := sub.(*Subscriber); ours && len(keys) != 1 || !ours && len(keys) != 3 {
+			t.Errorf("live and in two stages of %T: %v", sub, keys)
 		}
 		msg.Ack()
 		cancel()

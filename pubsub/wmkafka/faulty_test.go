@@ -11,9 +11,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// faulty is a dialer whose connections fall silent, as half-open ones are, or are refused.
+// faulty is a dialer whose connections fall silent, as half-open ones are, or are refused, or stand still, as those of a paused process do.
 type faulty struct {
 	lock    sync.Mutex
+	frozen  sync.RWMutex // held while they stand still
 	silent  bool
 	refuses bool
 	conns   []net.Conn
@@ -60,6 +61,8 @@ func (s *silentConn) Write(b []byte) (int, error) {
 	if s.faulty.isSilent() {
 		return len(b), nil
 	}
+	s.faulty.frozen.RLock()
+	defer s.faulty.frozen.RUnlock()
 	return s.Conn.Write(b)
 }
 

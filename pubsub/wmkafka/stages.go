@@ -51,12 +51,9 @@ type StagesConfig struct {
 // Close the Stages after the last router that uses it.
 type Stages struct {
 	*Publisher
-	brokers []string
-	group   string
-	config  SubscriberConfig
-
-	mu      sync.Mutex
-	current *stageSubscriber
+	group    string
+	config   *SubscriberConfig
+	consumer *stagegroup.Group
 }
 
 // NewStages connects to the cluster. brokers are the addresses of some of its brokers. group is the consumer group of all instances of
@@ -82,7 +79,7 @@ func NewStages(brokers []string, group string, config StagesConfig) (*Stages, er
 	if err != nil {
 		return nil, err
 	}
-	return &Stages{Publisher: pub, brokers: brokers, group: group, config: sub.config}, nil
+	return &Stages{Publisher: pub, group: group, config: &sub.config, consumer: newStageGroup(brokers, group, &sub.config)}, nil
 }
 
 // Subscriber returns the subscriber of a stage topic, whose offsets are in group. It is the function for stages.Config.Subscriber.
@@ -93,36 +90,20 @@ func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
 	if group == s.group {
 		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: stage topic %q has the group %q, which is that of all stages: give NewStages another one", topic, group)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == nil || s.current.isClosed() {
-		s.current = s.newSubscriber()
-	}
-	s.current.name(topic, group)
-	return s.current, nil
+	own := &stageSubscriber{of: s, topic: topic, group: group}
+	own.closed, own.close = context.WithCancel(context.Background())
+	return own, nil
 }
 
-// stageSubscriber consumes all stage topics.
-type stageSubscriber struct {
-	config *SubscriberConfig
-	group  *stagegroup.Group
-
-	mu     sync.Mutex
-	groups map[string]string
-	closed bool
-}
-
-func (s *Stages) newSubscriber() *stageSubscriber {
-	c := &s.config
-	own := &stageSubscriber{config: c, groups: make(map[string]string)}
-	own.group = stagegroup.New(stagegroup.Config{
-		Group: s.group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.MaxNackBackoff, SettleGrace: c.SettleGrace, Logger: c.Logger,
+func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegroup.Group {
+	return stagegroup.New(stagegroup.Config{
+		Group: group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.MaxNackBackoff, SettleGrace: c.SettleGrace, Logger: c.Logger,
 		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
 			config, connections := through(c.Sarama)
 			config.Consumer.Group.Rebalance.Strategy = strategy
 			config.Consumer.Offsets.AutoCommit.Enable = false // the group has no offsets
 			config.Consumer.Return.Errors = false
-			client, err := sarama.NewClient(s.brokers, config)
+			client, err := sarama.NewClient(brokers, config)
 			return client, connections.cut, err
 		},
 		Read: func(record *sarama.ConsumerMessage) *message.Message { return read(c.Unmarshaler, record) },
@@ -130,43 +111,42 @@ func (s *Stages) newSubscriber() *stageSubscriber {
 			return &recordContext{Context: ctx, record: record, group: group}
 		},
 	})
-	return own
 }
 
-func (s *stageSubscriber) name(topic, group string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.groups[topic] = group
+// stageSubscriber consumes one stage topic, as a part of the group of all.
+type stageSubscriber struct {
+	of           *Stages
+	topic, group string
+	closed       context.Context
+	close        context.CancelFunc
+
+	mu     sync.Mutex
+	topics []*stagegroup.Topic
 }
 
-func (s *stageSubscriber) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
+var errNotStages = errors.New("wmkafka: a subscriber of Stages is for its stage topic and for stages.Config.Subscriber alone; use NewSubscriber")
 
-var errNotStages = errors.New("wmkafka: a subscriber of Stages is for stages.Config.Subscriber alone; use NewSubscriber")
-
-// Subscribe hands the messages of a stage topic to the stage when they are due. The channel carries none. It is closed when ctx has
+// Subscribe hands the messages of the stage topic to the stage when they are due. The channel carries none. It is closed when ctx has
 // ended, or the Subscriber is closed, and what is acked is committed.
 func (s *stageSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	stage := due.Of(ctx)
-	if stage == nil {
+	if stage == nil || topic != s.topic {
 		return nil, errNotStages
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(s.closed, cancel)
 	s.mu.Lock()
-	group := s.groups[topic]
-	s.mu.Unlock()
-	if group == "" {
-		return nil, errNotStages
+	defer s.mu.Unlock()
+	if s.closed.Err() != nil {
+		return nil, ErrClosed
 	}
-	out, err := s.group.Add(ctx, &stagegroup.Topic{Name: topic, Group: group, Stage: stage})
+	t := &stagegroup.Topic{Name: topic, Group: s.group, Stage: stage}
+	out, err := s.of.consumer.Add(ctx, t)
 	if err != nil {
-		if errors.Is(err, stagegroup.ErrClosed) {
-			return nil, ErrClosed
-		}
+		cancel()
 		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)
 	}
+	s.topics = append(s.topics, t)
 	return out, nil
 }
 
@@ -178,11 +158,14 @@ func (s *stageSubscriber) HoldsUntilDue() {}
 // RedeliveryTime returns 0, as that of Subscriber does.
 func (s *stageSubscriber) RedeliveryTime() time.Duration { return 0 }
 
-// Close ends all subscriptions, as that of Subscriber does.
+// Close ends the subscription, as that of Subscriber does. Other stage topics are consumed further.
 func (s *stageSubscriber) Close() error {
+	s.close()
 	s.mu.Lock()
-	s.closed = true
+	topics := s.topics
 	s.mu.Unlock()
-	s.group.Close(s.config.SettleGrace + lastWords)
+	for _, t := range topics {
+		s.of.consumer.End(t, s.of.config.SettleGrace+lastWords)
+	}
 	return nil
 }

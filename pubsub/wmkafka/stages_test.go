@@ -3,8 +3,10 @@ package wmkafka
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,9 +35,9 @@ func newDesk(c *cluster) *desk {
 }
 
 // stages returns one more instance of the service.
-func (d *desk) stages() *Stages {
+func (d *desk) stages(config ...*sarama.Config) *Stages {
 	d.Helper()
-	waiting, err := NewStages(d.brokers, d.group, StagesConfig{})
+	waiting, err := NewStages(d.brokers, d.group, StagesConfig{Sarama: append(config, nil)[0]})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -353,6 +355,95 @@ func TestStagesNack(t *testing.T) {
 	if got := d.times(); len(got) != 5 || got["a-1"] != 1 {
 		t.Errorf("taken %v", got)
 	}
+}
+
+// Features R5, P1, promise P3: the group expels a member whose process is paused, while its handlers are busy. Another one takes over. When the pause
+// ends, the first commits nothing, and gets nothing that is another's. What was committed before is not handled again. What was being handled is handled
+// once more, and nothing is lost.
+func TestStagesExpelled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newCluster(t))
+	var busy sync.WaitGroup
+	release := make(chan struct{})
+	d.take = func(msg *message.Message) {
+		if strings.HasPrefix(msg.UUID, "busy") && d.times()[msg.UUID] == 1 {
+			busy.Done()
+			<-release // whatever becomes of its context
+		}
+		msg.Ack()
+	}
+	pub := d.publisher(PublisherConfig{InFlight: 100})
+	dialer := &faulty{}
+	config := dialer.into(SaramaSubscriberConfig())
+	config.Consumer.Group.Session.Timeout = 6 * time.Second // the least that the broker takes
+	stop := d.consume(d.stages(config), d.topic)
+	d.send(pub, d.topic, named("done", 20)...)
+	d.untilTaken(20)
+	d.eventually("they are committed", func() bool { return d.behind(d.topic) == 0 })
+	busy.Add(5)
+	d.send(pub, d.topic, named("busy", 5)...)
+	d.ends("they are handled", busy.Wait)
+	d.cluster.group = d.group
+	first := d.generation()
+
+	dialer.frozen.Lock()
+	thaw := sync.OnceFunc(dialer.frozen.Unlock)
+	t.Cleanup(thaw)
+	d.send(pub, d.topic, named("meanwhile", 20)...)
+	last := d.consume(d.stages(), d.topic)
+	d.untilTaken(45)
+	d.eventually("all is committed", func() bool { return d.behind(d.topic) == 0 })
+	close(release)
+	thaw()
+	d.eventually("the first is a member again", func() bool {
+		now := d.generation()
+		return len(now) == 2 && !slices.Contains(now, first[0])
+	})
+	d.send(pub, d.topic, named("after", 20)...)
+	d.untilTaken(65)
+	d.eventually("all is committed again", func() bool { return d.behind(d.topic) == 0 })
+	stop()
+	last()
+	for id, n := range d.times() {
+		want := 1
+		if strings.HasPrefix(id, "busy") {
+			want = 2
+		}
+		if n != want {
+			t.Errorf("%s is handled %d times, want %d", id, n, want)
+		}
+	}
+}
+
+// Feature R9: a router that closes ends its own stages. Those of another router with the same Stages go on.
+func TestStagesOfTwoRouters(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newCluster(t))
+	second := d.topic + ".second"
+	d.create(second, 1, nil)
+	waiting := d.stages()
+	d.consume(waiting, second)
+	for range 2 { // and a topic that was given back can be taken again
+		sub, err := waiting.Subscriber(d.topic, d.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, err := sub.Subscribe(due.With(t.Context(), due.Stage{Until: func(*message.Message, time.Time) time.Time { return time.Time{} }}), d.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.ends("Close", func() {
+			if err := sub.Close(); err != nil {
+				t.Error(err)
+			}
+			<-ended
+		})
+		if _, err := sub.Subscribe(due.With(t.Context(), due.Stage{}), d.topic); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+	d.send(d.publisher(PublisherConfig{}), second, "goes on")
+	d.untilTaken(1)
 }
 
 // An idle publisher has no connections, and the next message opens them.

@@ -23,7 +23,12 @@ const (
 
 // fetchFrom fetches the partitions that a broker leads until the session ends.
 func (s *session) fetchFrom(leader int32) {
+	steady := s.steady()
 	for pause := time.Duration(0); wait.For(s.ctx, pause); {
+		if !steady.goesOn() {
+			pause = fetchErrorPause
+			continue
+		}
 		request, often := s.request(leader)
 		if pause = often; request == nil {
 			continue
@@ -37,6 +42,10 @@ func (s *session) fetchFrom(leader int32) {
 		}
 		if err != nil {
 			s.fetchFailed(leader, "", err)
+			pause = fetchErrorPause
+			continue
+		}
+		if !steady.goesOn() { // the records may be another's
 			pause = fetchErrorPause
 			continue
 		}

@@ -40,7 +40,6 @@ type Group struct {
 	config Config
 
 	mu        sync.Mutex
-	closed    bool
 	topics    map[string]*Topic
 	gone      []*Topic           // that were removed, and whose end is to be said
 	version   int                // of topics
@@ -65,13 +64,9 @@ func New(config Config) *Group {
 	return &Group{config: config, topics: make(map[string]*Topic), changed: make(chan struct{}, 1)}
 }
 
-var (
-	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("closed")
-	errTwice  = errors.New("the topic is consumed already: a stage topic has one handler")
-)
+var errTwice = errors.New("the topic is consumed already: a stage topic has one handler")
 
-// Add consumes a topic until ctx ends, or the Group is closed. Then the channel is closed. If the Group has no topic yet, it connects.
+// Add consumes a topic until ctx ends. Then what is acked is committed, and the channel is closed. If the Group has no topic yet, it connects.
 func (g *Group) Add(ctx context.Context, t *Topic) (<-chan *message.Message, error) {
 	t.ctx, t.out = ctx, make(chan *message.Message)
 	for {
@@ -92,9 +87,6 @@ func (g *Group) Add(ctx context.Context, t *Topic) (<-chan *message.Message, err
 func (g *Group) add(t *Topic) (ended <-chan struct{}, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
-		return nil, ErrClosed
-	}
 	if g.topics[t.Name] != nil {
 		return nil, errTwice
 	}
@@ -146,32 +138,28 @@ func (g *Group) change() {
 	}
 }
 
-// Close ends the membership and waits for it. If the brokers do not answer for long, its connections are cut.
-func (g *Group) Close(limit time.Duration) {
-	g.mu.Lock()
-	g.closed = true
-	for name, t := range g.topics {
-		delete(g.topics, name)
-		g.gone = append(g.gone, t)
-	}
-	g.change()
-	ended, cut := g.ended, g.cut
-	g.mu.Unlock()
-	if ended == nil {
-		return
-	}
+// End waits until a topic has ended whose context has ended. If the brokers do not answer for long, the connections are cut, unless other topics
+// need them.
+func (g *Group) End(t *Topic, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-ended:
+	case <-t.out:
+		return
 	case <-timer.C:
-		logging.SubscriptionCut.Write(g.config.Logger, errCut, nil)
+	}
+	g.remove(t)
+	g.mu.Lock()
+	last, cut := len(g.topics) == 0, g.cut
+	g.mu.Unlock()
+	logging.SubscriptionCut.Write(g.config.Logger, errCut, logging.Fields{logging.StageTopic: t.Name})
+	if last {
 		cut()
-		<-ended
+		<-t.out
 	}
 }
 
-var errCut = errors.New("the connections of the stages' consumer group were cut, because their time is over")
+var errCut = errors.New("the consumer group of the stages has not ended in time: without other topics, its connections are cut")
 
 const (
 	// quiet is how long the set of topics must not have changed before the group is joined: each change is a rebalance, and a
@@ -253,13 +241,14 @@ func (g *Group) settled() (topics map[string]*Topic, version int) {
 	}
 }
 
-// begin notes how the membership is interrupted, unless the topics have changed again.
+// begin notes how the membership is interrupted, unless the topics have changed again. Topics that were removed before it have ended.
 func (g *Group) begin(version int, interrupt context.CancelFunc) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.version != version {
 		return false
 	}
+	g.closeGone()
 	g.interrupt = interrupt
 	return true
 }
@@ -268,6 +257,10 @@ func (g *Group) begin(version int, interrupt context.CancelFunc) bool {
 func (g *Group) sayGone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.closeGone()
+}
+
+func (g *Group) closeGone() {
 	for _, t := range g.gone {
 		close(t.out)
 	}

@@ -13,28 +13,26 @@ import (
 const (
 	// keepEvery is how often offsets are committed that have changed, and topics looked at that others have.
 	keepEvery = time.Second
-	// renewEvery is how often all offsets are committed. A broker forgets those of a group without members after seven days.
-	renewEvery = time.Hour
-	// asleep is how late the keeper may be before this member may have been expelled.
-	asleep = 3 * time.Second
+	// renewEvery is how often all offsets are committed. So a late commit of an expelled member, which is too low, does not stay. And a
+	// broker forgets the offsets of a group without members after seven days.
+	renewEvery = time.Minute
 )
 
 // keep takes over topics and commits offsets until the session ends.
 func (s *session) keep() {
-	renewed, before := time.Now(), time.Now()
-	for {
+	renewed := time.Now()
+	for steady := s.steady(); ; {
 		if s.takeOver(); s.ctx.Err() != nil {
 			return
 		}
-		now := time.Now()
-		if now.Sub(before) < keepEvery+asleep || s.isMember() {
+		if steady.goesOn() {
+			now := time.Now()
 			renew := now.Sub(renewed) > renewEvery
 			if renew {
 				renewed = now
 			}
 			s.commit(renew)
 		}
-		before = time.Now()
 		if !wait.For(s.ctx, keepEvery) {
 			return
 		}

@@ -62,10 +62,16 @@ func (s *session) schedule() {
 				}
 			}
 		}
-		timer.Reset(s.scheduled.Sub(now))
+		planned := s.scheduled
+		timer.Reset(planned.Sub(now))
 		s.mu.Unlock()
 		select {
 		case <-timer.C:
+			for late := time.Since(planned) > asleep; late && !s.isMember(); {
+				if !wait.For(s.ctx, fetchErrorPause) {
+					return
+				}
+			}
 		case <-s.wake:
 		case <-s.ctx.Done():
 			return
