@@ -55,7 +55,7 @@ func (c *consumer) protected(router *message.Router) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := c.publisher() // one of its own: it is no handler's, and outlives them
+	waiting, err := c.stages() // its publisher is no handler's, and outlives them
 	if err != nil {
 		return errors.Join(err, outputs.Close())
 	}
@@ -75,7 +75,10 @@ func (c *consumer) protected(router *message.Router) error {
 		Stages: stages.Config{
 			Publisher: waiting,
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
-				return c.subscriber(topic, group, stageInFlight)
+				if _, err := c.subscriber(topic, group, 1); err != nil { // it counts what waits, and consumes nothing
+					return nil, err
+				}
+				return waiting.Subscriber(topic, group)
 			},
 			Stages:    stages.Delays(c.plan.Stages...),
 			OnStage:   c.onStage,

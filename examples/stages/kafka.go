@@ -12,7 +12,7 @@ import (
 )
 
 func (c *consumer) publisher() (*wmkafka.Publisher, error) {
-	return wmkafka.NewPublisher(split(c.plan.Brokers), wmkafka.PublisherConfig{ProducerPerTopic: true})
+	return wmkafka.NewPublisher(split(c.plan.Brokers), wmkafka.PublisherConfig{})
 }
 
 // subscriber notes what is read, so that the run knows what to wait for, and in the end what to remove.
@@ -23,6 +23,13 @@ func (c *consumer) subscriber(topic, group string, inFlight int) (*wmkafka.Subsc
 	}
 	return sub, err
 }
+
+// stages publishes to the stage topics and consumes them, all in one consumer group.
+func (c *consumer) stages() (*wmkafka.Stages, error) {
+	return wmkafka.NewStages(split(c.plan.Brokers), stagesGroup(c.plan), wmkafka.StagesConfig{InFlight: stageInFlight})
+}
+
+func stagesGroup(plan *Plan) string { return plan.Topic + "-stages" }
 
 func newSubscriber(plan *Plan, group string, inFlight int) (*wmkafka.Subscriber, error) {
 	return wmkafka.NewSubscriber(split(plan.Brokers), group, wmkafka.SubscriberConfig{InFlight: inFlight})
@@ -51,7 +58,7 @@ func createTopics(c *consumer) (cleanUp func() error, err error) {
 	own := []string{c.plan.Topic, c.plan.Summaries()}
 	cleanUp = func() error {
 		var failed error
-		topics, groups := slices.Clone(own), []string{demoGroup(c.plan)}
+		topics, groups := slices.Clone(own), []string{demoGroup(c.plan), stagesGroup(c.plan)}
 		for _, r := range c.reads {
 			groups = append(groups, r.group)
 			if !slices.Contains(topics, r.topic) {

@@ -45,7 +45,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, deadLetters.Close()) }()
-	later, err := site.publisher()
+	later, waits, err := site.stages()
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		Outage:      guard,
 		Stages: stages.Config{
 			Publisher:  later,
-			Subscriber: func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) },
+			Subscriber: waits,
 			Stages:     stages.Delays(delays...),
 			Store:      waiting,
 		},

@@ -16,13 +16,25 @@ func onKafka(s *site) {
 	addresses := []string{s.Address}
 	s.origin = wmkafka.Origin
 	s.publisher = func() (publisher, error) {
-		config := wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Logger: s.logger, ProducerPerTopic: true}
+		config := wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Logger: s.logger}
 		return wmkafka.NewPublisher(addresses, config)
 	}
-	s.subscriber = func(group string, inFlight int) (subscriber, error) {
+	consumes := func() *sarama.Config {
 		config := through(wmkafka.SaramaSubscriberConfig(), s.Address)
 		config.Consumer.Group.Session.Timeout = 6 * time.Second // of a killed consumer: the broker allows no less
-		return wmkafka.NewSubscriber(addresses, group, wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: config, Logger: s.logger})
+		return config
+	}
+	s.subscriber = func(group string, inFlight int) (subscriber, error) {
+		return wmkafka.NewSubscriber(addresses, group, wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes(), Logger: s.logger})
+	}
+	s.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
+		waiting, err := wmkafka.NewStages(addresses, s.stagesGroup(), wmkafka.StagesConfig{
+			Publisher: wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address)}, InFlight: inFlight, Sarama: consumes(), Logger: s.logger,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return waiting, waiting.Subscriber, nil
 	}
 	s.oversized = func(msg *message.Message, less int) { msg.Payload = make([]byte, 1<<20-less) }
 	s.refused = func(string) *message.Message { return message.NewMessage("", make([]byte, 2<<20)) }
@@ -53,6 +65,7 @@ func onKafka(s *site) {
 				_ = admin.DeleteConsumerGroup(topic) // Kafka forgets it in a week
 				_ = admin.DeleteConsumerGroup(s.reader(topic))
 			}
+			_ = admin.DeleteConsumerGroup(s.stagesGroup())
 			return failed
 		})
 	}

@@ -49,6 +49,9 @@ func (s *setting) reader(topic string) string { return topic + "-account" }
 // group is the consumer group of the live topic, and of whatever else belongs to this campaign alone.
 func (s *setting) group() string { return s.Topic }
 
+// stagesGroup is the consumer group of all stages.
+func (s *setting) stagesGroup() string { return s.Topic + "-stages" }
+
 // deadLetters are the topics where letters go.
 func (s *setting) deadLetters() []string {
 	return []string{

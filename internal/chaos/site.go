@@ -24,7 +24,9 @@ type site struct {
 
 	publisher  func() (publisher, error)
 	subscriber func(group string, inFlight int) (subscriber, error)
-	origin     func(*message.Message) poison.Origin
+	// stages returns the publisher and the subscribers of the stage topics. Default: a publisher, and a subscriber for each.
+	stages func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error)
+	origin func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
 	keys func(ctx context.Context, live subscriber) (idempotency.Store, error)
 	// later opens the store of what waits for its next attempt. If it is nil, that waits in topics.
@@ -69,6 +71,10 @@ func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	db.SetMaxOpenConns(20)
 	db.SetMaxIdleConns(20)
 	site := &site{setting: s, logger: logger, db: db}
+	site.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
+		later, err := site.publisher()
+		return later, func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) }, err
+	}
 	site.keys = func(ctx context.Context, _ subscriber) (idempotency.Store, error) {
 		return idempotency.NewStore(ctx, db, service)
 	}

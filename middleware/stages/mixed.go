@@ -132,23 +132,33 @@ func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out ch
 
 // gate is passed by messages that their subscriber hands over by itself, until the channel to the router is closed.
 type gate struct {
-	mu     sync.RWMutex
-	closed bool
+	mu      sync.Mutex
+	closed  bool
+	passing sync.WaitGroup
 }
 
 func (g *gate) pass(msg *message.Message, f func()) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.closed {
+	if !g.enter() {
 		msg.Nack()
 		return
 	}
+	defer g.passing.Done()
 	f()
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.passing.Add(1)
+	}
+	return !g.closed
 }
 
 // close waits for messages that are passing. What they wait for has ended before.
 func (g *gate) close() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.closed = true
+	g.mu.Unlock()
+	g.passing.Wait()
 }
