@@ -207,6 +207,11 @@ bench-stages: ## what is left of the live throughput while messages fail and wai
 	@$(SERVICES) up kafka postgres mariadb >&2
 	@$(GO) run ./internal/bench/stages $(FLAGS)
 
+.PHONY: footprint
+footprint: ## the sockets and goroutines of retry stages on Kafka and RabbitMQ, and how long a deploy interrupts them
+	@$(SERVICES) up kafka rabbitmq >&2
+	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./internal/bench/footprint
+
 .PHONY: bench-peers
 bench-peers: ## live messages a second of one Kafka partition while some fail: Spring Kafka, Watermill's own parts, Spillway, as JSON lines; FLAGS=-rounds=1
 	@internal/bench/peers/need-jdk >&2
