@@ -17,7 +17,7 @@
 // instance of the other way lives, the topic is that one's. If one comes later, the broker refuses our commits, and the topic is left to it.
 //
 // Such commits name no generation. A member that was expelled can commit an offset that is too low, so that messages are handled again.
-// It commits no offset with an unacked message before it, so none is lost. All offsets are committed each minute, so that such an offset does
+// It commits no offset with an unacked message before it, so none is lost. All offsets are committed each minute and at the end of a session, so that such an offset does
 // not stay. Before the last commit, and after a pause of the process or of its connections, a member asks whether it is still one.
 //
 // # Partitions

@@ -2,6 +2,7 @@ package stagegroup
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -136,17 +137,21 @@ func (s *session) commit(all bool) {
 		}
 	}
 	s.mu.Unlock()
+	var together sync.WaitGroup
 	for c, marks := range requests {
-		err := s.commitOne(c, marks)
-		switch {
-		case err == nil:
-		case errors.Is(err, sarama.ErrUnknownMemberId), errors.Is(err, sarama.ErrIllegalGeneration), errors.Is(err, sarama.ErrRebalanceInProgress):
-			s.leave(c)
-		default:
-			_ = s.client.RefreshCoordinator(c.Group) // its error is that of the next try
-			logging.StageNotMarked.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.Name, "group": c.Group})
-		}
+		together.Go(func() {
+			err := s.commitOne(c, marks)
+			switch {
+			case err == nil:
+			case errors.Is(err, sarama.ErrUnknownMemberId), errors.Is(err, sarama.ErrIllegalGeneration), errors.Is(err, sarama.ErrRebalanceInProgress):
+				s.leave(c)
+			default:
+				_ = s.client.RefreshCoordinator(c.Group) // its error is that of the next try
+				logging.StageNotMarked.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.Name, "group": c.Group})
+			}
+		})
 	}
+	together.Wait()
 }
 
 func (s *session) commitOne(c *claim, marks map[*part]int64) error {

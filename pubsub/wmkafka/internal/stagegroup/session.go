@@ -82,8 +82,8 @@ func (s *session) end() {
 	case <-grace.C:
 	}
 	s.running.Wait()
-	if s.isMember() {
-		s.commit(false)
+	if s.isMember() { // all, in case that an expelled member has committed less, before it joined again
+		s.commit(true)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
