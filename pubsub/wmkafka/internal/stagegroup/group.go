@@ -152,7 +152,7 @@ func (g *Group) End(t *Topic, limit time.Duration) {
 	g.mu.Lock()
 	last, cut := len(g.topics) == 0, g.cut
 	g.mu.Unlock()
-	logging.SubscriptionCut.Write(g.config.Logger, errCut, logging.Fields{logging.StageTopic: t.Name})
+	logging.SubscriptionCut.Write(g.config.Logger, errCut, nil)
 	if last {
 		cut()
 		<-t.out
