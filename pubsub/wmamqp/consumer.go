@@ -157,7 +157,7 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 		ctx = intake.With(ctx, &c.valve)
 	}
 	msg.SetContext(ctx)
-	d.msg = msg
+	d.msg, d.id = msg, msg.UUID
 	c.takes(d)
 
 	select {
@@ -210,13 +210,13 @@ func (c *consumer) acked(d *delivery) {
 	d.cancel()
 	c.nacks = 0
 	c.acks++
-	c.of.given.forget(c.queue, d.msg.UUID, d.broker)
+	c.of.given.forget(c.queue, d.id, d.broker)
 	_ = d.broker.Ack(false)
 }
 
 // nacked gives a message back after a while, or with all others.
 func (c *consumer) nacked(d *delivery) {
-	c.of.given.add(c.queue, d.msg.UUID, d.broker)
+	c.of.given.add(c.queue, d.id, d.broker)
 	c.acks = 0
 	waited := c.waited(d)
 	if c.returnAll = c.returnsAll(d, waited); c.returnAll {
@@ -243,11 +243,11 @@ func (c *consumer) returnsAll(d *delivery, waited bool) bool {
 // outlived settles a message whose channel or subscription has ended, and reports whether its handler acked in the grace.
 func (c *consumer) outlived(d *delivery) bool {
 	d.cancel()
-	acked := c.grace(d.msg)
+	acked := c.grace(d)
 	if acked {
 		_ = d.broker.Ack(false)
 	} else {
-		c.of.given.add(c.queue, d.msg.UUID, d.broker)
+		c.of.given.add(c.queue, d.id, d.broker)
 	}
 	return acked
 }
@@ -259,15 +259,15 @@ func (c *consumer) keep() {
 }
 
 // grace waits for the handler of a message whose context ended, and reports whether it acked.
-func (c *consumer) grace(msg *message.Message) bool {
+func (c *consumer) grace(d *delivery) bool {
 	timer := time.NewTimer(c.config.SettleGrace)
 	defer timer.Stop()
 	select {
-	case <-msg.Acked():
+	case <-d.msg.Acked():
 		return true
-	case <-msg.Nacked():
+	case <-d.msg.Nacked():
 	case <-timer.C:
-		logging.HandlerIgnoresContext.Write(c.config.Logger, nil, logging.Fields{logging.MessageID: msg.UUID, logging.Queue: c.queue, "grace": c.config.SettleGrace})
+		logging.HandlerIgnoresContext.Write(c.config.Logger, nil, logging.Fields{logging.MessageID: d.id, logging.Queue: c.queue, "grace": c.config.SettleGrace})
 	}
 	return false
 }

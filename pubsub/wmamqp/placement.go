@@ -18,6 +18,7 @@ type delivery struct {
 	broker *amqp091.Delivery
 	info   Delivery
 	msg    *message.Message
+	id     string // of msg, which its handler may change even after it is settled
 	cancel context.CancelFunc
 	polled bool // asked for beside the consumer, and no part of its prefetch
 	size   int
@@ -126,13 +127,13 @@ func (c *consumer) await(d *delivery) {
 	select {
 	case <-d.msg.Acked():
 		acked = true
-		c.of.given.forget(c.queue, d.msg.UUID, d.broker)
+		c.of.given.forget(c.queue, d.id, d.broker)
 		c.exchange.Lock()
 		_ = d.broker.Ack(false)
 		defer c.exchange.Unlock()
 	case <-d.msg.Nacked():
 		nacked = true
-		c.of.given.add(c.queue, d.msg.UUID, d.broker)
+		c.of.given.add(c.queue, d.id, d.broker)
 	case <-c.lost:
 		acked = c.outlived(d)
 	case <-c.ctx.Done():
