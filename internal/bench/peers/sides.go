@@ -35,20 +35,25 @@ func stock(c *harness.Cluster, r *run) (perSecond float64, err error) {
 
 // channel is Spillway, to the end: all good messages handled, and all failing ones dead-lettered after the stage.
 func channel(c *harness.Cluster, r *run) (perSecond float64, err error) {
-	pub, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
+	pub, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, pub.Close()) }()
+	waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(), wmkafka.StagesConfig{})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, waiting.Close()) }()
 	t := harness.NewTrial(r.messages, r.percent)
 	ch, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: pub,
 		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.Letter}},
 		Stages: stages.Config{
-			Publisher: pub, Stages: stages.Delays(waits),
+			Publisher: waiting, Stages: stages.Delays(waits),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)
-				return wmkafka.NewSubscriber(c.Brokers, group, wmkafka.SubscriberConfig{InFlight: 16, Sarama: wmkafka.SaramaStageConfig()})
+				return waiting.Subscriber(topic, group)
 			},
 		},
 	})

@@ -40,7 +40,7 @@ func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, dead.Close()) }()
-	waiting, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
+	waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(), wmkafka.StagesConfig{InFlight: together})
 	if err != nil {
 		return err
 	}
@@ -52,10 +52,7 @@ func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err erro
 			Publisher: waiting, Stages: stages.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)
-				return wmkafka.NewSubscriber(c.Brokers, group, wmkafka.SubscriberConfig{
-					InFlight: together,
-					Sarama:   wmkafka.SaramaStageConfig(),
-				})
+				return waiting.Subscriber(topic, group)
 			},
 		},
 	})
