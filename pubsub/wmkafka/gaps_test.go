@@ -18,7 +18,7 @@ func TestPlacingAcrossTransactions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	config := SaramaPublisherConfig()
-	config.Producer.Transaction.ID = c.topic
+	config.Producer.Idempotent, config.Producer.Transaction.ID = true, c.topic
 	producer, err := sarama.NewSyncProducer(c.brokers, config)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ type PublisherConfig struct {
 	// if there are fewer.
 	ReplicationFactor int16
 	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for a
-	// publisher to retry stages, and if several handlers publish at the same time. An idempotent producer has one request in
+	// publisher to retry stages, and if several handlers publish at the same time. A producer that keeps the order has one request in
 	// flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the next message
 	// tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all topics.
 	ProducerPerTopic bool
@@ -88,6 +88,9 @@ func (c *PublisherConfig) validate() error {
 	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that no replica has yet " +
 			"would be lost after its source was acked")
+	case c.Sarama.Producer.Idempotent:
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Idempotent is set: after an error sarama confirms records that are then " +
+			"nowhere; leave it false")
 	case c.Sarama.Producer.Transaction.ID != "":
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: the transaction would never be committed; leave it empty")
 	}

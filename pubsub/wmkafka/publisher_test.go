@@ -34,9 +34,10 @@ func TestPublisherConfig(t *testing.T) {
 		"replicas":     {brokers, PublisherConfig{ReplicationFactor: -1}, "ReplicationFactor"},
 		"time-out":     {brokers, PublisherConfig{TopicTimeout: -1}, "TopicTimeout"},
 		"no acks":      {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse })}, "RequiredAcks"},
+		"idempotent":   {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.Idempotent = true })}, "Idempotent"},
 		"leader's ack": {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal })}, "RequiredAcks"},
 		"transactions": {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.Transaction.ID = "x" })}, "Transaction.ID"},
-		"sarama":       {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Net.MaxOpenRequests = 5 })}, "Sarama"},
+		"sarama":       {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Net.MaxOpenRequests = 0 })}, "Sarama"},
 		"no broker":    {brokers, PublisherConfig{}, "127.0.0.1:1"},
 	} {
 		if _, err := NewPublisher(row.brokers, row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {

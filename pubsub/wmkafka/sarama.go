@@ -52,7 +52,10 @@ func SaramaStageConfig() *sarama.Config {
 // SaramaPublisherConfig returns what a Publisher uses where nothing else is configured. It is the caller's to change,
 // except that acks from all replicas are required. What it sets, and why:
 //
-//   - acks from all replicas in sync, and an idempotent producer: what was confirmed is there, once;
+//   - acks from all replicas in sync, and a producer that is not idempotent: what was confirmed is there. Sarama's idempotent producer
+//     (1.43.3, async_producer.go, returnError) begins a new epoch when it gives a record up. Records that it tries again keep their old
+//     numbers, the broker takes them for others, and they are confirmed and lost. Without it a record whose confirm was lost with the
+//     connection can be there twice, as after a restart;
 //   - time-outs and retries with which Publish returns within 30 s, whatever the broker does not do;
 //   - no topic comes into being by being published to: a topic that the broker makes up loses its letters after 7 days;
 //   - sarama's hash partitioner: records with the same key go to the same partition. Its hash (FNV-1a) is not the one of
@@ -63,13 +66,12 @@ func SaramaPublisherConfig() *sarama.Config {
 	config.Net.DialTimeout = 3 * time.Second
 	config.Net.ReadTimeout = 6 * time.Second
 	config.Net.WriteTimeout = 3 * time.Second
-	config.Net.MaxOpenRequests = 1 // idempotence with this client needs it
+	config.Net.MaxOpenRequests = 1 // or a record that is tried again comes behind later ones
 	config.Metadata.Retry.Max = 2
 	config.Metadata.Retry.Backoff = 200 * time.Millisecond
 	config.Metadata.Timeout = 5 * time.Second
 	config.Metadata.AllowAutoTopicCreation = false
 	config.Producer.RequiredAcks = sarama.WaitForAll
-	config.Producer.Idempotent = true
 	config.Producer.Timeout = 5 * time.Second
 	config.Producer.Retry.Max = 3
 	config.Producer.Retry.Backoff = 200 * time.Millisecond

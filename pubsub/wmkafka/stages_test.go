@@ -308,7 +308,7 @@ func TestStagesTransactions(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	config := SaramaPublisherConfig()
-	config.Producer.Transaction.ID = rand.Text()
+	config.Producer.Idempotent, config.Producer.Transaction.ID = true, rand.Text()
 	producer, err := sarama.NewSyncProducer(d.brokers, config)
 	if err != nil {
 		t.Fatal(err)

@@ -38,8 +38,7 @@ func (p *Publisher) publishSome(topic string, messages []*message.Message) (refu
 	if err != nil {
 		return 0, 0, err
 	}
-	// One that is too large takes those with it that went in the same request, and behind them, where an idempotent producer
-	// then misses some.
+	// One that is too large takes those with it that went in the same request.
 	alone := anyOf(errs, isTooLarge)
 	for i, msg := range messages {
 		own := errs[records[i]]
