@@ -32,7 +32,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Feature O1: labels have at most as many values as they may, whoever sends them, and each one more is counted.
+// Feature O1: labels have at most as many values as they may, and each one more is counted.
 func TestValues(t *testing.T) {
 	const most, callers, each = 5, 8, 100
 	var mu sync.Mutex
