@@ -23,6 +23,7 @@ type what int
 
 const (
 	isOpen   what = iota // by the failures of this instance
+	isStill              // open, as the store knows
 	isProved             // over: a message succeeded
 	isOver               // over, or never of this instance
 )
@@ -112,7 +113,9 @@ func (s *cell) news(at place) (news, bool) {
 	case s.shared.proved:
 		n.what = isProved
 	case (s.state == Open || s.state == Probing) && !s.shared.open:
-		n.what, n.reason = isOpen, boundedtext.Text(s.reason, 200)
+		if n.reason = boundedtext.Text(s.reason, 200); s.shared.row {
+			n.what = isStill
+		}
 		if cause := s.guard.cause(s.cause); cause != nil {
 			n.cause = boundedtext.Text(cause.Error(), 1000)
 		}
@@ -128,7 +131,7 @@ func (s *cell) news(at place) (news, bool) {
 func (s *cell) written(n news) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shared.row = n.what == isOpen
+	s.shared.row = n.what == isOpen || n.what == isStill // also if a proof removed the row: the next round finds that
 	if n.what == isProved {
 		s.shared.proved = false
 	}

@@ -152,6 +152,9 @@ func (s *sharing) write(ctx context.Context, news news) error {
 	case isOpen:
 		_, err = db.Exec(ctx, say.put, append(key, db.Text(s.instance), db.Text(Open.String()), db.Text(news.reason), db.Text(news.cause),
 			db.Text(""), (lease*s.store.every).Milliseconds())...)
+	case isStill:
+		_, err = db.Exec(ctx, say.renew, append([]any{db.Text(news.reason), db.Text(news.cause), (lease * s.store.every).Milliseconds()},
+			append(key, db.Text(s.instance))...)...)
 	case isProved:
 		_, err = db.Exec(ctx, say.proved, key...)
 	case isOver:

@@ -31,7 +31,12 @@ type instance struct {
 
 func openStore(t *testing.T, db *sql.DB) *outageguard.Store {
 	t.Helper()
-	store, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "shop", Every: 200 * time.Millisecond})
+	return openStoreEvery(t, db, 200*time.Millisecond)
+}
+
+func openStoreEvery(t *testing.T, db *sql.DB, every time.Duration) *outageguard.Store {
+	t.Helper()
+	store, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "shop", Every: every})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +46,9 @@ func openStore(t *testing.T, db *sql.DB) *outageguard.Store {
 func newInstance(t *testing.T, db *sql.DB, config outageguard.Config, away *atomic.Bool) *instance {
 	t.Helper()
 	i := &instance{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)}
-	config.Store, config.Logger = openStore(t, db), &i.log
+	if config.Logger = &i.log; config.Store == nil {
+		config.Store = openStore(t, db)
+	}
 	i.guard = newGuard(t, config)
 	i.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddPlugin(i.guard.Plugin)
@@ -103,6 +110,31 @@ func TestSharedOutage(t *testing.T) {
 		}
 		if left, err := openStore(t, db).List(t.Context()); err != nil || len(left) != 0 {
 			t.Errorf("%+v, %v", left, err)
+		}
+	})
+}
+
+// Feature R12: a sign of life that is on its way to the store does not undo the end of the outage that another instance wrote.
+func TestSharedProofStands(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		store := openStoreEvery(t, db, time.Millisecond) // a sign of life is always on its way
+		for range 12 {
+			var away atomic.Bool
+			away.Store(true)
+			finds := newInstance(t, db, outageguard.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
+			finds.send(3)
+			finds.until(outageguard.ReasonAway)
+			testkit.Eventually(t, "the others can know", func() bool {
+				list, err := store.List(t.Context())
+				return err == nil && len(list) == 1
+			})
+			away.Store(false)
+			if _, err := db.Exec(`DELETE FROM spillway_outages WHERE instance <> ''`); err != nil { // what a proof does
+				t.Fatal(err)
+			}
+			finds.until("")
+			finds.stop()
 		}
 	})
 }

@@ -137,7 +137,7 @@ func (s *Store) Release(ctx context.Context, handler, reason, actor string) (rel
 }
 
 // statements are what a store says to its database.
-type statements struct{ list, put, release, remove, proved, leave, purge string }
+type statements struct{ list, put, renew, release, remove, proved, leave, purge string }
 
 // lease is how many times Store.every the outage of an instance counts after its last sign of life.
 const lease = 15
@@ -159,6 +159,8 @@ actor = excluded.actor, since = CASE WHEN spillway_outages.instance = '' THEN ex
 		list: db.Statement(`SELECT handler, scope, instance, state, reason, cause, actor, since FROM spillway_outages
 WHERE service = ? AND (state = 'frozen' OR expires_at > now_ms()) ORDER BY handler, scope, instance`),
 		put: db.Statement(put),
+		// renew does not insert: a message of another instance may just have succeeded, and removed the row.
+		renew: db.Statement(`UPDATE spillway_outages SET reason = ?, cause = ?, expires_at = now_ms() + ?` + of + ` AND instance = ?`),
 		release: db.Statement(`UPDATE spillway_outages SET state = 'closed', reason = ?, actor = ?, since = now_ms(), expires_at = now_ms() + ?
 WHERE service = ? AND handler = ? AND scope = '' AND instance = '' AND state = 'frozen'`),
 		remove: db.Statement(`DELETE FROM spillway_outages` + of + ` AND instance = ?`),
