@@ -17,7 +17,7 @@ import (
 )
 
 // The facts about Watermill's own middlewares that this project answers to. When one of these tests fails, Watermill
-// has mended it: say so in the README.
+// has repaired it: say so in the README.
 
 func watermillAlone(t *testing.T, dead message.Publisher, retry wm.Retry) func(*message.Router) {
 	t.Helper()

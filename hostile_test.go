@@ -221,7 +221,7 @@ func canceled() context.Context {
 	return ctx
 }
 
-// Feature V8, promise P6: a forged origin sends nobody's message anywhere. On a live message it is not believed: the
+// Feature V8, promise P6: a forged origin sends no message anywhere. On a live message it is not believed: the
 // letter goes back to the topic where it failed, even if the forged one is allowed. In a letter that was forged whole, the
 // allow-list has the last word.
 func TestForgedOriginGoesNowhere(t *testing.T) {
@@ -230,9 +230,9 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
-		if !mended.Load() {
+		if !repaired.Load() {
 			return nil, classify.Permanent(errors.New("no"))
 		}
 		return nil, b.apply(msg)
@@ -246,7 +246,7 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 	if err := b.letters.Publish("orders.dlq", letter); err != nil {
 		t.Fatal(err)
 	}
-	mended.Store(true)
+	repaired.Store(true)
 	report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	if err != nil || report.Redriven != 1 || report.Refused != 1 {
 		t.Errorf("%+v, %v", report, err)
@@ -263,7 +263,7 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 // came from the first topic: when the output fails further on, it goes back there and not to the first.
 func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	b := newBench(t, false)
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	ch := b.channel()
 	stop := b.run(func(router *message.Router) {
 		ch.Attach(router)
@@ -274,7 +274,7 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 			return classify.Permanent(errors.New("no paper"))
 		})
 	}, func(msg *message.Message) ([]*message.Message, error) {
-		if !mended.Load() {
+		if !repaired.Load() {
 			return nil, classify.Permanent(errors.New("no"))
 		}
 		return []*message.Message{msg}, b.apply(msg)
@@ -285,7 +285,7 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	order.Metadata.Set("tenant", "acme")
 	b.publish(order)
 	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
-	mended.Store(true)
+	repaired.Store(true)
 	if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders", "invoices"}}}); err != nil {
 		t.Fatal(err)
 	}

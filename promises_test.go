@@ -166,8 +166,8 @@ func TestOutputsSurviveFailedPublishAfterCommit(t *testing.T) {
 	}
 }
 
-// Feature D15, P4, P7: an output that nobody accepts dead-letters its source after bounded tries, with the handler run
-// once, and the next message goes on. Redriven when the publisher is mended, the effect is absorbed and the output
+// Feature D15, P4, P7: an output that no publisher accepts dead-letters its source after bounded tries, with the handler run
+// once, and the next message goes on. Redriven when the publisher is repaired, the effect is absorbed and the output
 // published under the id it had.
 func TestUndeliverableOutput(t *testing.T) {
 	b := newBench(t, false)
@@ -234,7 +234,7 @@ func TestFailedHandlersOutputsAreNotPublished(t *testing.T) {
 // free for its redrive.
 func TestEffectsHappenOnce(t *testing.T) {
 	b := newBench(t, false)
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	var absorbed atomic.Int32
 	ch := b.channel(func(c *spillway.Config) {
 		c.Receiver.OnDuplicate = func(context.Context, idempotency.Key) { absorbed.Add(1) }
@@ -243,7 +243,7 @@ func TestEffectsHappenOnce(t *testing.T) {
 		if err := b.apply(msg); err != nil {
 			return nil, err
 		}
-		if msg.UUID == "id-0007" && !mended.Load() {
+		if msg.UUID == "id-0007" && !repaired.Load() {
 			return nil, errors.New("after the effect was written")
 		}
 		return []*message.Message{message.NewMessage("", nil)}, nil
@@ -256,7 +256,7 @@ func TestEffectsHappenOnce(t *testing.T) {
 		letters := b.waiting()
 		return len(b.effects()) == 49 && len(letters) == 1 && letters[0].Seen == 5 && absorbed.Load() == 4*49
 	})
-	mended.Store(true)
+	repaired.Store(true)
 	if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
 		t.Fatal(err)
 	}

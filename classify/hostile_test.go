@@ -71,7 +71,7 @@ func TestErrorMethodsPanic(t *testing.T) {
 		}
 	}
 	if !told {
-		t.Error("nobody was told")
+		t.Error("no hook was called")
 	}
 }
 

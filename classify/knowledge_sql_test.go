@@ -85,7 +85,7 @@ func openSQLite(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// Feature C4: real errors of SQLite: busy, full, constraints, too big, read-only, and those nobody can judge.
+// Feature C4: real errors of SQLite: busy, full, constraints, too big, read-only, and those that cannot be judged.
 func TestKnowledgeSQLite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "test.sqlite")
 	db := openSQLite(t, file)

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// check judges err bare, below layers, and beside an error that nobody knows.
+// check judges err bare, below layers, and beside an unknown error.
 func check(t *testing.T, name string, err error, want classify.Class) {
 	t.Helper()
 	if err == nil {

@@ -109,7 +109,7 @@ func TestJoinedKnowledge(t *testing.T) {
 	}
 }
 
-// Feature C3, promise P1: a failure joined to a discarded error is not dropped with it, though nobody marked it.
+// Feature C3, promise P1: a failure joined to a discarded error is not dropped with it, though it has no mark.
 func TestDiscardJoinedToFailure(t *testing.T) {
 	discard := classify.Discard(errors.New("stale"), classify.Reason("stale"))
 	for name, row := range map[string]struct {

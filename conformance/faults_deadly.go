@@ -11,8 +11,8 @@ import (
 const (
 	// bystanders are the messages around the one that ends the process.
 	bystanders = 1000
-	// maxRestarts is how often a supervisor may have to start the process again: one death is not counted, since nobody
-	// counts before there was one, and three are by default.
+	// maxRestarts is how often a supervisor may have to start the process again: one death is not counted, since none is
+	// counted before there was one, and three are by default.
 	maxRestarts = 5
 )
 

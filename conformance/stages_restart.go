@@ -109,7 +109,7 @@ func (a arriving) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	return out, nil
 }
 
-// Promise P1: messages in stages that no handler has any more are told at start-up, with topic and count.
+// Promise P1: messages in stages that no handler has any more are reported at start-up, with topic and count.
 func (b *bench) abandonedStage() {
 	store := b.delays()
 	b.variant("in the store", func(b *bench) {

@@ -215,7 +215,7 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// Whoever lost a lease does nothing to the rows of the next one.
+// A relay that lost a lease does nothing to the rows of the next one.
 func TestToken(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		s := d.newStore(t, address)
@@ -273,7 +273,7 @@ func TestLeaseLost(t *testing.T) {
 		}
 		var once sync.Once
 		out := &outbox{before: func(string, []*message.Message) error {
-			once.Do(func() { // as somebody who takes them after a stop of the world
+			once.Do(func() { // as a relay that takes them after a stop of the world
 				if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET token = 'another', ready_at = ready_at + 3600000000`); err != nil {
 					t.Error(err)
 				}

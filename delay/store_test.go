@@ -21,7 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// hostile is messages as nobody promises that they are not.
+// hostile is messages with contents that no producer rules out.
 func hostile() []*message.Message {
 	everyByte := make([]byte, 256)
 	for i := range everyByte {

@@ -209,6 +209,6 @@ func victim(db *sql.DB, put func() error) (err error) {
 		_, err := other.Exec(`UPDATE accounts SET n = 100 WHERE id = 1`)
 		waits <- err
 	}()
-	time.Sleep(50 * time.Millisecond) // whoever is the second to wait, the lighter one goes
+	time.Sleep(50 * time.Millisecond) // whichever waits second, the lighter one goes
 	return put()
 }

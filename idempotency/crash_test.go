@@ -117,7 +117,7 @@ type lineage struct {
 	died int
 }
 
-// newLineage plans as many messages again that nobody dies of, and some that come twice.
+// newLineage plans as many messages again that kill no process, and some that come twice.
 func newLineage(c *cell, s setting, number int, at []string, random *rand.Rand) *lineage {
 	for i, step := range at {
 		s.Messages = append(s.Messages, planned{fmt.Sprintf("%d-%d", number, i), step}, planned{fmt.Sprintf("%d-%d-calm", number, i), ""})

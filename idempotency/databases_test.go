@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Features I1, I2, promise P7, decision 8: deliveries of one key at once, on two pools, make one effect, and nobody is told
+// Features I1, I2, promise P7, decision 8: deliveries of one key at once, on two pools, make one effect, and no delivery is told
 // busy. Deliveries of many keys make one each.
 func TestManyAtOnce(t *testing.T) {
 	onDatabases(t, func(c *cell) {

@@ -91,7 +91,7 @@ func TestLeaseTakenOver(t *testing.T) {
 	})
 }
 
-// Feature I3: where the answer to a commit is lost, a record is found by the next try, and a lease that nobody knows of is
+// Feature I3: where the answer to a commit is lost, a record is found by the next try, and an unknown lease is
 // given up, so that the next delivery need not wait for its end.
 func TestLeaseAnswerLost(t *testing.T) {
 	cut := errors.New("connection reset by peer")

@@ -207,7 +207,7 @@ func TestLeaseRenewalEnds(t *testing.T) {
 	}
 }
 
-// Feature I3: a handler that succeeded although its lease was lost is recorded where nobody took the key over.
+// Feature I3: a handler that succeeded although its lease was lost is recorded if no other delivery took the key over.
 func TestLeaseLostAndSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{renew: func(context.Context, int) error { return errDown }}

@@ -169,12 +169,12 @@ func (c *cell) applies(h message.HandlerFunc, messages ...*message.Message) {
 	}
 }
 
-// again tells whether a message that failed so is tried again. What no table knows is, too.
+// again reports whether a message that failed so is tried again. What no table knows is, too.
 func again(err error) bool {
 	return class(err) == classify.ClassTransient || class(err) == classify.ClassUnknown
 }
 
-// givenBack tells whether the message of err is to come again and has not failed.
+// givenBack reports whether the message of err is to come again and has not failed.
 func givenBack(err error) bool {
 	failure, ok := classify.AsFailure(err)
 	return ok && failure.Verdict.Class == classify.ClassAborted

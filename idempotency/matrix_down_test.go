@@ -94,7 +94,7 @@ func (c *cell) downAtCommit() {
 	c.rows(1, 1)
 }
 
-// Promise P7: nobody knows whether the message is new, so it is not called new.
+// Promise P7: it is not known whether the message is new, so it is not called new.
 func (c *cell) downAfterCommit() {
 	r, l, fails := c.broken()
 	c.applies(r.Middleware(c.produce), newMessage("m1"))

@@ -26,7 +26,7 @@ func (c *cell) jump(by string) {
 	c.exec(`UPDATE spillway_keys SET applied_at = applied_at ` + by + `, expires_at = expires_at ` + by)
 }
 
-// Feature I3: the handler sees its own lease move on twice, and nobody else gets the key meanwhile.
+// Feature I3: the handler sees its own lease move on twice, and no other delivery gets the key meanwhile.
 func (c *cell) renewed() {
 	renewedInTime(c.T, func(lease time.Duration) error {
 		r := c.receiver(atWork(idempotency.ReceiverConfig{Lease: lease}))

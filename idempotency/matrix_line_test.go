@@ -14,7 +14,7 @@ import (
 
 // line is what a store has to its database, and what a case breaks: the network where there is one, the driver else.
 type line interface {
-	// cut ends what is connected and connects nobody any more; mend connects again.
+	// cut ends what is connected and accepts no connection any more; mend connects again.
 	cut()
 	mend()
 	// cutAtCommit cuts the next COMMIT's connection once, before the database has it or before its answer comes back.
@@ -181,7 +181,7 @@ func (c *pair) close() {
 	delete(c.conns, c.server)
 }
 
-// passes tells whether what the client says goes on to the server.
+// passes reports whether what the client says goes on to the server.
 func (c *pair) passes(said []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -138,7 +138,7 @@ func (c *cell) waits() {
 	for i := range 7 {
 		go deliver(i % 2)
 	}
-	select { // nobody can be asked whether all of them wait by now: whoever does not has ended
+	select { // it cannot be asked whether all of them wait by now: one that does not has ended
 	case id := <-ids:
 		c.Errorf("a duplicate returned %q before the first had ended", id)
 	case <-time.After(50 * time.Millisecond):

@@ -18,7 +18,7 @@ import (
 var undoneRows = []row{
 	{"P7-deadlock", "of handlers that wait for each other one is undone, transient, and applied when it comes again", (*cell).deadlocked},
 	{"P7-serialization", "a serialization failure undoes everything and is transient; the isolation cannot be changed", (*cell).serialization},
-	{"I2-isolation", "nobody's writes are lost, whatever isolation the connections ask for", (*cell).isolation},
+	{"I2-isolation", "no writes are lost, whatever isolation the connections ask for", (*cell).isolation},
 }
 
 var clockRows = []row{

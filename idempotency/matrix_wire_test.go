@@ -26,7 +26,7 @@ type wire struct {
 
 var errCut = fmt.Errorf("write: %w", syscall.ECONNRESET)
 
-// isCommit tells whether a statement, or the last of several, commits.
+// isCommit reports whether a statement, or the last of several, commits.
 func isCommit(statement string) bool { return commits.MatchString(statement) }
 
 var commits = regexp.MustCompile(`(?i)\bCOMMIT\b`) // and not READ COMMITTED

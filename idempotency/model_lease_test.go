@@ -28,7 +28,7 @@ func (k *modelKey) lease(t *rapid.T) {
 	k.leased, k.holder, k.wanted, k.fence, k.old = true, l, version, l.Fence(), false
 }
 
-// renew also renews what has expired, as long as nobody has taken it.
+// renew also renews what has expired, as long as it was not taken.
 func (k *modelKey) renew(t *rapid.T) {
 	if err := k.holder.Renew(k.context(t)); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func (k *modelKey) complete(t *rapid.T) {
 	k.leased, k.over, k.holder = false, false, nil
 }
 
-// giveUp leaves a row that anybody may take.
+// giveUp leaves a row that any delivery may take.
 func (k *modelKey) giveUp(t *rapid.T) {
 	if err := k.holder.Release(k.context(t)); err != nil {
 		t.Fatal(err)

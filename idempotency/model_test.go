@@ -122,7 +122,7 @@ func (m *model) run(t *rapid.T) {
 	t.Repeat(actions)
 }
 
-// busy tells whether an action would wait for an open claim.
+// busy reports whether an action would wait for an open claim.
 func (m *model) busy(k *modelKey) bool {
 	for _, other := range m.keys {
 		// SQLite has one lock. In MariaDB a claim may lock the gap beside its key, after a rollback or a purge, and then new keys

@@ -88,7 +88,7 @@ func deadlock(t *testing.T, db *sql.DB, tx *sql.Tx) error {
 	}
 	done := make(chan error)
 	go func() { _, err := other.Exec(lock, 1); done <- err }()
-	time.Sleep(50 * time.Millisecond) // whoever comes second is told; it is tx in any case, which wrote less
+	time.Sleep(50 * time.Millisecond) // the second one is told; it is tx in any case, which wrote less
 	_, err = tx.Exec(lock, 2)
 	if err := <-done; err != nil {
 		t.Error(err)

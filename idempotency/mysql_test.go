@@ -35,7 +35,7 @@ WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO spillway_keys%' AND TIME_MS > 3
 }
 
 // Promise P7: duplicates that wait while one attempt after the other fails take turns; the server calls that a deadlock,
-// and nobody is told.
+// and no caller is told.
 func TestMySQLFailuresAmongDuplicates(t *testing.T) {
 	db := openMySQL(t)
 	var runs, failed atomic.Int64

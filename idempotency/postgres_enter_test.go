@@ -123,7 +123,7 @@ func TestPostgresSettings(t *testing.T) {
 	}
 }
 
-// Promise P4: rows that were left open while their bytes were lent to the handler hold nobody up.
+// Promise P4: rows that were left open while their bytes were lent to the handler hold nothing up.
 func TestPostgresRawBytes(t *testing.T) {
 	db := openPostgres(t)
 	var left *sql.Rows

@@ -69,7 +69,7 @@ func kept(t *testing.T, db *sql.DB) (ids []string) {
 	return ids
 }
 
-// Feature I8: the oldest keys go first and no more than asked for; young keys and leases that somebody holds stay.
+// Feature I8: the oldest keys go first and no more than asked for; young keys and held leases stay.
 func TestPurge(t *testing.T) {
 	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, _ message.HandlerFunc) {
 		now := time.Now()
@@ -151,7 +151,7 @@ func TestPurgeTogether(t *testing.T) {
 	})
 }
 
-// Feature I8: a key that somebody is about to change is passed over, not waited for.
+// Feature I8: a key that a transaction is about to change is passed over, not waited for.
 func TestPurgePassesOver(t *testing.T) {
 	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, _ message.HandlerFunc) {
 		if strings.Contains(t.Name(), "SQLite") {

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// held is a store whose keys are all leased to somebody else.
+// held is a store whose keys are all leased to another process.
 type held struct{ idempotency.Store }
 
 func (held) Consumer(handler string) string { return handler }
@@ -54,7 +54,7 @@ func TestPutBackAfter(t *testing.T) {
 	}
 }
 
-// Bad input: two handlers with one consumer name are told of, once.
+// Bad input: two handlers with one consumer name are reported, once.
 func TestSharedConsumer(t *testing.T) {
 	db := openWithEffects(t)
 	logger := watermill.NewCaptureLogger()

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// Features I1, I2, decision 8: 500 keys at once make 500 effects; nobody is told busy, and one connection serves all.
+// Features I1, I2, decision 8: 500 keys at once make 500 effects; no delivery is told busy, and one connection serves all.
 func TestConcurrentKeys(t *testing.T) {
 	db := openWithEffects(t)
 	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(effect)

@@ -214,7 +214,7 @@ func inBackground(f func() bool) <-chan bool {
 
 var same = idempotency.Key{Consumer: "c", ID: "same"}
 
-// claimOnce claims a key, commits it unless it was applied before, and tells whether it did.
+// claimOnce claims a key, commits it unless it was applied before, and reports whether it did.
 func claimOnce(s idempotency.Store, key idempotency.Key) (first bool, err error) {
 	c, err := s.Claim(context.Background(), idempotency.Entry{Key: key})
 	if err != nil {

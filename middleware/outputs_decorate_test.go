@@ -69,7 +69,7 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 	}
 }
 
-// Decision 12: the outputs of Spillway's own handlers need no tie, and nobody is told of its absence.
+// Decision 12: the outputs of Spillway's own handlers need no tie, and no log line reports its absence.
 func TestRouterOwnHandlers(t *testing.T) {
 	source, logger, pub := newPartition("1", "2"), watermill.NewCaptureLogger(), &publisher{}
 	own, err := chain.Own(source)

@@ -39,7 +39,7 @@ func (e *echo) called(id string) int {
 	return e.calls[id]
 }
 
-// Feature D15, promise P4: a message whose output nobody takes is set aside, its handler ran once, and the message
+// Feature D15, promise P4: a message whose output no publisher takes is set aside, its handler ran once, and the message
 // behind it goes on. Without Outputs the handler runs without end and the next one is never handled.
 func TestRouterUndeliverableOutput(t *testing.T) {
 	source, dead, e := newPartition("1", "2"), &publisher{}, &echo{}

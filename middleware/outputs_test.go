@@ -156,7 +156,7 @@ func wantSetAside(t testing.TB, l poison.Letter, refused string, cause error) {
 	}
 }
 
-// Conventions: where the attempts end with the batch, nobody knows which output was refused, and the letter says so.
+// Conventions: where the attempts end with the batch, it is not known which output was refused, and the letter says so.
 func TestRefusedBatchIsNotBlamedOnOne(t *testing.T) {
 	dead, pub := &publisher{}, &publisher{refuse: refusing("b", 1, errBoom)}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 1})

@@ -110,7 +110,7 @@ func TestMaxElapsed(t *testing.T) {
 }
 
 // Feature R4: an error's retry-after is the least that is waited; beyond MaxWait the message is handed over at once,
-// with the verdict for whoever waits elsewhere.
+// with the verdict for the part that waits elsewhere.
 func TestRetryAfter(t *testing.T) {
 	for _, row := range []struct {
 		name           string

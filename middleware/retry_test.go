@@ -60,7 +60,7 @@ func TestRetryErrorIsTheHandlers(t *testing.T) {
 	})
 }
 
-// Feature R2, promise P2: each attempt gets the message as it arrived, and so does whoever comes after the last.
+// Feature R2, promise P2: each attempt gets the message as it arrived, and so does the middleware after the last.
 // Watermill #467: a context that the handler put on the message, and ended, stayed for the next attempt.
 func TestEachAttemptGetsTheMessageAsItArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,7 +52,7 @@ func (p *partition) Subscribe(ctx context.Context, _ string) (<-chan *message.Me
 	return out, nil
 }
 
-// deliver tells whether the message was acked. Its context ends with the delivery and with the subscriber.
+// deliver reports whether the message was acked. Its context ends with the delivery and with the subscriber.
 func (p *partition) deliver(ctx context.Context, out chan<- *message.Message, msg *message.Message) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

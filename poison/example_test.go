@@ -52,7 +52,7 @@ func ExampleQueue() {
 	// Output: orders.dlq: order-1 of orders, permanent_error: no such customer
 }
 
-// A handler that sets its message aside without an error of somebody else's, and says why.
+// A handler that sets its message aside without an error of another package, and says why.
 func ExampleReject() {
 	handle := func(*message.Message) error {
 		return poison.Reject("customer_closed", "customer 7 closed the account in May")

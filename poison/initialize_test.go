@@ -76,7 +76,7 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 	}
 }
 
-// Feature D5: a sink that was away when the first letter came is asked again, whoever took that letter.
+// Feature D5: a sink that was away when the first letter came is asked again, whichever sink took that letter.
 func TestFirstLetterWhileAway(t *testing.T) {
 	dead, last := &strictSink{down: true}, &strictSink{}
 	queue, err := NewQueue(dead, QueueConfig{PublishAttempts: 1, Naming: perHandler, Fallbacks: []Sink{{Publisher: last}}})

@@ -26,7 +26,7 @@ func TestQueueParksDeadLetters(t *testing.T) {
 	}
 }
 
-// A letter that somebody moved back to its own topic by hand fails like any message of that topic.
+// A letter that was moved back to its own topic by hand fails like any message of that topic.
 func TestQueueTakesLettersMovedBackByHand(t *testing.T) {
 	dead := &sink{}
 	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New("still broken")))

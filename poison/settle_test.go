@@ -82,7 +82,7 @@ func TestQueueHandlerSettlesItself(t *testing.T) {
 	}
 }
 
-// Feature D14: masks see every text and every value before anybody else; where one panics the value is withheld.
+// Feature D14: masks see every text and every value before any sink; where one panics the value is withheld.
 func TestQueueMasks(t *testing.T) {
 	hide := func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
 	for name, config := range map[string]QueueConfig{

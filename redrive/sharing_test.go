@@ -94,8 +94,8 @@ func testDrain_concurrencyCap(t *testing.T, on database) {
 	}
 }
 
-// Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish, and a letter that somebody
-// else took over meanwhile is left to them.
+// Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish, and a letter that another drain
+// took over meanwhile is left to that drain.
 func TestDrain_renewsLeases(t *testing.T) { onEach(t, testDrain_renewsLeases) }
 
 func testDrain_renewsLeases(t *testing.T, on database) {
@@ -199,7 +199,7 @@ func TestDrain_comesBackForLockedLetters(t *testing.T) {
 	}
 }
 
-// Promise P1: a letter that steps back or comes again gets a number that is nobody else's, also when many are given out
+// Promise P1: a letter that steps back or comes again gets a number that no other letter has, also when many are given out
 // meanwhile, and so overwrites none.
 func TestDrain_mysqlNumbers(t *testing.T) {
 	open := mysqlDatabase.Create(t)

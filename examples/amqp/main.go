@@ -57,7 +57,7 @@ func run(ctx context.Context, plan *crash.Plan, queueType string) (result webhoo
 	})
 }
 
-// backlogOf counts what nobody holds in the queues of the consumer: the topic's first, as a letter is published before
+// backlogOf counts what no consumer holds in the queues of the consumer: the topic's first, as a letter is published before
 // its delivery is acked.
 func backlogOf(reader *wmamqp.Subscriber, s *crash.Setting) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
@@ -73,7 +73,7 @@ func backlogOf(reader *wmamqp.Subscriber, s *crash.Setting) func(context.Context
 	}
 }
 
-// consumersOf counts the consumers of these queues: what they hold, RabbitMQ tells nobody over AMQP.
+// consumersOf counts the consumers of these queues: RabbitMQ does not say over AMQP what they hold.
 func consumersOf(s *crash.Setting) func(context.Context) (int, error) {
 	return func(context.Context) (sum int, err error) {
 		err = onChannel(s.Brokers, func(channel *amqp091.Channel) error {
@@ -90,7 +90,7 @@ func consumersOf(s *crash.Setting) func(context.Context) (int, error) {
 	}
 }
 
-// declareQueues makes what a service has from whoever runs its RabbitMQ: its queues. Those of dead letters the channel
+// declareQueues makes what a service has from the operators of its RabbitMQ: its queues. Those of dead letters the channel
 // declares itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
 func declareQueues(s *crash.Setting, queueType string) (cleanUp func() error, err error) {
 	cleanUp = func() error {

@@ -99,7 +99,7 @@ func TestBlocking(t *testing.T) {
 	}
 }
 
-// What nobody waits for is unhandled, and not lost.
+// What no consumer waits for is unhandled, and not lost.
 func TestUnhandled(t *testing.T) {
 	r := whole(t, short(t, "-blocking", "-stages", "1m", "-limit", "1s"))
 	if r.Unhandled == 0 || r.LiveBehindFailure != 0 {

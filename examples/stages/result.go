@@ -35,7 +35,7 @@ type Result struct {
 	DuplicateEffects    int     `json:"duplicate_effects"`         // rows beyond the first of an event
 }
 
-// Good tells whether nothing was lost and nothing happened twice.
+// Good reports whether nothing was lost and nothing happened twice.
 func (r Result) Good() bool { return r.Lost == 0 && r.DuplicateEffects == 0 }
 
 // JSON is the result on one line.
@@ -64,7 +64,7 @@ func perSecond(n int, d time.Duration) float64 {
 	return math.Round(10*float64(n)/max(d.Seconds(), 0.1)) / 10
 }
 
-// conclude fills in the rest, and compares, id by id, what is there with what was published. Nobody has promised anything
+// conclude fills in the rest, and compares, id by id, what is there with what was published. Nothing is promised
 // of the deliveries that are unhandled: in a topic of one partition those are the last.
 func (r *Result) conclude(ctx context.Context, c *consumer, d *downstream, tally *webhooks.Tally, store *letters.Store) error {
 	tally.Absorbed.Store(c.absorbed.Load())

@@ -123,7 +123,7 @@ func TestWaitEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := errors.New("own")
-	for id, want := range map[string]error{"m": nil, "n": own} { // nobody holds it: a duplicate is absorbed, a new one fails with its own error
+	for id, want := range map[string]error{"m": nil, "n": own} { // no transaction holds it: a duplicate is absorbed, a new one fails with its own error
 		_, err := h(func(msg *message.Message) ([]*message.Message, error) {
 			ctx, cancel := context.WithCancel(msg.Context())
 			cancel()

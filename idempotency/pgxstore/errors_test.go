@@ -73,7 +73,7 @@ func TestFirstStatementFails(t *testing.T) {
 	}
 }
 
-// Promises P1, P7, feature I2: what happened to a connection while nobody used it is an error, or nothing, and never a
+// Promises P1, P7, feature I2: what happened to an idle connection is an error, or nothing, and never a
 // message that is half applied.
 func TestConnections(t *testing.T) {
 	for name, spoil := range map[string]string{
@@ -95,7 +95,7 @@ func TestConnections(t *testing.T) {
 					}
 					_, _ = db.Exec(spoil)
 				}
-				if name == "discarded" { // it forgets the search path of nobody: that is the connection's own
+				if name == "discarded" { // it forgets no search path: that is the connection's own
 					t.Log(rows(t, db, "effects"))
 				}
 				if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 4 || k != 4 {

@@ -22,7 +22,7 @@ func cancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() {}
 }
 
-// Feature C1, promise P3: who went away and who did not: only a message cancelled from outside that nobody acked.
+// Feature C1, promise P3: who went away and who did not: only a message cancelled from outside and not acked.
 func TestAbortedTable(t *testing.T) {
 	for _, row := range []struct {
 		context func(context.Context) (context.Context, context.CancelFunc)
@@ -95,7 +95,7 @@ func TestAbort(t *testing.T) {
 func TestBareMessage(t *testing.T) {
 	c := begin(&message.Message{UUID: "bare"})
 	if c.Acked() || c.Nacked() || c.Aborted() {
-		t.Error("a bare message is settled before anybody settled it")
+		t.Error("a bare message is settled before it was settled")
 	}
 	c.Msg.Ack()
 	if !c.Acked() {

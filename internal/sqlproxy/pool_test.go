@@ -43,7 +43,7 @@ func openers() (n int) {
 	return n
 }
 
-// What one transaction leaves serves the next, whose connection is another, and goes when nobody comes.
+// What one transaction leaves serves the next, whose connection is another, and goes if no other comes.
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pool sqlproxy.Pool
@@ -92,7 +92,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// A transaction that its user has ended, or that is read from, leaves nothing: somebody may be on their way to it.
+// A transaction that its user has ended, or that is read from, leaves nothing: a caller may be on the way to it.
 func TestPool_endedByUser(t *testing.T) {
 	for name, use := range map[string]func(*sql.Tx) error{
 		"commit":   func(tx *sql.Tx) error { _ = tx.Commit(); return nil },

@@ -257,7 +257,7 @@ func TestStop(t *testing.T) {
 	_ = conn.Close()
 }
 
-// A driver that panics keeps nobody waiting, and its connection is not used again.
+// A driver that panics keeps no caller waiting, and its connection is not used again.
 func TestPanic(t *testing.T) {
 	f := &fake{}
 	s, _, conn, db := begin(t, f)

@@ -17,7 +17,7 @@ import (
 )
 
 // Feature D10: a message that was in flight when a process ended is handled alone: nothing runs beside it, neither what
-// began before nor what comes, and whoever waits is not counted.
+// began before nor what comes, and a message that waits is not counted.
 func TestSuspectsRunAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -163,7 +163,7 @@ func TestSuspectGoesAway(t *testing.T) {
 	})
 }
 
-// Feature D10: whatever comes, waits, gives up and goes, in whatever order: it is empty in the end, and whoever is
+// Feature D10: whatever comes, waits, gives up and goes, in any order: it is empty in the end, and a message that is
 // alone is alone.
 func TestRoomUnderLoad(t *testing.T) {
 	var a admission

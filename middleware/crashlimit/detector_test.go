@@ -161,7 +161,7 @@ func TestSlowBeats(t *testing.T) {
 	})
 }
 
-// Feature D10: a detector that was suspended, or had no database, takes nobody for dead because of that.
+// Feature D10: a detector that was suspended, or had no database, takes no process for dead because of that.
 func TestSuspendedObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -166,7 +166,7 @@ func TestRouter_storeGone(t *testing.T) {
 }
 
 // Feature D10, I1: around a receiver on the same database, SQLite's one write lock included, the mark is written before the
-// claim and removed after it; and a message that an outer handler hands on inside of its claim waits for nobody.
+// claim and removed after it; and a message that an outer handler hands on inside of its claim does not wait.
 func TestAroundAReceiver(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {

@@ -191,7 +191,7 @@ func (c *consumer) consume(ctx context.Context, topic string, out chan<- *messag
 	}
 }
 
-// deliver tells whether the message was acked in time.
+// deliver reports whether the message was acked in time.
 func (c *consumer) deliver(ctx context.Context, topic string, k *kept, out chan<- *message.Message) bool {
 	session, end := context.WithCancel(ctx)
 	defer end()

@@ -143,7 +143,7 @@ func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
 	}{
 		{"billing", "orders", 2, ""}, // the first stage has the subscriber of the handler
 		{"billing", "orders", 0, ""},
-		{"billing", "invoices", 0, ""}, // a name on two topics is refused before anybody is asked
+		{"billing", "invoices", 0, ""}, // a name on two topics is refused before any store is asked
 		{"packing", "parcels", 6, "parcels.packing.retry.1s"},
 	} {
 		failsAt = row.failsAt

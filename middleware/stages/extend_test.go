@@ -91,7 +91,7 @@ func (h *listing) ListWaiting(_ context.Context, prefix string) (map[string]int,
 	return found, nil
 }
 
-// Feature R5: at the start an error in the log names each stage topic where messages wait and nobody is, and none that a
+// Feature R5: at the start an error in the log names each stage topic where messages wait without a consumer, and none that a
 // handler here has, also retired.
 func TestStagesTellOfTheAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ func fates() *rapid.Generator[fate] {
 	})
 }
 
-// fails tells whether an attempt was counted.
+// fails reports whether an attempt was counted.
 func (f fate) fails() bool { return f.kind != "ok" && f.kind != "nack" }
 
 // world is a random run of handlers with stages.

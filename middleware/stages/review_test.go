@@ -47,7 +47,7 @@ func TestStagesOfAWrappedFunction(t *testing.T) {
 	})
 }
 
-// Promise P4: a message that its stage refuses again and again, for a reason of its own that nobody knows, does not hold up
+// Promise P4: a message that its stage refuses again and again, for an unknown reason of its own, does not hold up
 // those behind it for good: it is set aside.
 func TestStageRefusesOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

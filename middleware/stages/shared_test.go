@@ -85,8 +85,8 @@ func (s subscribedTo) Subscribe(ctx context.Context, _ string) (<-chan *message.
 	return s.consumer.Subscribe(ctx, s.topic)
 }
 
-// Promise P1: a message of another handler, in a stage topic of which nobody said that it is shared, is seen by nobody else:
-// it is set aside when it is due, not handled by the wrong handler. Where a topic's name has the handler in it nobody looks.
+// Promise P1: a message of another handler, in a stage topic that is not declared as shared, is seen by no other:
+// it is set aside when it is due, not handled by the wrong handler. Where a topic's name has the handler in it, the stage does not look.
 func TestStagesForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, row := range map[string]struct {

@@ -175,7 +175,7 @@ func TestStageEndlessMaxDelay(t *testing.T) {
 	})
 }
 
-// Feature R3: a stage that outlasts the ack deadline of its subscriber goes round, a bounded number of times, is told of
+// Feature R3: a stage that outlasts the ack deadline of its subscriber goes round, a bounded number of times, is reported
 // once, and loses nothing.
 func TestStageAckDeadline(t *testing.T) {
 	for deadline, most := range map[time.Duration]int{30 * time.Second: 60, 3 * time.Second: 450, 100 * time.Millisecond: 4} {

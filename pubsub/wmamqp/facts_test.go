@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// The facts about watermill-amqp that this package answers to. When one of these tests fails, it has been mended there:
+// The facts about watermill-amqp that this package answers to. When one of these tests fails, watermill-amqp repaired it:
 // say so in the README.
 
 func (b *broker) stockSubscriber(change ...func(*amqp.Config)) *amqp.Subscriber {
@@ -183,7 +183,7 @@ func TestFactWatermillRedeliversAtClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.next(messages) // which nobody settles: its handler runs
+	b.next(messages) // which is not settled: its handler runs
 	second := b.subscribe(b.stockSubscriber(), topic)
 	go func() { _ = sub.Close() }()
 	b.next(second).Ack()
@@ -204,7 +204,7 @@ func TestFactWatermillInventsMessages(t *testing.T) {
 	}
 }
 
-// Fact, promise P3: the context of a message lives on when its connection is lost and somebody else has the message.
+// Fact, promise P3: the context of a message lives on when its connection is lost and another consumer has the message.
 // TestConnectionLostInHandler shows that ours ends.
 func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
 	t.Parallel()

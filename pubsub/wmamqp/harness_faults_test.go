@@ -17,7 +17,7 @@ var raced = false
 
 const childVariable = "SPILLWAY_WMAMQP_CHILD"
 
-// unraced runs the test in a process built without -race, and tells whether this is another one that has nothing more to
+// unraced runs the test in a process built without -race, and reports whether this is another one that has nothing more to
 // do: when watermill-amqp dials again, its own reads and writes of the connection race with each other.
 func unraced(t *testing.T) (done bool) {
 	t.Helper()

@@ -34,7 +34,7 @@ func TestInFlightSingleActive(t *testing.T) {
 	}
 }
 
-// A connection that has no room for so many channels is an error, and nobody keeps a message.
+// A connection that has no room for so many channels is an error, and no channel keeps a message.
 func TestInFlightNoChannel(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -92,7 +92,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Promise P2: what somebody changed is a string; the types of other headers stay, and another message has none of the
+// Promise P2: what a handler changed is a string; the types of other headers stay, and another message has none of the
 // properties.
 func TestChangedMetadataIsText(t *testing.T) {
 	d := delivery(amqp091.Table{"a": int32(1), "b": int32(2), "c": int32(3)}, "")

@@ -202,7 +202,7 @@ func TestInFlightUnderPanic(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, 1)
 			ended := g.consume(subscriptionOf(t, SubscriberConfig{InFlight: inFlight, Logger: hostileLogger{}}, true))
-			synctest.Wait() // nobody takes it
+			synctest.Wait() // it is not taken
 			g.leave()
 			if p := <-ended; p != nil || len(g.marked) != 0 {
 				t.Errorf("in flight %d: %v, marked %v", inFlight, p, g.marked)

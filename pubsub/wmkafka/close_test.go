@@ -75,7 +75,7 @@ func TestOffsetsAcrossClose(t *testing.T) {
 			if !errors.Is(held.Context().Err(), context.Canceled) {
 				t.Errorf("the context of the message in hand has %v", held.Context().Err())
 			}
-			held.Ack() // too late: nobody listens
+			held.Ack() // too late: the subscription ended
 			if _, open := <-messages; open {
 				t.Error("a message came after Close")
 			}
@@ -90,7 +90,7 @@ func TestOffsetsAcrossClose(t *testing.T) {
 }
 
 // Promise P3: when the subscriber is closed under a handler, the handler learns of it, has the grace to finish, and its ack
-// counts; one that does not care holds nobody up.
+// counts; one that does not care holds nothing up.
 func TestCloseUnderHandler(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 )
 
 // Feature I5, decision 15: a record's own coordinates are its key, the same at each delivery, whatever its metadata claim:
-// no record takes the key of another. So it is for a message that was redriven, whose metadata anybody could have written.
+// no record takes the key of another. So it is for a message that was redriven, whose metadata any producer could have written.
 func TestByCoordinates(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // The facts about watermill-kafka that this package answers to, each with what it does about it. When a test of
-// watermill-kafka alone fails, it has been mended there: say so in the README.
+// watermill-kafka alone fails, watermill-kafka repaired it: say so in the README.
 
 func stockWith(u kafka.Unmarshaler) kafka.SubscriberConfig {
 	return kafka.SubscriberConfig{Unmarshaler: u, NackResendSleep: 10 * time.Millisecond}

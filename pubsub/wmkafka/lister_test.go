@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Feature R5 (abandoned stages): topics with messages that the group of the same name has not acked are told, with how
+// Feature R5 (abandoned stages): topics with messages that the group of the same name has not acked are listed, with how
 // many, all partitions counted; those that are consumed, empty or named otherwise are not.
 func TestListWaiting(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func TestChangedMetadataWins(t *testing.T) {
 	}
 }
 
-// Bad input: what somebody else wrote under our key is metadata like any other, and costs nothing.
+// Bad input: what another program wrote under our key is metadata like any other, and costs nothing.
 func TestHostileCarrier(t *testing.T) {
 	for _, forged := range []string{
 		"", "AQ", "AQA=", "AgA", "AQH", "AQE!", "AQQ", "AQL/////////////AQ", "AQIA", "AQICYQ", "AQAC", "AQACYQ",
@@ -278,7 +278,7 @@ func (bare) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, error) 
 	return &message.Message{UUID: "bare", Payload: record.Value}, nil
 }
 
-// What nobody needs is not carried, and what is too much is not carried by halves.
+// What is not needed is not carried, and what is too much is not carried by halves.
 func TestCarriesLittle(t *testing.T) {
 	if msg := unmarshal(t, Marshaler{}, hardRecords["ordinary"]); len(msg.Metadata) != 1 {
 		t.Errorf("an ordinary record has metadata %v", msg.Metadata)

@@ -30,7 +30,7 @@ func (p *Publisher) own() int {
 	return len(p.producers.byTopic)
 }
 
-// Decision 7: with a producer for each topic, opened by whoever comes first, all that many publish at once is there, and
+// Decision 7: with a producer for each topic, opened by the first publisher, all that many publish at once is there, and
 // topics beyond the bound share one.
 func TestProducerPerTopic(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestProducerPerTopic(t *testing.T) {
 		t.Error("a topic's producer was opened twice")
 	}
 	if plain := c.publisher(PublisherConfig{}); plain.Publish(topics[0], message.NewMessage("", nil)) != nil || plain.own() != 0 {
-		t.Error("a producer of its own that nobody asked for")
+		t.Error("a producer of its own that was not asked for")
 	}
 }
 
@@ -193,7 +193,7 @@ func TestProducerThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// Decision 4: a broker that falls silent while a producer is opened holds up nobody for good.
+// Decision 4: a broker that falls silent while a producer is opened holds up no publish for good.
 func TestProducerOfSilentBroker(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -99,7 +99,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// After Close: publishing and initializing say so, whoever closes and how often. It means most with -race.
+// After Close: publishing and initializing say so, however often it is closed. It means most with -race.
 func TestClosedPublisher(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -56,7 +56,7 @@ func TestBatchOverrun(t *testing.T) {
 	})
 }
 
-// One that overruns every time, or never comes back, is set aside in the end, and holds up nobody for longer.
+// One that overruns every time, or never comes back, is set aside in the end, and holds up no message for longer.
 func TestBatchOverrunsAlways(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var seen deliveries

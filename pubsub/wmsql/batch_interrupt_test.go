@@ -81,7 +81,7 @@ func TestBatchCommitRefused(t *testing.T) {
 	})
 }
 
-// What nobody can be blamed for never sets a message aside, however often it happens.
+// What is no fault of a message never sets the message aside, however often it happens.
 func TestBatchUncounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var seen deliveries

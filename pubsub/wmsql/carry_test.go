@@ -119,7 +119,7 @@ func TestMessageSurvivesProperty(t *testing.T) {
 	})
 }
 
-// drawMessage draws a message, and tells whether it is one that needs no care.
+// drawMessage draws a message, and reports whether it is one that needs no care.
 func drawMessage(t *rapid.T) (msg *message.Message, plain bool) {
 	plain = rapid.Bool().Draw(t, "plain")
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("abä-\U0001F600\"\\<&b64 ")), 0, 36, -1)

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// The facts about watermill-sql that this package answers to. When one of these tests fails, it has been mended there:
+// The facts about watermill-sql that this package answers to. When one of these tests fails, watermill-sql repaired it:
 // say so in the README. TestStockLosesRows is another one.
 
 const half = `INSERT INTO effects (id, step) VALUES ('a', 'half')`
@@ -288,7 +288,7 @@ func TestFactWatermillPublishesByItself(t *testing.T) {
 	})
 }
 
-// Fact: the transaction of watermill-sql's subscriber is found by a key that nobody else can set.
+// Fact: the transaction of watermill-sql's subscriber is found by a key that no other package can set.
 func TestFactTxFromContextIsTheirs(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")

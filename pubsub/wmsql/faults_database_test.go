@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// A database that is read-only for a while loses nothing and sets nothing aside; when it is mended, it goes on.
+// A database that is read-only for a while loses nothing and sets nothing aside; when it is writable again, it goes on.
 func TestReadOnly(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		own, readOnly := b.ownSessions(s)
@@ -99,7 +99,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// fullDisk makes a table for which there is no room until it is mended. MariaDB 10.11 crashes when the disk of a table is
+// fullDisk makes a table for which there is no room until mend is called. MariaDB 10.11 crashes when the disk of a table is
 // full; there a trigger says what the server would say of a full tablespace.
 func (b *bench) fullDisk(s server) (mend func()) {
 	b.Helper()

@@ -38,7 +38,7 @@ func (b *bench) each(topic string, do func(*message.Message)) {
 	b.Helper()
 	rows, err := b.db.Query(`SELECT uuid, payload, metadata FROM ` + b.table(topic))
 	if err != nil && (strings.Contains(err.Error(), "42P01") || strings.Contains(err.Error(), "1146")) {
-		return // nobody has made it yet
+		return // the table is not there yet
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -114,7 +114,7 @@ func (d *deliveries) get() map[string]int {
 	return maps.Clone(d.of)
 }
 
-// held tells whether a transaction holds the position of the group without a name.
+// held reports whether a transaction holds the position of the group without a name.
 func (b *bench) held() bool {
 	b.Helper()
 	table := b.sql(wsql.DefaultPostgreSQLOffsetsAdapter{}.MessagesOffsetsTable(b.topic), wsql.DefaultMySQLOffsetsAdapter{}.MessagesOffsetsTable(b.topic))

@@ -100,7 +100,7 @@ func said(statement string) func(*bench, *message.Message) error {
 }
 
 // A handler that shrugs off the error of a statement has failed where the database commits nothing after that; and rows
-// that it leaves open hurt nobody.
+// that it leaves open do no harm.
 func TestHandlerIsCareless(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		around(b, func(msg *message.Message, _ int) error {

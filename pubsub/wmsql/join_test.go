@@ -187,7 +187,7 @@ func TestJoinedDuplicateWaits(t *testing.T) {
 	}
 }
 
-// waits tells whether any connection of the test's database waits for another's lock.
+// waits reports whether any connection of the test's database waits for another's lock.
 func (b *bench) waits() bool {
 	b.Helper()
 	var n int

@@ -83,7 +83,7 @@ func (b *bench) ackFirst(topic string, n int) {
 	}
 }
 
-// A table whose name is no topic, whoever made it, is passed by, and never becomes SQL.
+// A table whose name is no topic is passed by, and never becomes SQL.
 func TestListWaitingOfHostileTables(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		quote := "`"

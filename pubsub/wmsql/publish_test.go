@@ -84,7 +84,7 @@ func TestOutputWithoutTable(t *testing.T) {
 }
 
 // On MySQL a statement that makes a table commits: ours is made elsewhere, and a failed attempt leaves the table and
-// nothing else. Where it is there already nobody waits for anybody.
+// nothing else. Where it is there already, no publisher waits for another.
 func TestInitializeInsideHandler(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var attempts deliveries

@@ -16,7 +16,7 @@ import (
 )
 
 // Features P4, D16: the largest message that a publisher can write can be set aside, and those behind it go on; so can the
-// largest that anybody else can write. The letter holds all of it, and can be published to the topic again. Drivers that
+// largest that another client can write. The letter holds all of it, and can be published to the topic again. Drivers that
 // write arguments into the statement are no exception.
 func TestLargestIsSetAside(t *testing.T) {
 	for settings, filling := range map[string]string{"interpolateParams=false": "x", "interpolateParams=true": "\x00"} {

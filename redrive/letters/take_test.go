@@ -59,7 +59,7 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	}
 }
 
-// Decision 12: an expired lease is free for the next, and whoever lost it cannot mark any more.
+// Decision 12: an expired lease is free for the next worker, and the one that lost it cannot mark any more.
 func TestStore_leaseExpires(t *testing.T) { onEach(t, testStore_leaseExpires) }
 
 func testStore_leaseExpires(t *testing.T, on fixture.Database) {

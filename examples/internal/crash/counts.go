@@ -17,7 +17,7 @@ const (
 	absorbed = "absorbed"
 )
 
-// Retry tries again quickly, as nobody wants to wait in a demo, and counts.
+// Retry tries again quickly, since a demo should be short, and counts.
 func (c *Consumer) Retry() middleware.RetryConfig {
 	return middleware.RetryConfig{
 		Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},

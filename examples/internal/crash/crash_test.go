@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// consume is a consumer that stores nothing, or ends although nobody asked it to.
+// consume is a consumer that stores nothing, or ends without being asked to.
 func consume(ctx context.Context, c *Consumer) error {
 	if c.Brokers == "none" {
 		return errors.New("no brokers")

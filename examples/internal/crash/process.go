@@ -70,7 +70,7 @@ func (s *story) kill() error {
 	return p.Kill()
 }
 
-// alive returns an error when it ended although nobody asked it to.
+// alive returns an error if the process ended without being asked to.
 func (s *story) alive() error {
 	if s.consumer == nil {
 		return nil

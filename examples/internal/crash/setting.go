@@ -1,5 +1,5 @@
 // Package crash is the story that the examples on real brokers share: a process of its own consumes the events, is
-// killed in the middle, started again, replaced by a mended one, and in the end nothing is lost and nothing happened
+// killed in the middle, started again, replaced by a repaired one, and in the end nothing is lost and nothing happened
 // twice. Whatever the parent must know of a process that dies is in the database or on the broker.
 package crash
 

@@ -20,7 +20,7 @@ type Broker struct {
 	Live message.Publisher
 	// Summaries are the consumer's outputs.
 	Summaries <-chan *message.Message
-	// Backlog is how many messages nobody has acked, in the topic and in its dead-letter topics. It looks at the topic
+	// Backlog is how many messages are not acked, in the topic and in its dead-letter topics. It looks at the topic
 	// first: what leaves the topic in between is then seen where it arrives.
 	Backlog func(context.Context) (int, error)
 	// Holders is how many consumers hold messages that the backlog does not show. Where it shows all, it is nil.

@@ -13,7 +13,7 @@ import (
 // quiet is how long a consumer has for what it holds before it is asked to give it back.
 const quiet = time.Second
 
-// outstanding is how many messages nobody has acked. Where the backlog does not show what a consumer holds, 0 is certain
+// outstanding is how many messages are not acked. Where the backlog does not show what a consumer holds, 0 is certain
 // only of one that has ended: when it has been quiet it is stopped, and started again if it gave something back.
 func (s *story) outstanding(ctx context.Context) (int, error) {
 	n, err := s.Backlog(ctx)

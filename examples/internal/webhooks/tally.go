@@ -30,7 +30,7 @@ type Result struct {
 	DuplicateEffects    int `json:"duplicate_effects"`     // rows beyond the first of an event
 }
 
-// Good tells whether nothing was lost and nothing happened twice.
+// Good reports whether nothing was lost and nothing happened twice.
 func (r Result) Good() bool { return r.Lost == 0 && r.DuplicateEffects == 0 }
 
 // Check returns an error that names what the result of a whole run, with every kind of fault in it, cannot be: something
