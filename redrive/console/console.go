@@ -166,7 +166,7 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return answer{}, badInput(text("error.query"))
 	}
-	if name, found := r.route.unknown(r.query); found {
+	if name, found := unknown(r.query, r.route.fields); found {
 		return answer{}, badInput(text("error.query.field", boundedtext.Text(name, 100)))
 	}
 	limit := r.route.body
@@ -177,7 +177,7 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 	return r.route.handle(c, r)
 }
 
-// form returns the fields of a form that was sent.
+// form returns the fields of a form that was sent. One that no form of the route has is an error.
 func (r *request) form() (url.Values, error) {
 	err := r.ParseForm()
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
@@ -190,6 +190,9 @@ func (r *request) form() (url.Values, error) {
 		return nil, badInput(text("error.form"))
 	}
 	r.arrived()
+	if name, found := unknown(r.PostForm, r.route.form); found {
+		return nil, badInput(text("error.form.field", boundedtext.Text(name, 100)))
+	}
 	return r.PostForm, nil
 }
 

@@ -55,6 +55,16 @@ type keyField struct {
 	Remove     bool
 }
 
+// keyFields are the names of the fields of all rows of keys.
+func keyFields() (names []string) {
+	for i := range maxEditKeys + newKeys {
+		for _, name := range []string{"key-", "known-", "value-", "remove-"} {
+			names = append(names, name+strconv.Itoa(i))
+		}
+	}
+	return names
+}
+
 func (c *Console) editForm(r *request) (answer, error) {
 	l, err := c.editedLetter(r)
 	if err != nil {

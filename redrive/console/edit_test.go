@@ -148,7 +148,7 @@ func TestEdit_forged(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"secret-1"}`, key("api-key", "secret-2")))
 	for _, do := range []string{"", "diff", "start"} {
-		for _, typed := range []string{"", "payload", "value-0"} {
+		for _, typed := range []string{"version", "payload", "value-0"} {
 			p := b.post("/letters/1/edit", url.Values{"do": {do}, typed: {"x"}, "reason": {"INC-7"}})
 			p.want(t, http.StatusConflict, text("edit.masked.text"))
 			if strings.Contains(p.body, "secret-") {

@@ -10,7 +10,7 @@ import (
 // changing is a Console with a route that changes something.
 func changing(t *testing.T, change ...func(*Config)) (b *bench, changed *int) {
 	b, changed = newBench(t, change...), new(int)
-	b.console.routes = append(b.console.routes, route{name: "change", method: http.MethodPost, pattern: "/change", right: Operate,
+	b.console.routes = append(b.console.routes, route{name: "change", method: http.MethodPost, pattern: "/change", right: Operate, form: []string{"a"},
 		handle: func(_ *Console, r *request) (answer, error) {
 			_, err := r.form()
 			if err == nil {

@@ -20,21 +20,27 @@ type route struct {
 	within  time.Duration // of all that the route does, if not Config.Timeout
 	nav     bool          // the page stands in the navigation, as texts["nav.<name>"]
 	fields  []string      // of the query of its URL: another is refused, as a filter that is misspelt chooses all
+	form    []string      // fields of the forms that a POST may send: another is refused, as a setting that is misspelt is not set
 }
 
-// The fields of queries.
+// The fields of queries, and of forms.
 var (
 	filterFields    = slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields)
 	selectionFields = slices.Concat(filterFields, []string{fieldTake, fieldSeq, fieldUpTo, fieldNumber})
 	causesFields    = slices.Concat(filterFields, []string{"rows"})
 	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "after", "exact"})
 	auditFields     = []string{"by", "kind", "since", "until", "id", "redrive-id", "letter", "after"}
+	reasonForm      = []string{"reason"}
+	rateForm        = []string{"reason", "rate"}
+	redriveForm     = slices.Concat(selectionFields, settingsFields(), []string{fieldSeen, "do"})
+	editForm        = slices.Concat([]string{"do", "version", "key", "reason", "payload"}, keyFields())
+	discardForm     = slices.Concat(selectionFields, []string{"key", "reason"})
 )
 
-// unknown returns a field of a query that the route does not have.
-func (r *route) unknown(q url.Values) (name string, found bool) {
+// unknown returns a field of a query, or of a form, that is none of those named.
+func unknown(q url.Values, fields []string) (name string, found bool) {
 	for _, name := range slices.Sorted(maps.Keys(q)) {
-		if !slices.Contains(r.fields, name) {
+		if !slices.Contains(fields, name) {
 			return name, true
 		}
 	}
@@ -49,23 +55,23 @@ func routes() []route {
 		{name: "letters", method: http.MethodGet, pattern: "/letters", right: LookWithoutPayload, handle: (*Console).letters, fields: lettersFields, nav: true},
 		{name: "letter", method: http.MethodGet, pattern: "/letters/{seq}", right: LookWithoutPayload, handle: (*Console).letter, fields: []string{"view"}},
 		{name: "payload", method: http.MethodGet, pattern: "/letters/{seq}/payload", right: Look, handle: (*Console).download},
-		{name: "unmasked", method: http.MethodPost, pattern: "/letters/{seq}/payload", right: Operate, handle: (*Console).downloadUnmasked},
+		{name: "unmasked", method: http.MethodPost, pattern: "/letters/{seq}/payload", right: Operate, handle: (*Console).downloadUnmasked, form: reasonForm},
 		{name: "export", method: http.MethodGet, pattern: "/letters/{seq}/json", right: LookWithoutPayload, handle: (*Console).export},
 		{name: "campaigns", method: http.MethodGet, pattern: "/campaigns", right: LookWithoutPayload, handle: (*Console).campaignList, fields: []string{"state", "before", "before-id"}, nav: true},
 		{name: "campaign", method: http.MethodGet, pattern: "/campaigns/{id}", right: LookWithoutPayload, handle: (*Console).campaign},
-		{name: "pause", method: http.MethodPost, pattern: "/campaigns/{id}/pause", right: Operate, handle: (*Console).pause},
-		{name: "resume", method: http.MethodPost, pattern: "/campaigns/{id}/resume", right: Operate, handle: (*Console).resume},
-		{name: "rate", method: http.MethodPost, pattern: "/campaigns/{id}/rate", right: Operate, handle: (*Console).setRate},
-		{name: "cancel", method: http.MethodPost, pattern: "/campaigns/{id}/cancel", right: Operate, handle: (*Console).cancel, within: 2 * starting},
-		{name: "approve", method: http.MethodPost, pattern: "/campaigns/{id}/approve", right: Approve, handle: (*Console).approve},
+		{name: "pause", method: http.MethodPost, pattern: "/campaigns/{id}/pause", right: Operate, handle: (*Console).pause, form: reasonForm},
+		{name: "resume", method: http.MethodPost, pattern: "/campaigns/{id}/resume", right: Operate, handle: (*Console).resume, form: reasonForm},
+		{name: "rate", method: http.MethodPost, pattern: "/campaigns/{id}/rate", right: Operate, handle: (*Console).setRate, form: rateForm},
+		{name: "cancel", method: http.MethodPost, pattern: "/campaigns/{id}/cancel", right: Operate, handle: (*Console).cancel, within: 2 * starting, form: reasonForm},
+		{name: "approve", method: http.MethodPost, pattern: "/campaigns/{id}/approve", right: Approve, handle: (*Console).approve, form: reasonForm},
 		{name: "redrive", method: http.MethodGet, pattern: "/redrive", right: Operate, handle: (*Console).redriveForm, fields: selectionFields},
-		{name: "redrive", method: http.MethodPost, pattern: "/redrive", right: Operate, handle: (*Console).redrive, body: maxEditForm, within: 2 * starting},
+		{name: "redrive", method: http.MethodPost, pattern: "/redrive", right: Operate, handle: (*Console).redrive, body: maxEditForm, within: 2 * starting, form: redriveForm},
 		{name: "edit", method: http.MethodGet, pattern: "/letters/{seq}/edit", right: Operate, handle: (*Console).editForm},
-		{name: "edit", method: http.MethodPost, pattern: "/letters/{seq}/edit", right: Operate, handle: (*Console).edit, body: maxEditForm, within: 2 * starting},
+		{name: "edit", method: http.MethodPost, pattern: "/letters/{seq}/edit", right: Operate, handle: (*Console).edit, body: maxEditForm, within: 2 * starting, form: editForm},
 		{name: "discard", method: http.MethodGet, pattern: "/discard", right: Operate, handle: (*Console).discardForm, fields: selectionFields},
-		{name: "discard", method: http.MethodPost, pattern: "/discard", right: Operate, handle: (*Console).discard, within: 2 * discarding},
+		{name: "discard", method: http.MethodPost, pattern: "/discard", right: Operate, handle: (*Console).discard, within: 2 * discarding, form: discardForm},
 		{name: "discarded", method: http.MethodGet, pattern: "/discards/{id}", right: LookWithoutPayload, handle: (*Console).discarded, fields: selectionFields},
-		{name: "discarded", method: http.MethodPost, pattern: "/discards/{id}/undo", right: Operate, handle: (*Console).undoDiscard, within: 2 * discarding},
+		{name: "discarded", method: http.MethodPost, pattern: "/discards/{id}/undo", right: Operate, handle: (*Console).undoDiscard, within: 2 * discarding, form: reasonForm},
 		{name: "audit", method: http.MethodGet, pattern: "/audit", right: LookWithoutPayload, handle: (*Console).audit, fields: auditFields, nav: true},
 		{name: "audit", method: http.MethodGet, pattern: "/audit/{file}", right: LookWithoutPayload, handle: (*Console).exportAudit, within: exporting, fields: auditFields},
 		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: None, handle: (*Console).static},

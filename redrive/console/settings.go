@@ -2,9 +2,11 @@ package console
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +35,11 @@ func (s *settings) fields() map[string]*string {
 		"stop-at": &s.StopAt, "stop-after": &s.StopAfter, "to": &s.To, "not-before": &s.NotBefore, "resume-after": &s.ResumeAfter,
 		"concurrency": &s.Concurrency, "patch": &s.Patch, "set": &s.Set, "unset": &s.Unset, "func": &s.Func,
 	}
+}
+
+// settingsFields are the names of all fields of settings.
+func settingsFields() []string {
+	return append(slices.Sorted(maps.Keys((&settings{}).fields())), "first-stage", "approval")
 }
 
 func settingsOf(form url.Values) (s settings) {

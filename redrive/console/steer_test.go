@@ -63,7 +63,8 @@ func TestSteer(t *testing.T) {
 	}
 	b.get(at).want(t, http.StatusOK, "slow &lt;b&gt;", "1200.5 letters a second", text("standing.cancelled"), "<bdi>bob</bdi>", "data-done")
 	for _, action := range []string{"pause", "resume", "rate", "cancel", "approve"} {
-		b.post("/campaigns/9f3a12bc/"+action, with(reason, "rate", "1")).want(t, http.StatusNotFound)
+		at := "/campaigns/9f3a12bc/" + action
+		b.post(at, only(with(reason, "rate", "1"), b.takes(at)...)).want(t, http.StatusNotFound)
 	}
 }
 

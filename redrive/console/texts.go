@@ -64,6 +64,7 @@ var texts = map[string]string{
 	"error.query.long":    "The query of the address has %s byte, and may have %s.|The query of the address has %s bytes, and may have %s.",
 	"error.query.field":   "The address has a field %q, which this page does not have. Correct its name, or leave it out: nothing is chosen by it.",
 	"error.form":          "The form cannot be read. Send it again.",
+	"error.form.field":    "The form has a field %q, which this page does not have. Nothing was changed. Correct its name, or leave it out.",
 	"error.large":         "Too large",
 	"error.large.text":    "The form may have at most %s byte.|The form may have at most %s bytes.",
 	"error.conflict":      "Something has changed meanwhile",
