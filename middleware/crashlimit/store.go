@@ -64,6 +64,7 @@ type store interface {
 	// within reports whether ctx is inside a claim that keeps all others out of the store.
 	within(ctx context.Context) bool
 
+	// register makes a process known. It can be repeated if its answer was lost.
 	register(ctx context.Context, r registration) error
 	// beat shows that a process lives, and reports whether it is still registered.
 	beat(ctx context.Context, id string) (there bool, err error)

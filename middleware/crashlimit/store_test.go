@@ -37,6 +37,9 @@ func TestStore_processes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if is(s.beat(ctx, "b")); s.register(ctx, registration{"b", "", 2 * time.Second}) != nil || others(s.others(ctx, "a"))[0].beats != 1 {
+			t.Error("a process whose registration came through, and whose answer was lost, cannot register again")
+		}
 		another, err := NewStore(ctx, d.open(t, address), StoreConfig{Service: "Shop"})
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +47,7 @@ func TestStore_processes(t *testing.T) {
 		if err := another.register(ctx, registration{"c", "n", time.Second}); err != nil {
 			t.Fatal(err)
 		}
-		if got := others(s.others(ctx, "a")); !slices.Equal(got, []row{{id: "b", interval: 2 * time.Second}}) {
+		if got := others(s.others(ctx, "a")); !slices.Equal(got, []row{{id: "b", beats: 1, interval: 2 * time.Second}}) {
 			t.Errorf("others of a are %+v", got)
 		}
 		if got := others(another.others(ctx, "")); len(got) != 1 || got[0].id != "c" {
@@ -53,14 +56,14 @@ func TestStore_processes(t *testing.T) {
 		if !is(s.beat(ctx, "b")) || is(s.beat(ctx, "nobody")) {
 			t.Error("beat does not report what is there")
 		}
-		if is(s.lose(ctx, "b", 0)) {
+		if is(s.lose(ctx, "b", 1)) {
 			t.Error("a process that has beaten since was lost")
 		}
-		if !is(s.lose(ctx, "b", 1)) || is(s.lose(ctx, "b", 1)) {
+		if !is(s.lose(ctx, "b", 2)) || is(s.lose(ctx, "b", 2)) {
 			t.Error("of two that lose a process, not one did")
 		}
 		got := others(s.others(ctx, "a"))
-		if len(got) != 1 || !got[0].lost || got[0].beats != 1 || got[0].lostFor > time.Minute {
+		if len(got) != 1 || !got[0].lost || got[0].beats != 2 || got[0].lostFor > time.Minute {
 			t.Errorf("a lost process is %+v", got)
 		}
 		eventually(t, "the loss ages", func() bool { return others(s.others(ctx, "a"))[0].lostFor > 0 })
@@ -70,7 +73,7 @@ func TestStore_processes(t *testing.T) {
 		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "a"))) != 1 {
 			t.Error("one that lives was forgotten", err)
 		}
-		is(s.lose(ctx, "b", 2))
+		is(s.lose(ctx, "b", 3))
 		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "a"))) != 0 {
 			t.Error("one that is lost was not forgotten", err)
 		}

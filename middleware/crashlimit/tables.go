@@ -32,15 +32,17 @@ const sweepAtOnce = 500
 
 func statementsFor(db *database.Database) statements {
 	enter := ` INTO spillway_deliveries (service, consumer, id, redrives, delivery, process, marked_at) VALUES (?, ?, ?, ?, ?, ?, now_ms())`
+	register := `INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats) VALUES (?, ?, ?, ?, now_ms(), 0)`
 	sweep := ` FROM spillway_deliveries WHERE marked_at < now_ms() - ? LIMIT ` + strconv.Itoa(sweepAtOnce)
 	if db.Kind() == database.MySQL {
-		enter, sweep = `INSERT IGNORE`+enter, `DELETE`+sweep
+		enter, sweep, register = `INSERT IGNORE`+enter, `DELETE`+sweep, register+` ON DUPLICATE KEY UPDATE id = id`
 	} else {
 		const key = `service, consumer, id, redrives, delivery`
 		enter, sweep = `INSERT`+enter+` ON CONFLICT DO NOTHING`, `DELETE FROM spillway_deliveries WHERE (`+key+`) IN (SELECT `+key+sweep+`)`
+		register += ` ON CONFLICT DO NOTHING`
 	}
 	return statements{
-		register: db.Statement(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats) VALUES (?, ?, ?, ?, now_ms(), 0)`),
+		register: db.Statement(register),
 		beat:     db.Statement(`UPDATE spillway_processes SET beats = beats + 1, lost_at = NULL WHERE id = ?`),
 		others: db.Statement(`SELECT id, beats, beat_ms, lost_at IS NOT NULL, COALESCE(now_ms() - lost_at, 0) FROM spillway_processes
 WHERE service = ? AND id <> ?`),
