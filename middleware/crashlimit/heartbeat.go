@@ -124,7 +124,7 @@ func (p *process) pay(ctx context.Context) bool {
 			p.behind = true
 			return false // at the next beat
 		}
-		p.limit.removals.done(m)
+		p.limit.removals.done(m, w)
 	}
 	p.behind = false
 	return true

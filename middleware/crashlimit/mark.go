@@ -97,7 +97,7 @@ func (l *Limit) enter(c *chain.Call, m mark, w written) (entered bool, err error
 		if err := l.config.store.clear(ctx, m, owed); err != nil {
 			return false, err
 		}
-		l.removals.done(m)
+		l.removals.done(m, owed)
 	}
 	return l.config.store.enter(ctx, m, w)
 }

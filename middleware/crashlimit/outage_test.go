@@ -145,3 +145,28 @@ func TestInsideOfAClaim(t *testing.T) {
 		}
 	})
 }
+
+// Feature D10: the marks of a message that was refused and acked go when the store is back, also if the message came again meanwhile.
+func TestOwedMarksOfRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := afterCrash(t, f, settings{Config: Config{Heartbeat: time.Minute}})
+		f.leaveMarks("1", 3)
+		refused := newMessage("1")
+		if _, err := l.Middleware(succeed)(refused); err == nil {
+			t.Fatal("the message is not refused")
+		}
+		f.set(func() { f.down = true })
+		refused.Ack()
+		synctest.Wait()
+		if _, err := l.Middleware(succeed)(newMessage("1")); err != nil {
+			t.Fatal("without a store the message is refused", err)
+		}
+		f.set(func() { f.down = false })
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if n := f.marksOf("1"); n != 0 {
+			t.Errorf("%d marks are left of deliveries before the refusal", n)
+		}
+	})
+}

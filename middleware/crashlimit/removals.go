@@ -32,17 +32,21 @@ type refused struct {
 // that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it after keepMarks.
 const most = 1024
 
-// add reports whether there was space for one more.
+// add reports whether there was space for one more. What a delivery may have written takes no place of what is owed already: before that is
+// removed no delivery writes.
 func (r *removals) add(m mark, w written) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.returned == nil {
 		r.returned = make(map[mark]written)
 	}
-	if _, there := r.returned[m]; !there && len(r.returned) >= most {
+	owed, there := r.returned[m]
+	if !there && len(r.returned) >= most {
 		return false
 	}
-	r.returned[m] = w
+	if !there || owed.process != "" || w.process == "" {
+		r.returned[m] = w
+	}
 	return true
 }
 
@@ -54,10 +58,13 @@ func (r *removals) of(m mark) (w written, ok bool) {
 	return w, ok
 }
 
-func (r *removals) done(m mark) {
+// done notes that w was removed of a mark. What is owed since then stays.
+func (r *removals) done(m mark, w written) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.returned, m)
+	if r.returned[m] == w {
+		delete(r.returned, m)
+	}
 }
 
 // addRefused reports whether there was space for one more.
