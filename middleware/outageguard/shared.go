@@ -14,7 +14,6 @@ type news struct {
 	cell   *cell
 	at     place
 	what   what
-	opened uint64 // of the cell
 	reason string
 	cause  string
 }
@@ -70,7 +69,7 @@ func (g *Guard) shareable() map[place]*cell {
 	return cells
 }
 
-// lonely lets this instance decide for itself: the store does not answer, or is not asked any more.
+// lonely lets this instance decide for itself: the store is not asked any more.
 func (g *Guard) lonely() {
 	for _, s := range g.shareable() {
 		s.mu.Lock()
@@ -108,7 +107,7 @@ func (s *shared) prove(now time.Time) {
 
 // news returns what the other instances must know of the cell.
 func (s *cell) news(at place) (news, bool) {
-	n := news{cell: s, at: at, opened: s.opened}
+	n := news{cell: s, at: at}
 	switch {
 	case s.shared.proved:
 		n.what = isProved

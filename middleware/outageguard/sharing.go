@@ -113,9 +113,8 @@ func (s *sharing) round(ctx context.Context) {
 }
 
 func (s *sharing) exchange(ctx context.Context) error {
-	rows, err := s.store.rows(ctx)
+	rows, err := s.store.rows(ctx, s.instance)
 	if err != nil {
-		s.guard.lonely()
 		return err
 	}
 	own, others, freezes := map[place]bool{}, map[place]Shared{}, map[string]Shared{}

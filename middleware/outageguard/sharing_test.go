@@ -139,6 +139,45 @@ func TestSharedProofStands(t *testing.T) {
 	})
 }
 
+// Feature R12: an instance that could not ask the store for a while knows afterwards whether a message of another one succeeded meanwhile.
+func TestSharedProofStandsWhileStoreIsAway(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var away atomic.Bool
+		away.Store(true)
+		db := d.Open(t, address)
+		store := openStoreEvery(t, db, 20*time.Millisecond)
+		finds := newInstance(t, db, outageguard.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
+		exec := func(statement string) {
+			t.Helper()
+			testkit.Eventually(t, statement, func() bool { _, err := db.Exec(statement); return err == nil })
+		}
+		known := func() {
+			t.Helper()
+			testkit.Eventually(t, "the others know", func() bool { list, err := store.List(t.Context()); return err == nil && len(list) == 1 })
+		}
+		meanwhile := func(statement string) {
+			t.Helper()
+			before := len(finds.log.Errors())
+			exec(`ALTER TABLE spillway_outages RENAME TO elsewhere`)
+			testkit.Eventually(t, "the store is away", func() bool { return len(finds.log.Errors()) > before })
+			exec(statement)
+			exec(`ALTER TABLE elsewhere RENAME TO spillway_outages`)
+		}
+		finds.send(3)
+		finds.until(outageguard.ReasonAway)
+		known()
+		calls := finds.calls.Load()
+		away.Store(false)
+		meanwhile(`UPDATE elsewhere SET expires_at = 1`) // it could show no sign of life, which proves nothing
+		known()
+		if n := finds.calls.Load() - calls; n != 0 || len(finds.guard.Health()) == 0 {
+			t.Errorf("%d calls in the outage, %+v", n, finds.guard.Health())
+		}
+		meanwhile(`DELETE FROM elsewhere WHERE instance <> ''`) // what a proof does
+		finds.until("")
+	})
+}
+
 // Feature R12: an outage of an instance that died expires.
 func TestSharedOutageExpires(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {

@@ -81,12 +81,13 @@ type Shared struct {
 
 // List returns the outages and freezes of the service. Outages of instances that died are not among them.
 func (s *Store) List(ctx context.Context) ([]Shared, error) {
-	rows, err := s.rows(ctx)
+	rows, err := s.rows(ctx, "")
 	return slices.DeleteFunc(rows, func(row Shared) bool { return row.State == Closed }), err
 }
 
-// rows is List with the freezes that were released lately: they are Closed, and have the reason and the actor of the release.
-func (s *Store) rows(ctx context.Context) ([]Shared, error) {
+// rows is List with the freezes that were released lately: they are Closed, and have the reason and the actor of the release. Outages of
+// an instance are among them also if they expired: it could not show a sign of life, and no message succeeded.
+func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
 	found := []Shared{}
 	err := s.db.Query(ctx, func() { found = found[:0] }, func(rows *sql.Rows) error {
 		var one Shared
@@ -98,7 +99,7 @@ func (s *Store) rows(ctx context.Context) ([]Shared, error) {
 		one.Since = time.UnixMilli(since)
 		found = append(found, one)
 		return found[len(found)-1].State.UnmarshalText([]byte(state))
-	}, s.say.list, s.service)
+	}, s.say.list, s.service, s.db.Text(instance))
 	if err != nil {
 		return nil, fmt.Errorf("outageguard: list the outages: %w", err)
 	}
@@ -157,7 +158,7 @@ actor = excluded.actor, since = CASE WHEN spillway_outages.instance = '' THEN ex
 	const of = ` WHERE service = ? AND handler = ? AND scope = ?`
 	return statements{
 		list: db.Statement(`SELECT handler, scope, instance, state, reason, cause, actor, since FROM spillway_outages
-WHERE service = ? AND (state = 'frozen' OR expires_at > now_ms()) ORDER BY handler, scope, instance`),
+WHERE service = ? AND (state = 'frozen' OR expires_at > now_ms() OR instance = ? AND instance <> '') ORDER BY handler, scope, instance`),
 		put: db.Statement(put),
 		// renew does not insert: a message of another instance may just have succeeded, and removed the row.
 		renew: db.Statement(`UPDATE spillway_outages SET reason = ?, cause = ?, expires_at = now_ms() + ?` + of + ` AND instance = ?`),
