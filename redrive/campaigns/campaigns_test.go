@@ -2,6 +2,7 @@ package campaigns_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,11 +125,13 @@ func TestOneCampaignPerLetter(t *testing.T) {
 		if plan, err := all.Plan(t.Context(), request); err != nil || plan.Letters != 0 {
 			t.Errorf("%+v %v", plan, err)
 		}
+		wantHeld(t, all, store, 120, ids...)
 		for _, id := range ids {
 			if c, err := all.Cancel(t.Context(), id, act); err != nil || c.State != campaigns.Cancelled {
 				t.Fatal(c, err)
 			}
 		}
+		wantHeld(t, all, store, 0)
 		c := start(t, all, request)
 		if c.Selected != 120 {
 			t.Errorf("%+v", c)
@@ -137,5 +140,31 @@ func TestOneCampaignPerLetter(t *testing.T) {
 		run(t, all, out, quick)
 		reach(t, all, c.ID, campaigns.Finished)
 		wantIDs(t, out, 120)
+		wantHeld(t, all, store, 0)
+		if _, err := all.Holding(t.Context(), make([]int64, campaigns.MaxSeqs+1)...); err == nil {
+			t.Error("more letters than may be are no error")
+		}
 	})
+}
+
+// wantHeld fails the test unless so many letters of the store are in the hands of the campaigns, and none in those of others.
+func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n int, ids ...string) {
+	t.Helper()
+	heads, err := store.Heads(t.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seqs []int64
+	for _, h := range heads {
+		seqs = append(seqs, h.Seq)
+	}
+	holding, err := all.Holding(t.Context(), seqs...)
+	if err != nil || len(holding) != n {
+		t.Errorf("%d letters of %d are held, want %d: %v", len(holding), len(seqs), n, err)
+	}
+	for seq, id := range holding {
+		if !slices.Contains(ids, id) || !slices.Contains(seqs, seq) {
+			t.Errorf("letter %d is held by %s", seq, id)
+		}
+	}
 }

@@ -3,23 +3,51 @@ package campaigns
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// inCampaigns returns those of the letters that a campaign has, with its id.
-func (c *Campaigns) inCampaigns(ctx context.Context, found []letters.Letter) (map[int64]string, error) {
-	args := make([]any, len(found))
-	for i, l := range found {
-		args[i] = l.Seq
+// Holding returns those of the letters, at most MaxSeqs, that a campaign has and is not through with, each with the id of the campaign.
+// Other campaigns do not take them. A campaign that was cancelled has a letter until its worker gives it back.
+func (c *Campaigns) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, err
 	}
+	if len(seqs) > MaxSeqs {
+		return nil, fmt.Errorf("campaigns: holding %d letters: at most %d are possible: use several calls", len(seqs), MaxSeqs)
+	}
+	holding, err := c.holding(ctx, seqs)
+	if err != nil {
+		return nil, fmt.Errorf("campaigns: holding %d letter(s): %w", len(seqs), err)
+	}
+	return holding, nil
+}
+
+func (c *Campaigns) holding(ctx context.Context, seqs []int64) (map[int64]string, error) {
 	taken := make(map[int64]string)
+	if len(seqs) == 0 {
+		return taken, nil
+	}
+	args := make([]any, len(seqs))
+	for i, seq := range seqs {
+		args[i] = seq
+	}
 	err := c.query(ctx, func() { clear(taken) }, func(rows *sql.Rows) error {
 		var seq int64
 		var id string
 		err := rows.Scan(&seq, &id)
 		taken[seq] = id
 		return err
-	}, `SELECT seq, campaign FROM spillway_campaign_letters WHERE claim IN (`+marks(len(found))+`)`, args...)
+	}, `SELECT seq, campaign FROM spillway_campaign_letters WHERE claim IN (`+several(len(args))+`)`, padded(args)...)
 	return taken, err
+}
+
+// inCampaigns is holding for letters that were read.
+func (c *Campaigns) inCampaigns(ctx context.Context, found []letters.Letter) (map[int64]string, error) {
+	seqs := make([]int64, len(found))
+	for i, l := range found {
+		seqs[i] = l.Seq
+	}
+	return c.holding(ctx, seqs)
 }

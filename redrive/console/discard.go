@@ -31,6 +31,7 @@ type discardView struct {
 	Key, Reason     string
 	Number          int
 	Exact           bool // Number was counted in time
+	Held            held
 	Sample          []sampleLine
 	Problem, Detail string
 	Action, Letters string
@@ -150,7 +151,11 @@ func (c *Console) discardPage(r *request, s selection, key, reason string, p pro
 		if view.Number, view.Exact = c.chosen(r, s); !view.Exact {
 			view.Number = s.number
 		}
-		heads, err := c.sampleOf(r, s)
+		var err error
+		var heads []letters.Head
+		if view.Held, err = c.heldOf(r, s); err == nil {
+			heads, err = c.sampleOf(r, s)
+		}
 		if err != nil {
 			if p.status == 0 {
 				return answer{}, err

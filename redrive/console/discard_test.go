@@ -2,9 +2,13 @@ package console
 
 import (
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -97,4 +101,71 @@ func TestDiscard_databaseAway(t *testing.T) {
 	b.want(letters.StatusDiscarded, 0)
 	b.post("/discard", p.fields(t)).goes(t, "discards/")
 	b.want(letters.StatusDiscarded, 3)
+}
+
+// heldOn is what the page says of the campaigns and programs that have letters.
+func heldOn(t *testing.T, p page) (lines []string) {
+	t.Helper()
+	for _, line := range p.elements(t, "li") {
+		number, rest, _ := strings.Cut(textOf(line), ":")
+		for link := range line.Descendants() {
+			if link.Data == "a" {
+				_, state, _ := strings.Cut(rest, ", ")
+				state, _, _ = strings.Cut(state, ".")
+				lines = append(lines, number+": "+path.Base(attribute(link, "href"))+" "+state)
+			}
+		}
+	}
+	for _, note := range p.elements(t, "p") {
+		if attribute(note, "class") == "note" {
+			lines = append(lines, textOf(note))
+		}
+	}
+	return lines
+}
+
+// Feature V11: before letters are discarded the page names the campaigns that have some of them, and says how many a program works on: these
+// stay. What was discarded first, its campaign does not redrive.
+func TestDiscard_held(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(9)...)
+	if p := b.get("/discard?" + b.everything()); strings.Contains(p.body, "/campaigns/") || strings.Contains(p.body, "class=\"note\"") {
+		t.Errorf("a campaign or a program is named, and there is none: %s", p.body)
+	}
+	var ids []string
+	for _, r := range []campaigns.Request{
+		{Seqs: []int64{1, 2, 3, 4}, NotBefore: time.Now().Add(time.Hour)}, {Seqs: []int64{5, 6}, Rate: 1}, {Seqs: []int64{7}}, {Seqs: []int64{8}},
+	} {
+		ids = append(ids, b.started(r).ID)
+	}
+	act := campaigns.Act{By: "eve", Reason: "too fast"}
+	if _, err := b.campaigns.Pause(t.Context(), ids[2], act); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.campaigns.Cancel(t.Context(), ids[3], act); err != nil {
+		t.Fatal(err)
+	}
+	if leased, err := b.store.Lease(t.Context(), letters.Filter{}, []int64{4, 9}, time.Hour); err != nil || len(leased) != 2 {
+		t.Fatal(leased, err)
+	}
+	for query, want := range map[string][]string{
+		b.everything():            {"4 letters: " + ids[0] + " scheduled", "2 letters: " + ids[1] + " running", "1 letter: " + ids[2] + " paused", text("discard.leased", 2)},
+		"seq=2&seq=3&seq=7&seq=9": {"2 letters: " + ids[0] + " scheduled", "1 letter: " + ids[2] + " paused", text("discard.leased", 1)},
+		"seq=8&seq=6":             {"1 letter: " + ids[1] + " running"},
+		"seq=8":                   nil,
+	} {
+		p := b.get("/discard?" + query)
+		p.want(t, http.StatusOK)
+		if got := heldOn(t, p); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	p := b.get("/discard?" + b.everything())
+	b.post("/discard", with(p.fields(t), "reason", " ")).want(t, http.StatusBadRequest, text("discard.held"), ids[0])
+	b.post("/discard", with(p.fields(t), "reason", "INC-7")).goes(t, "discards/")
+	b.want(letters.StatusDiscarded, 7)
+	b.want(letters.StatusWaiting, 2)
+
+	b.console.counting = -1
+	b.get("/discard?seq=1").want(t, http.StatusOK, text("discard.held.slow"))
 }
