@@ -29,7 +29,7 @@ func (s *session) fetchFrom(leader int32) {
 			pause = fetchErrorPause
 			continue
 		}
-		request, often := s.request(leader)
+		request, asked, often := s.request(leader)
 		if pause = often; request == nil {
 			continue
 		}
@@ -49,7 +49,7 @@ func (s *session) fetchFrom(leader int32) {
 			pause = fetchErrorPause
 			continue
 		}
-		more, failed := s.receive(leader, response)
+		more, failed := s.receive(leader, response, asked)
 		switch {
 		case failed:
 			pause = fetchErrorPause
@@ -59,8 +59,8 @@ func (s *session) fetchFrom(leader int32) {
 	}
 }
 
-// request asks for all partitions that have room. It returns nil if none has.
-func (s *session) request(leader int32) (request *sarama.FetchRequest, often time.Duration) {
+// request asks for all partitions that have room, and returns from which offset of each. It returns nil if none has.
+func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map[*part]int64, often time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	often = maxFetchPause
@@ -73,11 +73,13 @@ func (s *session) request(leader int32) (request *sarama.FetchRequest, often tim
 			}
 			if request == nil {
 				request = &sarama.FetchRequest{Version: fetchVersion(config.Version), MaxBytes: maxFetch, Isolation: config.Consumer.IsolationLevel, SessionEpoch: -1}
+				asked = make(map[*part]int64)
 			}
+			asked[p] = p.next
 			request.AddBlock(c.Name, p.partition, p.next, p.fetchSize, -1)
 		}
 	}
-	return request, often
+	return request, asked, often
 }
 
 // fetchVersion is the newest that this client knows of what the brokers do. Version 10 allows zstd.
@@ -92,18 +94,21 @@ func fetchVersion(v sarama.KafkaVersion) int16 {
 	}
 }
 
-// receive takes the records of a response, and reports whether there may be more at once.
-func (s *session) receive(leader int32, response *sarama.FetchResponse) (more, failed bool) {
+// receive takes the records of a response to what was asked, and reports whether there may be more at once.
+func (s *session) receive(leader int32, response *sarama.FetchResponse, asked map[*part]int64) (more, failed bool) {
 	now := time.Now()
 	for topic, blocks := range response.Blocks {
 		for partition, block := range blocks {
-			if block.Err != sarama.ErrNoError {
-				failed = true
-				s.refetch(leader, topic, partition, block.Err)
-				continue
-			}
 			s.mu.Lock()
-			if p := s.part(topic, partition); p != nil && p.leader == leader {
+			p := s.answered(leader, topic, partition, asked)
+			switch {
+			case p == nil:
+			case block.Err != sarama.ErrNoError:
+				failed = true
+				s.mu.Unlock()
+				s.refetch(leader, p, block.Err)
+				continue
+			default:
 				got, err := p.take(block, s.client.Config().Consumer.IsolationLevel, now)
 				if err != nil {
 					failed = true
@@ -119,6 +124,16 @@ func (s *session) receive(leader int32, response *sarama.FetchResponse) (more, f
 	return more, failed
 }
 
+// answered returns the partition that goes on with the answer. A topic can have been left meanwhile, and taken again from a lower
+// offset: then the messages between would be passed over. The session is locked.
+func (s *session) answered(leader int32, topic string, partition int32, asked map[*part]int64) *part {
+	p := s.part(topic, partition)
+	if from, ok := asked[p]; p == nil || !ok || from != p.next || p.leader != leader {
+		return nil
+	}
+	return p
+}
+
 func (s *session) part(topic string, partition int32) *part {
 	if c := s.claims[topic]; c != nil {
 		for _, p := range c.parts {
@@ -131,21 +146,19 @@ func (s *session) part(topic string, partition int32) *part {
 }
 
 // refetch finds out where to go on after an error of one partition.
-func (s *session) refetch(leader int32, topic string, partition int32, err error) {
+func (s *session) refetch(leader int32, p *part, err error) {
 	if errors.Is(err, sarama.ErrOffsetOutOfRange) {
-		offset, asked := s.client.GetOffset(topic, partition, s.client.Config().Consumer.Offsets.Initial)
+		offset, asked := s.client.GetOffset(p.Name, p.partition, s.client.Config().Consumer.Offsets.Initial)
 		if asked == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if p := s.part(topic, partition); p != nil {
-				logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic, logging.Partition: partition, logging.Offset: p.next})
-				p.next = offset
-			}
+			logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: p.Name, logging.Partition: p.partition, logging.Offset: p.next})
+			p.next = offset
 			return
 		}
 		err = errors.Join(err, asked)
 	}
-	s.fetchFailed(leader, topic, err)
+	s.fetchFailed(leader, p.Name, err)
 }
 
 // fetchFailed looks for the leaders of a topic, or of all topics, again. The session ends if a topic is gone.

@@ -1,0 +1,80 @@
+package stagegroup
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/due"
+)
+
+type clientOf struct {
+	sarama.Client
+	config *sarama.Config
+}
+
+func (c clientOf) Config() *sarama.Config { return c.config }
+
+// sessionAt is a session with one partition, which is fetched next from an offset.
+func sessionAt(t *testing.T, next int64) (*session, *claim) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	topic := &Topic{Name: "stage", Stage: &due.Stage{
+		Delay: time.Hour, Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived.Add(time.Hour) },
+	}}
+	g := New(Config{
+		InFlight: 4, Read: func(r *sarama.ConsumerMessage) *message.Message { return message.NewMessage("", r.Value) },
+		Context: func(ctx context.Context, _ *sarama.ConsumerMessage, _ string) context.Context { return ctx },
+	})
+	m := &membership{Group: g, client: clientOf{config: sarama.NewConfig()}}
+	s := &session{membership: m, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), claims: make(map[string]*claim)}
+	c := &claim{Topic: topic, ctx: ctx, cancel: func() {}, partitions: []int32{0}}
+	s.own(c, next)
+	return s, c
+}
+
+// own makes a claim the session's, as takeOverOne does.
+func (s *session) own(c *claim, next int64) {
+	c.parts = []*part{{claim: c, leader: 1, next: next, committed: next, fetchSize: usualFetch}}
+	s.claims[c.Name] = c
+}
+
+func responseFrom(offset int64, n int) *sarama.FetchResponse {
+	batch := &sarama.RecordBatch{FirstOffset: offset, LastOffsetDelta: int32(n - 1)}
+	for i := range n {
+		batch.Records = append(batch.Records, &sarama.Record{OffsetDelta: int64(i)})
+	}
+	block := &sarama.FetchResponseBlock{RecordsSet: []*sarama.Records{{RecordBatch: batch}}}
+	return &sarama.FetchResponse{Blocks: map[string]map[int32]*sarama.FetchResponseBlock{"stage": {0: block}}}
+}
+
+// Promise P1: a topic was left while a fetch was on its way, and taken again from the offset that is committed, which is lower than what
+// had been fetched. The late answer must not stand for the messages between.
+func TestAnswerToAnEarlierClaim(t *testing.T) {
+	for name, answer := range map[string]*sarama.FetchResponse{
+		"records": responseFrom(100, 10),
+		"out of range": {Blocks: map[string]map[int32]*sarama.FetchResponseBlock{
+			"stage": {0: {Err: sarama.ErrOffsetOutOfRange}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := sessionAt(t, 100)
+			_, asked, _ := s.request(1)
+			s.leave(c)
+			again := &claim{Topic: c.Topic, ctx: s.ctx, cancel: func() {}, partitions: []int32{0}}
+			s.own(again, 90)
+			s.receive(1, answer, asked)
+			if p := again.parts[0]; p.next != 90 || p.mark() != 90 {
+				t.Fatalf("fetched next from %d, marked %d: messages 90 to 99 are passed over", p.next, p.mark())
+			}
+			_, asked, _ = s.request(1)
+			s.receive(1, responseFrom(90, 5), asked)
+			if p := again.parts[0]; p.next != 95 || p.mark() != 90 {
+				t.Fatalf("the answer to its own fetch: fetched next from %d, marked %d", p.next, p.mark())
+			}
+		})
+	}
+}
