@@ -267,6 +267,11 @@ func (c *consumer) grace(d *delivery) bool {
 		return true
 	case <-d.msg.Nacked():
 	case <-timer.C:
+		select { // of two channels that are ready, select takes any
+		case <-d.msg.Acked():
+			return true
+		default:
+		}
 		logging.HandlerIgnoresContext.Write(c.config.Logger, nil, logging.Fields{logging.MessageID: d.id, logging.Queue: c.queue, "grace": c.config.SettleGrace})
 	}
 	return false
@@ -274,9 +279,9 @@ func (c *consumer) grace(d *delivery) bool {
 
 // pause is the wait before messages are given back.
 func (c *consumer) pause() {
-	wait := c.config.MaxNackBackoff
-	if c.nacks < 30 {
-		wait = min(wait, c.config.NackBackoff<<c.nacks)
+	wait, times := c.config.MaxNackBackoff, min(c.nacks, 62)
+	if first := c.config.NackBackoff; first <= wait>>times { // a shift of first alone can overflow
+		wait = first << times
 	}
 	c.nacks++
 	timer := time.NewTimer(wait)

@@ -105,7 +105,7 @@ func TestInFlightIdleEnd(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
-	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 15 * time.Second })
+	sub := b.subscriber(inFlight(4), patient)
 	b.send(topic, amqp091.Publishing{MessageId: "held"})
 	held := b.next(b.subscribe(sub, topic))
 	other := b.subscribe(b.subscriber(), topic)

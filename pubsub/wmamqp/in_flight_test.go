@@ -60,7 +60,7 @@ func TestInFlight(t *testing.T) {
 			b := newBroker(t)
 			topic := b.queue(kind)
 			ids := b.numbered(topic, 9)
-			sub := b.subscriber(inFlight(4))
+			sub := b.subscriber(inFlight(4), patient)
 			messages := b.subscribe(sub, topic)
 			var got []*message.Message
 			take := func(n int) {
@@ -79,7 +79,10 @@ func TestInFlight(t *testing.T) {
 			for _, msg := range got {
 				<-msg.Context().Done()
 			}
-			acks(t, got[0]) // in the grace
+			acks(t, got[0]) // in the grace, which the others end
+			for _, msg := range []*message.Message{got[2], got[4], got[5]} {
+				msg.Nack()
+			}
 			if err := <-closed; err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ func TestCloseInHandler(t *testing.T) {
 			}
 			started := make(chan struct{})
 			var running atomic.Bool
-			stop := b.run(topic, b.subscriber(), dead, poison.QueueConfig{}, func(msg *message.Message) error {
+			stop := b.run(topic, b.subscriber(patient), dead, poison.QueueConfig{}, func(msg *message.Message) error {
 				running.Store(true)
 				defer running.Store(false)
 				close(started)
@@ -63,7 +63,7 @@ func TestAckInGrace(t *testing.T) {
 	for range 20 {
 		topic := b.queue()
 		b.send(topic, amqp091.Publishing{MessageId: "m"})
-		sub := b.subscriber()
+		sub := b.subscriber(patient)
 		msg := b.next(b.subscribe(sub, topic))
 		closed := make(chan error, 1)
 		go func() { closed <- sub.Close() }()
@@ -83,7 +83,7 @@ func TestSubscribeContext(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	one, two := b.queue(), b.queue()
-	sub := b.subscriber()
+	sub := b.subscriber(patient)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	messages, err := sub.Subscribe(ctx, one)

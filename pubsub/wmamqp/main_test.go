@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 
 const patience = testkit.Patience
 
+// patient gives handlers all the time that they need to settle at the end.
+func patient(c *wmamqp.SubscriberConfig) { c.SettleGrace = patience }
+
 var eventually = testkit.Eventually
 
 // broker is RabbitMQ as a test sees it, beside the code under test.

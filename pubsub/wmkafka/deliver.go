@@ -139,8 +139,17 @@ func (d *delivery) settled(wake <-chan struct{}) outcome {
 	case <-d.msg.Acked():
 		return acked
 	case <-d.msg.Nacked():
-		return abandoned
 	case <-grace.C:
+	}
+	return d.unlessAcked()
+}
+
+// unlessAcked is abandoned, unless the message is acked all the same: of two channels that are ready, select takes any.
+func (d *delivery) unlessAcked() outcome {
+	select {
+	case <-d.msg.Acked():
+		return acked
+	default:
 		return abandoned
 	}
 }

@@ -85,7 +85,7 @@ func TestInFlightRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(6)...)
-	first := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6}))
+	first := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6, SettleGrace: patience}))
 	all := c.several(first, 6)
 	all[3].Ack()
 	second := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6}))
@@ -96,8 +96,11 @@ func TestInFlightRebalance(t *testing.T) {
 			t.Fatalf("the context of message %d outlived its session", i)
 		}
 	}
-	all[0].Ack() // in the grace
-	all[4].Ack() // behind one that is not acked
+	all[0].Ack()                       // in the grace
+	all[4].Ack()                       // behind one that is not acked
+	for _, i := range []int{1, 2, 5} { // so that the grace ends
+		all[i].Nack()
+	}
 	c.eventually("both are members", func() bool { return c.members() == 2 })
 	came := map[string]int{}
 	for range 5 {

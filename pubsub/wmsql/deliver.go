@@ -88,6 +88,13 @@ func (s *subscription) settled(ctx context.Context, msg *message.Message, d *del
 	case <-msg.Nacked():
 		return nacked
 	case <-grace.C:
+	}
+	select { // of two channels that are ready, select takes any
+	case <-msg.Acked():
+		return acked
+	case <-msg.Nacked():
+		return nacked
+	default:
 		logging.HandlerTooSlow.Write(s.logger, nil, nil)
 		return rolledBack
 	}

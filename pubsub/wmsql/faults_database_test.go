@@ -32,7 +32,8 @@ func TestReadOnly(t *testing.T) {
 		b.publish(ids[:10]...)
 		b.drained()
 		readOnly(true)
-		time.Sleep(50 * time.Millisecond) // a transaction that has begun may end
+		b.until("what began before has ended", func() bool { return own.db.Stats().InUse == 0 })
+		time.Sleep(50 * time.Millisecond) // and its connection is too old to be used again
 		b.publish(ids[10:20]...)
 		time.Sleep(300 * time.Millisecond)
 		if got := len(b.effects()); got != 10 || b.backlog(b.topic, "") != 10 {

@@ -1,0 +1,25 @@
+package wmsql
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Promise P3: a message that was acked when the grace after its context ended is acked, however late the process comes to look. A pause of
+// the process ends both, and a select takes any.
+func TestAckedAtTheEndOfTheGrace(t *testing.T) {
+	s := &subscription{Subscriber: &Subscriber{config: SubscriberConfig{SettleGrace: time.Nanosecond}}, logger: watermill.NopLogger{}}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for round := range 1000 {
+		msg := message.NewMessage("m", nil)
+		msg.Ack()
+		if how := s.settled(ended, msg, nil); how != acked {
+			t.Fatalf("round %d: settled as %d", round, how)
+		}
+	}
+}
