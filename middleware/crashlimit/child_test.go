@@ -80,6 +80,7 @@ func (o order) consume() error {
 	if err != nil {
 		return err
 	}
+	store.timeout = patience // a disk that stands still is no outage
 	bind := store.db.Statement
 	letters := sinkFunc(func(msg *message.Message) error {
 		_, err := db.Exec(bind(`INSERT INTO letters (id, reason) VALUES (?, ?)`), msg.UUID, msg.Metadata["x-failure-reason"])
