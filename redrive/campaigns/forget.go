@@ -62,54 +62,99 @@ func (c *Campaigns) kept(ctx context.Context, after string) (some []kept, err er
 	return some, err
 }
 
+// maxForget is how often the texts of a campaign are read again that changed between reading and writing.
+const maxForget = 20
+
 func (c *Campaigns) forget(ctx context.Context, k kept, values []string, dryRun bool, done *Forgotten) error {
-	request, inEdit, err := forgetRequest(k.request, values)
-	if err != nil {
-		return err
-	}
-	why, written := erasedtext.Replace(k.why, values), 0
-	if request != k.request && (k.state == Selecting || inEdit && !k.state.Ended()) {
-		done.Open, request = append(done.Open, k.id), k.request
-	}
-	if request != k.request || why != k.why {
-		written++
-	}
-	if dryRun {
-		events, err := c.saying(ctx, k.id, values)
-		done.Texts += written + len(events)
-		return err
-	}
-	if written > 0 {
-		err := c.write(ctx, func(tx *sql.Tx) (err error) {
-			written, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET request = ?, why = CASE WHEN why = ? THEN ? ELSE why END WHERE id = ? AND state = ?`,
-				c.db.Text(request), c.db.Text(k.why), c.db.Text(why), c.db.Text(k.id), c.db.Text(string(k.state)))
+	for again := maxForget; ; again-- {
+		request, inEdit, err := forgetRequest(k.request, values)
+		if err != nil {
 			return err
+		}
+		why := erasedtext.Replace(k.why, values)
+		open := request != k.request && (k.state == Selecting || inEdit && !k.state.Ended())
+		if open {
+			request = k.request
+		}
+		written := 0
+		if request != k.request || why != k.why {
+			written++
+		}
+		if written > 0 && !dryRun {
+			if written, err = c.rewrite(ctx, k, request, why); err != nil {
+				return err
+			}
+			if written == 0 && again > 0 { // it moved on, or another Forget wrote it meanwhile
+				if k, err = c.keptOf(ctx, k); err != nil {
+					return err
+				}
+				continue
+			}
+			open = open || written == 0
+		}
+		if open {
+			done.Open = append(done.Open, k.id)
+		}
+		done.Texts += written
+		return c.forgetEvents(ctx, k.id, values, dryRun, done)
+	}
+}
+
+// rewrite writes the texts of a campaign that are as they were read, and returns 0 for others.
+func (c *Campaigns) rewrite(ctx context.Context, was kept, request, why string) (n int, err error) {
+	err = c.write(ctx, func(tx *sql.Tx) (err error) {
+		n, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET request = ?, why = ? WHERE id = ? AND state = ? AND request = ? AND why = ?`, c.db.Text(request), c.db.Text(why),
+			c.db.Text(was.id), c.db.Text(string(was.state)), c.db.Text(was.request), c.db.Text(was.why))
+		return err
+	})
+	return n, err
+}
+
+// keptOf reads the texts of a campaign again.
+func (c *Campaigns) keptOf(ctx context.Context, k kept) (kept, error) {
+	err := c.query(ctx, func() {}, func(rows *sql.Rows) error {
+		var state string
+		err := rows.Scan(&state, &k.request, &k.why)
+		k.state = State(state)
+		return err
+	}, `SELECT state, request, why FROM spillway_campaigns WHERE id = ?`, c.db.Text(k.id))
+	return k, err
+}
+
+// forgetEvents takes values from the events of a campaign. Events that another Forget wrote meanwhile are read again.
+func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string, dryRun bool, done *Forgotten) error {
+	for again := maxForget; ; again-- {
+		events, err := c.saying(ctx, id, values)
+		if dryRun {
+			done.Texts += len(events)
+		}
+		if err != nil || len(events) == 0 || dryRun {
+			return err
+		}
+		written := 0
+		err = c.write(ctx, func(tx *sql.Tx) error {
+			written = 0
+			for _, e := range events {
+				n, err := c.exec(ctx, tx, `UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ? AND reason = ? AND details = ?`,
+					c.db.Text(erasedtext.Replace(e.Reason, values)), c.db.Text(erasedtext.Replace(e.Details, values)), e.Seq, c.db.Text(e.Reason), c.db.Text(e.Details))
+				if err != nil {
+					return err
+				}
+				written += n
+			}
+			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if written == 0 { // it moved on meanwhile
-			done.Open = append(done.Open, k.id)
+		if done.Texts += written; written == len(events) {
+			return nil
+		}
+		if again == 0 {
+			done.Open = append(done.Open, id)
+			return nil
 		}
 	}
-	events, err := c.saying(ctx, k.id, values)
-	if err != nil || len(events) == 0 {
-		done.Texts += written
-		return err
-	}
-	err = c.write(ctx, func(tx *sql.Tx) error {
-		for _, e := range events {
-			if _, err := c.exec(ctx, tx, `UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ?`,
-				c.db.Text(erasedtext.Replace(e.Reason, values)), c.db.Text(erasedtext.Replace(e.Details, values)), e.Seq); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err == nil {
-		done.Texts += written + len(events)
-	}
-	return err
 }
 
 // saying returns the events of a campaign whose texts have one of the values.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -92,6 +93,45 @@ func TestForget(t *testing.T) {
 		}
 		if _, err := all.ForgetLetters(ctx, make([]int64, 501)...); err == nil {
 			t.Error("too many letters are accepted")
+		}
+	})
+}
+
+// Feature D14: two persons are forgotten at the same time, and neither comes back with the text that the other's erasure wrote.
+func TestForget_two(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		openDB := d.Create(t)
+		store := fixture.StoreOn(t, openDB())
+		all := open(t, store, config)
+		persons := []string{"ann@example.com", "bob@example.com"}
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(20)...)
+		var ids []string
+		for i := range 20 { // each of the two has read all of them before the other writes, as a rule
+			r := campaigns.Request{Filter: letters.Filter{IDs: []string{fmt.Sprint("id-", i)}}, Act: campaigns.Act{By: "eve", Reason: strings.Join(persons, " and ")}}
+			ids = append(ids, start(t, all, r).ID)
+		}
+		var both sync.WaitGroup
+		texts := make([]int, len(persons))
+		for i, person := range persons {
+			all := open(t, fixture.StoreOn(t, openDB()), config)
+			both.Go(func() {
+				done, err := all.Forget(t.Context(), false, person)
+				if err != nil || len(done.Open) > 0 {
+					t.Errorf("%+v, %v", done, err)
+				}
+				texts[i] = done.Texts
+			})
+		}
+		both.Wait()
+		for _, id := range ids {
+			c, err1 := all.Get(t.Context(), id)
+			events, err2 := all.History(t.Context(), id, 0)
+			if text := fmt.Sprint(c, events); err1 != nil || err2 != nil || strings.Contains(text, "@example.com") {
+				t.Fatal(err1, err2, text)
+			}
+		}
+		if want := 2 * len(ids); texts[0] != want || texts[1] != want {
+			t.Errorf("%d texts of each, want %d", texts, want)
 		}
 	})
 }
