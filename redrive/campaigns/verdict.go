@@ -29,10 +29,16 @@ func (r *rounds) listen(ctx context.Context, c Campaign) error {
 		return nil
 	}
 	return r.write(ctx, func(tx *sql.Tx) error {
-		_, err := r.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, succeeded = ?, failed_again = ? WHERE id = ? AND (succeeded <> ? OR failed_again <> ?)`,
-			heard.Succeeded, heard.FailedAgain, r.db.Text(c.ID), heard.Succeeded, heard.FailedAgain)
-		if err != nil || c.State.Ended() {
-			return err
+		if heard.Succeeded != c.Succeeded || heard.FailedAgain != c.FailedAgain {
+			// What another worker wrote since c was read is newer, perhaps: the next look says.
+			_, err := r.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, succeeded = ?, failed_again = ? WHERE id = ? AND succeeded = ? AND failed_again = ?`,
+				heard.Succeeded, heard.FailedAgain, r.db.Text(c.ID), c.Succeeded, c.FailedAgain)
+			if err != nil {
+				return err
+			}
+		}
+		if c.State.Ended() {
+			return nil
 		}
 		return r.judge(ctx, tx, c)
 	})
