@@ -37,7 +37,7 @@ func TestRate(t *testing.T) {
 		took := last.Sub(first)
 		want := time.Duration(n-1) * time.Second / rate
 		t.Logf("%d letters at %d/s took %s: %s", n, rate, took, fmt.Sprintf("%+.2f %%", 100*(want.Seconds()/took.Seconds()-1)))
-		if took < want-600*time.Millisecond { // what was late may be made up for half a second
+		if took < want-750*time.Millisecond { // the letters in hand of a worker that stood still come late, and the next ones in time
 			t.Errorf("%d letters at %d/s took %s", n, rate, took)
 		}
 	})

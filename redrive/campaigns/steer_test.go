@@ -166,11 +166,11 @@ func TestSchedule(t *testing.T) {
 	r := request
 	r.NotBefore = time.Now().Add(300 * time.Millisecond)
 	out := &fixture.Outbox{}
-	run(t, all, out, quick)
 	c := start(t, all, r)
 	if c.State != campaigns.Scheduled {
 		t.Error(c.State)
 	}
+	run(t, all, out, quick)
 	reach(t, all, c.ID, campaigns.Finished)
 	for _, p := range out.All() {
 		if p.At.Before(r.NotBefore.Add(-2 * time.Millisecond)) {
