@@ -151,7 +151,7 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 			Allow: []string{"orders"},
 			Hooks: redrive.Hooks{OnRedrive: func(context.Context, poison.Letter, string) {
 				publish(t, store, "orders.dlq", letter("id-1", "{}"))
-				theirs, err := store.Take(context.Background(), letters.Filter{}, time.Hour, 10)
+				theirs, err := store.Take(context.Background(), letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
 				if err != nil {
 					t.Error(err)
 				}
