@@ -103,13 +103,14 @@ func TestFailures(t *testing.T) {
 					}
 					return nil
 				}}
+				begun := time.Now()
 				start(t, s, out, RelayConfig{Batch: 7})
 				eventually(t, "the good ones are published", func() bool { return len(out.all()) == 75 })
 				put(t, s, "good", newMessage(numberedID(100)), 0)
 				eventually(t, "another good one is published", func() bool { return len(out.all()) == 76 })
 				time.Sleep(300 * time.Millisecond)
-				if n := tries.Load(); n > 12 {
-					t.Errorf("%d tries in vain", n)
+				if n, most := tries.Load(), 12+int64(time.Since(begun)/maxTopicWait)*2; n > most {
+					t.Errorf("%d tries in vain, at most %d", n, most)
 				}
 				down.Store(false)
 				eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
@@ -411,11 +412,14 @@ func TestDatabaseFails(t *testing.T) {
 			})
 		}
 		var once sync.Once
+		logger := &errorCounter{}
 		out := &outbox{before: func(string, []*message.Message) error {
-			once.Do(func() { hide("spillway_delayed", "hidden") })
+			once.Do(func() {
+				hide("spillway_delayed", "hidden")
+				logger.n.Store(0) // of renewals while the statement took its time
+			})
 			return nil
 		}}
-		logger := &errorCounter{}
 		start(t, d.newStore(t, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Logger: logger})
 		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
