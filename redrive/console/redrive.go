@@ -74,7 +74,7 @@ func (c *Console) redrive(r *request) (answer, error) {
 	}
 	seen, _ := strconv.Atoi(form.Get(fieldSeen))
 	if now, exact := c.chosen(r, s); exact && now > seen && (set.most() == 0 || seen < set.most()) {
-		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("discard.more", now)})
+		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("redrive.more", now)})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
 	defer cancel()

@@ -118,7 +118,7 @@ func TestRedriveTakesNoMoreThanShown(t *testing.T) {
 	back(letters.StatusDiscarded, letters.StatusWaiting)
 	form := with(dry.fields(t), "reason", "INC-7", "do", "start")
 	again := b.post("/redrive", form)
-	again.want(t, http.StatusConflict, text("discard.more", 6), "Redrive 6 letters")
+	again.want(t, http.StatusConflict, text("redrive.more", 6), "Redrive 6 letters")
 	if len(b.all()) > 0 {
 		t.Fatal("more letters were taken than shown")
 	}

@@ -362,6 +362,7 @@ var texts = map[string]string{
 	"redrive.number":    "Redrive %s letter|Redrive %s letters",
 	"redrive.upto":      "Redrive up to %s letter|Redrive up to %s letters",
 	"redrive.discarded": "Discarded and erased letters are not redriven. Put discarded letters back first: the record of the discard has a link.",
+	"redrive.more":      "%s letter matches now, more than you saw. Look again.|%s letters match now, more than you saw. Look again.",
 	"redrive.sent":      "This form started campaign %s before, with other settings. Nothing was changed. Start again for another campaign.",
 	"redrive.noletters": "No letter of the selection can be redriven. They were redriven or discarded meanwhile, or they are left out for the reasons below.",
 
