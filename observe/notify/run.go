@@ -147,7 +147,7 @@ func (r *running) report(ctx context.Context, in *ledger.Ledger, report ledger.R
 func (r *running) sweep(ctx context.Context, in *ledger.Ledger) error {
 	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
 	defer cancel()
-	if err := in.Renew(ctx); err != nil {
+	if err := in.Renew(ctx, r.sent.inHand(in)...); err != nil {
 		return err
 	}
 	due, lost, err := in.Sweep(ctx)

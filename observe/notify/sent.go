@@ -49,6 +49,18 @@ func (s *sent) has(t ledger.Telling) bool {
 	return false
 }
 
+// inHand returns the keys of the notices of a ledger that are on their way.
+func (s *sent) inHand(in *ledger.Ledger) (keys []ledger.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.parcels {
+		if p.from == in {
+			keys = append(keys, p.t.Key)
+		}
+	}
+	return keys
+}
+
 // begin notes that a sink may have sent the notice.
 func (s *sent) begin(p *parcel) {
 	s.mu.Lock()

@@ -13,6 +13,7 @@ package ledger
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -77,8 +78,8 @@ type entries interface {
 	alone(ctx context.Context, work func(transaction) error) error
 	// due returns keys of entries that sweep has something to do with.
 	due(ctx context.Context, lease time.Duration, limit int) ([]Key, error)
-	// renew moves the ends of the leases of a holder on.
-	renew(ctx context.Context, holder string, lease time.Duration) error
+	// renew moves the ends of the leases that a holder has on keys on.
+	renew(ctx context.Context, holder string, lease time.Duration, keys []Key) error
 }
 
 // transaction has the entries that it gets to itself until it ends.
@@ -205,10 +206,19 @@ func (l *Ledger) settle(ctx context.Context, t Telling, change func(*entry)) err
 	})
 }
 
-// Renew keeps the leases of the instance. Call it several times in a lease.
-func (l *Ledger) Renew(ctx context.Context) error {
-	return l.entries.renew(ctx, l.holder, l.rules.Lease)
+// Renew keeps the leases of what the instance has in hand. Call it several times in a lease. What the instance has claimed and does not
+// know of, because an answer was lost, is told again when its lease is over.
+func (l *Ledger) Renew(ctx context.Context, inHand ...Key) error {
+	for some := range slices.Chunk(inHand, renewAtOnce) {
+		if err := l.entries.renew(ctx, l.holder, l.rules.Lease, some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// renewAtOnce is how many leases one statement renews.
+const renewAtOnce = 100
 
 // Turn reports whether the instance is the first to call it within every: one instance does what all would do.
 func (l *Ledger) Turn(ctx context.Context, name string, every time.Duration) (mine bool, err error) {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -218,7 +219,7 @@ func TestRenewAndRelease(t *testing.T) {
 		back := w.want(w.report(a, event("back", 1)), Began, 1, 1)
 		for range 3 {
 			w.advance(20 * time.Second)
-			if err := a.Renew(context.Background()); err != nil {
+			if err := a.Renew(context.Background(), kept.Key, back.Key); err != nil {
 				w.Fatal(err)
 			}
 			if due := w.sweep(b); len(due) > 0 {
@@ -238,6 +239,27 @@ func TestRenewAndRelease(t *testing.T) {
 		if due := w.sweep(b); len(due) > 0 {
 			w.Fatalf("told %+v, which is done", due)
 		}
+	})
+}
+
+// Feature O4: an instance whose claim came through, and whose answer was lost, does not know that it must tell. The notice is told when the
+// lease is over, also if the instance lives on.
+func TestLostAnswer(t *testing.T) {
+	each(t, func(w world) {
+		a := w.open("a")
+		w.want(w.report(a, event("lost", 1)), Began, 1, 1)
+		kept := w.want(w.report(a, event("kept", 1)), Began, 1, 1)
+		for range 4 {
+			w.advance(20 * time.Second)
+			if err := errors.Join(a.Renew(context.Background()), a.Renew(context.Background(), kept.Key, Key{"event", "gone"})); err != nil {
+				w.Fatal(err)
+			}
+		}
+		due := w.sweep(a)
+		if len(due) != 1 || due[0].Subject != "lost" || !due[0].Again {
+			w.Fatalf("told %+v", due)
+		}
+		w.want(&due[0], Began, 1, 1)
 	})
 }
 

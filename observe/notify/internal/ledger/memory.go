@@ -60,11 +60,11 @@ func (m *memory) due(_ context.Context, lease time.Duration, limit int) (keys []
 	return keys, nil
 }
 
-func (m *memory) renew(_ context.Context, holder string, lease time.Duration) error {
+func (m *memory) renew(_ context.Context, holder string, lease time.Duration, keys []Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, e := range m.entries {
-		if e.telling != "" && e.holder == holder {
+	for _, key := range keys {
+		if e := m.entries[key]; e != nil && e.telling != "" && e.holder == holder {
 			e.leased = time.Now().Add(lease).UnixMicro()
 		}
 	}

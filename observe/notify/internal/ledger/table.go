@@ -66,7 +66,7 @@ func statementsFor(db *database.Database) statements {
 		due: db.Statement(`SELECT kind, subject FROM spillway_notices
 WHERE service = ? AND (telling <> '' AND (leased_until <= now_us() OR leased_until > now_us() + ?) OR telling = '' AND ends_at <= now_us()
 	OR ends_at < ? AND opened_at > now_us()) ORDER BY ends_at LIMIT ?`),
-		renew: db.Statement(`UPDATE spillway_notices SET leased_until = now_us() + ? WHERE service = ? AND holder = ? AND telling <> ''`),
+		renew: `UPDATE spillway_notices SET leased_until = now_us() + ? WHERE service = ? AND holder = ? AND telling <> ''`, // and some keys
 	}
 }
 
@@ -90,8 +90,13 @@ func (t *table) due(ctx context.Context, lease time.Duration, limit int) (keys [
 	return keys, nil
 }
 
-func (t *table) renew(ctx context.Context, holder string, lease time.Duration) error {
-	if _, err := t.db.Exec(ctx, t.say.renew, lease.Microseconds(), t.service, t.db.Text(holder)); err != nil {
+func (t *table) renew(ctx context.Context, holder string, lease time.Duration, keys []Key) error {
+	statement, args := t.say.renew, []any{lease.Microseconds(), t.service, t.db.Text(holder)}
+	for _, key := range keys {
+		args = append(args, t.db.Text(key.Kind), t.db.Text(database.Column(key.Subject)))
+	}
+	statement += ` AND (kind = ? AND subject = ?` + strings.Repeat(` OR kind = ? AND subject = ?`, len(keys)-1) + `)`
+	if _, err := t.db.Exec(ctx, t.db.Statement(statement), args...); err != nil {
 		return fmt.Errorf("the table of notices: %w", err)
 	}
 	return nil
