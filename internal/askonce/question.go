@@ -21,6 +21,7 @@ type Question struct {
 	db                     *database.Database
 	service, name          any
 	look, take, begin, put string
+	turn                   string
 }
 
 // New returns the Question of this name. It creates its table if that is missing, within 30 seconds. The name says the version of the
@@ -45,14 +46,16 @@ func New(ctx context.Context, db *sql.DB, service, name string) (*Question, erro
 		// A turn far in the future is of a clock that went back since.
 		take:  on.Statement(`UPDATE spillway_answers SET turn_at = now_us() WHERE service = ? AND name = ? AND (turn_at <= now_us() - ? OR turn_at > now_us() + ?)`),
 		begin: on.Statement(`INSERT INTO spillway_answers (service, name, turn_at, answered_at, answer) VALUES (?, ?, 0, 0, ?) ` + conflict),
-		put:   on.Statement(`UPDATE spillway_answers SET answered_at = now_us(), answer = ? WHERE service = ? AND name = ?`),
+		turn:  on.Statement(`SELECT turn_at FROM spillway_answers WHERE service = ? AND name = ?`),
+		// An instance that was slow does not put its answer over that of a later turn.
+		put: on.Statement(`UPDATE spillway_answers SET answered_at = ?, answer = ? WHERE service = ? AND name = ? AND (answered_at < ? OR answered_at > now_us())`),
 	}, nil
 }
 
 // Answer is what an instance learnt.
 type Answer struct {
 	Text []byte
-	// Age is how long ago the answer was written, by the database's clock.
+	// Age is how long ago the turn began in which it was learnt, by the database's clock.
 	Age time.Duration
 }
 
@@ -70,13 +73,12 @@ func (q *Question) Ask(ctx context.Context, every time.Duration, ask func(contex
 			}
 		}
 		if !found.there || found.turn >= every || found.turn < -every {
-			turn := max(every.Microseconds(), 1)
-			n, err := q.db.Exec(ctx, q.take, q.service, q.name, turn, turn)
+			turn, mine, err := q.takeTurn(ctx, max(every.Microseconds(), 1))
 			if err != nil {
 				return Answer{}, err
 			}
-			if n > 0 {
-				return q.answer(ctx, ask)
+			if mine {
+				return q.answer(ctx, turn, ask)
 			}
 		}
 		if found.answered {
@@ -88,10 +90,27 @@ func (q *Question) Ask(ctx context.Context, every time.Duration, ask func(contex
 	}
 }
 
-func (q *Question) answer(ctx context.Context, ask func(context.Context) ([]byte, error)) (Answer, error) {
+// takeTurn takes the turn to ask, if it is free, and returns when it began.
+func (q *Question) takeTurn(ctx context.Context, every int64) (turn int64, mine bool, err error) {
+	err = q.db.Write(ctx, func(tx *sql.Tx) error {
+		mine = false
+		result, err := tx.ExecContext(ctx, q.take, q.service, q.name, every, every)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if mine = n > 0; err != nil || !mine {
+			return err
+		}
+		return tx.QueryRowContext(ctx, q.turn, q.service, q.name).Scan(&turn)
+	})
+	return turn, mine, err
+}
+
+func (q *Question) answer(ctx context.Context, turn int64, ask func(context.Context) ([]byte, error)) (Answer, error) {
 	text, err := ask(ctx)
 	if err == nil {
-		_, err = q.db.Exec(ctx, q.put, q.db.Bytes(string(text)), q.service, q.name)
+		_, err = q.db.Exec(ctx, q.put, turn, q.db.Bytes(string(text)), q.service, q.name, turn)
 	}
 	return Answer{Text: text}, err
 }

@@ -1,7 +1,7 @@
 -- The table of answers that instances share, version 1.
 
--- What one instance asked the database, for all instances: turn_at is when an instance took its turn to ask, and answered_at when it
--- wrote the answer, or 0. Times are microseconds since 1970, by the database's clock. Keys compare by their bytes.
+-- What one instance asked the database, for all instances: turn_at is when an instance took its turn to ask, and answered_at the
+-- turn of the answer, or 0. Times are microseconds since 1970, by the database's clock. Keys compare by their bytes.
 CREATE TABLE IF NOT EXISTS spillway_answers (
 	service     VARBINARY(255) NOT NULL,
 	name        VARBINARY(255) NOT NULL,

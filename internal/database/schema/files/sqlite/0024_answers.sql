@@ -1,7 +1,7 @@
 -- The table of answers that instances share, version 1.
 
--- What one instance asked the database, for all instances: turn_at is when an instance took its turn to ask, and answered_at when it
--- wrote the answer, or 0. Times are microseconds since 1970, by the database's clock.
+-- What one instance asked the database, for all instances: turn_at is when an instance took its turn to ask, and answered_at the
+-- turn of the answer, or 0. Times are microseconds since 1970, by the database's clock.
 CREATE TABLE IF NOT EXISTS spillway_answers (
 	service     TEXT NOT NULL,
 	name        TEXT NOT NULL,
