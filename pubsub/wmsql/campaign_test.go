@@ -26,7 +26,7 @@ func TestCloseCampaign(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var busy atomic.Int32
+		var begun, busy atomic.Int32
 		var seen deliveries
 		inHandler, most := 0, 0
 		for round := range rounds {
@@ -36,7 +36,9 @@ func TestCloseCampaign(t *testing.T) {
 			grace := time.Duration(random.IntN(6)) * time.Millisecond
 			pause := time.Duration(random.IntN(8)) * time.Millisecond
 			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.SettleGrace = time.Millisecond + grace })
+			before := begun.Load()
 			stop := b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
+				begun.Add(1)
 				busy.Add(1)
 				defer busy.Add(-1)
 				seen.add(msg.UUID)
@@ -50,7 +52,7 @@ func TestCloseCampaign(t *testing.T) {
 				return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, b.write(msg, "two")
 			})
 			if round%4 == 0 {
-				b.until("a handler is busy", func() bool { return busy.Load() > 0 })
+				b.until("a handler has begun", func() bool { return begun.Load() > before }) // all may be handled by now
 			} else {
 				time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 			}
