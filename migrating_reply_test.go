@@ -49,10 +49,12 @@ func TestMigratingRequestReply(t *testing.T) {
 	for _, ack := range []bool{true, false} {
 		b := newBench(t, false)
 		var runs atomic.Int32
+		replied := make(chan struct{}) // gochannel gives two replies that are there at once in any order
 		backend, handler, bus := b.replying(t, ack, func() error {
 			if runs.Add(1) == 1 {
 				return errTwice
 			}
+			<-replied
 			return nil
 		})
 		stop := b.run(func(router *message.Router) {
@@ -66,6 +68,7 @@ func TestMigratingRequestReply(t *testing.T) {
 		if first := <-replies; first.Error == nil || first.Error.Error() != errTwice.Error() {
 			t.Errorf("the first reply is %+v", first)
 		}
+		close(replied)
 		if !ack {
 			if second := <-replies; second.Error != nil {
 				t.Errorf("the second reply is %+v", second)
