@@ -35,7 +35,7 @@ func TestLeaseCutOff(t *testing.T) {
 		address, db := b.ready(t)
 		other := b.store(b.open(t, address))
 		var lost atomic.Int32
-		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: 2 * time.Second, PutBackAfter: time.Millisecond,
+		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: 4 * time.Second, PutBackAfter: time.Millisecond,
 			OnLeaseLost: func(context.Context, idempotency.Key) { lost.Add(1) }})
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			_ = db.Close()

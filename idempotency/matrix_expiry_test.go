@@ -56,10 +56,13 @@ func (c *cell) renewed() {
 	})
 }
 
+// mostLease is a lease whose end a test waits for. A disk may stand still for two thirds of it: then a receiver refuses to begin.
+const mostLease = 3 * time.Second
+
 // Features I3, I4, promise P7: the other delivery applies the message while the first sleeps past its lease.
 func (c *cell) takenOver() {
 	lost := 0
-	config := atWork(idempotency.ReceiverConfig{Lease: time.Second, OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }})
+	config := atWork(idempotency.ReceiverConfig{Lease: mostLease, OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }})
 	first, second := c.receiver(config), c.receiver(atWork(idempotency.ReceiverConfig{}))
 	taker := &outside{c: c}
 	h := &outside{c: c}
@@ -146,7 +149,7 @@ func (c *cell) recordCut(answer bool) {
 
 // Features I3, promises P1, P3, P7.
 func (c *cell) leaseDown() {
-	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{Lease: time.Second, MaxHold: time.Millisecond}))
+	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{Lease: mostLease, MaxHold: time.Millisecond}))
 	h := &outside{c: c}
 	h.then = func(*message.Message) error {
 		if h.calls.Load() == 1 {
