@@ -177,7 +177,7 @@ func TestDatabaseAway(t *testing.T) {
 			with := quick
 			with.Sinks = []notify.Sink{in.sink}
 			with.Poll, with.Settle = 100*time.Millisecond, time.Second
-			one := newInstance(t, db, with, func(n *notify.Notifier) { notify.HurryWith(n, time.Hour, 500*time.Millisecond) })
+			one := newInstance(t, db, with, func(n *notify.Notifier) { notify.HurryWith(n, 20*time.Second, 2*time.Second) })
 			one.hooks.OnDeadLetter(context.Background(), letter("before"+name))
 			testkit.Eventually(t, "the first notice", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 0 })
 			fault()
