@@ -198,7 +198,7 @@ func TestErase_besideCampaign(t *testing.T) {
 		t.Fatalf("%s, %v", asJSON(t, report), err)
 	}
 	out := &fixture.Outbox{}
-	worker, err := campaigns.NewWorker(s.Campaigns, out, campaigns.WorkerConfig{Poll: 5 * time.Millisecond, Lease: 2 * time.Second})
+	worker, err := campaigns.NewWorker(s.Campaigns, out, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
