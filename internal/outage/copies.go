@@ -1,7 +1,6 @@
 package outage
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -13,13 +12,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// kept is a message that a part held, or holds.
+// kept is what is remembered of a message that a part held, or holds. It keeps neither the message nor its context alive: a payload can be large.
 type kept struct {
 	since        time.Time
 	until        time.Time // when it is forgotten
 	long         bool      // it was held for long enough to come again; guarded by the Redelivery's lock
 	acked, nackd <-chan struct{}
-	session      context.Context
+	session      <-chan struct{} // closed when the message's context ends
 	logger       watermill.LoggerAdapter
 }
 
@@ -58,7 +57,7 @@ func Holding(c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) 
 	if !ok {
 		return func() {}
 	}
-	one := r.keep(of, c.Msg, c.Ctx, most, logger)
+	one := r.keep(of, c, most, logger)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -69,27 +68,59 @@ func Holding(c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) 
 	}
 }
 
-func (r *Redelivery) keep(of chain.Fingerprint, msg *message.Message, session context.Context, most time.Duration, logger watermill.LoggerAdapter) *kept {
+func (r *Redelivery) keep(of chain.Fingerprint, c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) *kept {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.kept[of]
-	if one == nil || one.acked != msg.Acked() {
+	if one == nil || one.acked != c.Msg.Acked() {
 		if one != nil && one.outcome() == isHeld {
 			return one // it is a copy that was not seen as one
 		}
-		if r.kept == nil {
-			r.kept = make(map[chain.Fingerprint]*kept)
-		}
-		r.makeRoom()
-		one = &kept{since: now, acked: msg.Acked(), nackd: msg.Nacked(), session: session, logger: logger}
-		r.kept[of] = one
+		one = &kept{since: now, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx.Done(), logger: logger}
+		r.remember(of, one)
 	}
 	one.until = now.Add(most + keptFor)
 	for until := one.until.UnixNano(); ; {
 		if last := keeping.Load(); last >= until || keeping.CompareAndSwap(last, until) {
 			return one
 		}
+	}
+}
+
+// remember notes a message, and forgets it again when its time is over. The caller holds mu.
+func (r *Redelivery) remember(of chain.Fingerprint, one *kept) {
+	if r.kept == nil {
+		r.kept = make(map[chain.Fingerprint]*kept)
+	}
+	r.makeRoom()
+	r.kept[of] = one
+	if !r.sweeping {
+		r.sweeping = true
+		time.AfterFunc(keptFor, r.sweep)
+	}
+}
+
+// sweep forgets what is over. It comes again for as long as there is something to wait for. A message that is held for longer than
+// it should be stays, without a timer of its own.
+func (r *Redelivery) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.sweeping = false
+	for of, one := range r.kept {
+		switch {
+		case !now.After(one.until):
+			r.sweeping = true
+		case one.outcome() != isHeld:
+			delete(r.kept, of)
+		}
+	}
+	if len(r.kept) == 0 {
+		r.kept = nil // a map keeps its room
+	}
+	if r.sweeping {
+		time.AfterFunc(keptFor, r.sweep)
 	}
 }
 
@@ -129,7 +160,7 @@ func (k *kept) outcome() fate {
 	default:
 	}
 	select {
-	case <-k.session.Done():
+	case <-k.session:
 		return isGone
 	default:
 	}
@@ -181,7 +212,7 @@ func Settle(c *chain.Call) (settled bool, err error) {
 		select {
 		case <-one.acked:
 		case <-one.nackd:
-		case <-one.session.Done():
+		case <-one.session:
 		case <-ctx.Done():
 			return true, c.PutBack(errCopy)
 		}
@@ -198,8 +229,7 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	defer r.mu.Unlock()
 	one, now := r.kept[of], time.Now()
 	if one == nil && now.Before(r.alert) {
-		r.makeRoom()
-		r.kept[of] = &kept{since: now, until: r.alert, long: true, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx, logger: watermill.NopLogger{}}
+		r.remember(of, &kept{since: now, until: r.alert, long: true, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx.Done(), logger: watermill.NopLogger{}})
 	}
 	if one == nil || one.acked == c.Msg.Acked() {
 		return nil
@@ -209,7 +239,7 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 		delete(r.kept, of)
 		return nil
 	case became == isGivenBack || became == isGone:
-		r.kept[of] = &kept{since: now, until: one.until, long: one.long, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx, logger: one.logger}
+		r.remember(of, &kept{since: now, until: one.until, long: one.long, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx.Done(), logger: one.logger})
 		return nil
 	}
 	return one

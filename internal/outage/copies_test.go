@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -87,6 +89,64 @@ func TestSettle(t *testing.T) {
 	if len(r.kept) > mostKept || len(r.kept) < mostKept/2 {
 		t.Errorf("%d are remembered", len(r.kept))
 	}
+}
+
+// Feature R12: what was remembered in an outage is forgotten without another message. One that is still held is known for as long.
+func TestCopiesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Redelivery{}
+		first := callOf(r, "first", "p")
+		ended := Holding(first, time.Minute, watermill.NopLogger{})
+		stuck := callOf(r, "stuck", "p")
+		defer Holding(stuck, time.Minute, watermill.NopLogger{})()
+		time.Sleep(time.Minute)
+		ended()
+		first.Msg.Ack()
+		for i := range 100 {
+			c := callOf(r, fmt.Sprint(i), "p")
+			if settled, _ := Settle(c); settled {
+				t.Error("a new message is a copy")
+			}
+			c.Msg.Ack()
+		}
+		remembered := func() int {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.kept)
+		}
+		if n := remembered(); n != 102 {
+			t.Errorf("%d are remembered", n)
+		}
+		time.Sleep(3 * keptFor)
+		if n := remembered(); n != 1 {
+			t.Errorf("%d are remembered, and one is held", n)
+		}
+		stuck.Msg.Nack()
+		Holding(callOf(r, "next", "p"), 0, watermill.NopLogger{})()
+		time.Sleep(keptFor + 1)
+		if n := remembered(); n != 1 {
+			t.Errorf("%d are remembered, and one is young", n)
+		}
+	})
+}
+
+// Feature R12: what is remembered of a message keeps its payload out of memory.
+func TestCopiesKeepNoPayload(t *testing.T) {
+	r := &Redelivery{}
+	payload := func() weak.Pointer[[1 << 20]byte] {
+		payload := new([1 << 20]byte)
+		msg := message.NewMessage("1", payload[:])
+		type key struct{}
+		msg.SetContext(context.WithValue(WithRedelivery(t.Context(), r), key{}, msg)) // as an adapter may
+		c := chain.Keep(msg)
+		Holding(c, time.Minute, watermill.NopLogger{})()
+		return weak.Make(payload)
+	}()
+	testkit.Eventually(t, "the payload is free", func() bool { runtime.GC(); return payload.Value() == nil })
+	if len(r.kept) != 1 {
+		t.Errorf("%d are remembered", len(r.kept))
+	}
+	runtime.KeepAlive(r)
 }
 
 // Feature R12: a copy waits for the held message, and takes its place if that one's session ended.

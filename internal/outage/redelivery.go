@@ -28,13 +28,14 @@ type Redelivery struct {
 	// InTransaction reports whether the subscriber acks a message in a transaction that the message's handler can write in.
 	InTransaction bool
 
-	session bool // it redelivers at the end of a session, whatever a message was held for
-	mu      sync.Mutex
-	learned time.Duration // the longest hold, since a message came again earlier than expected; or 0
-	changed chan struct{} // closed when learned changes
-	kept    map[chain.Fingerprint]*kept
-	told    sync.Once // that a message came again
-	alert   time.Time // until then each message is remembered: the client's buffer can have copies of those behind a held one
+	session  bool // it redelivers at the end of a session, whatever a message was held for
+	mu       sync.Mutex
+	learned  time.Duration // the longest hold, since a message came again earlier than expected; or 0
+	changed  chan struct{} // closed when learned changes
+	kept     map[chain.Fingerprint]*kept
+	sweeping bool      // a timer calls sweep
+	told     sync.Once // that a message came again
+	alert    time.Time // until then each message is remembered: the client's buffer can have copies of those behind a held one
 }
 
 // RedeliveryOf returns what is known of sub: by the method RedeliveryTime of sub or of a subscriber that it decorates, or by the table of
