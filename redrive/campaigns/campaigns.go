@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -160,5 +161,8 @@ func (c *Campaigns) within(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows)
 	}
 	return database.Each(rows, scan)
 }
+
+// lock ends a query whose rows this transaction is about to change.
+func (c *Campaigns) lock() string { return strings.TrimSuffix(c.db.SkipLocked(), " SKIP LOCKED") }
 
 func (c *Campaigns) service() any { return []byte(c.store.Service()) }

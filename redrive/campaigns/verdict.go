@@ -51,7 +51,7 @@ func (r *rounds) judge(ctx context.Context, tx *sql.Tx, c Campaign) error {
 	err := r.within(ctx, tx, func(rows *sql.Rows) error {
 		return rows.Scan(&state, &redriven, &succeeded, &failed, &heardBefore, &failedBefore, &redrivenBefore, &canary, &canaryAt, &now)
 	}, `SELECT state, redriven, succeeded, failed_again, heard_before, failed_before, redriven_before, canary, canary_at, now_us()
-FROM spillway_campaigns WHERE id = ?`, r.db.Text(c.ID))
+FROM spillway_campaigns WHERE id = ?`+r.lock(), r.db.Text(c.ID)) // or a person could resume it between the verdict and the pause
 	if err != nil {
 		return err
 	}

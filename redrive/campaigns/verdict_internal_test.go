@@ -1,12 +1,14 @@
 package campaigns
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -28,29 +30,78 @@ func TestVerdictIsOneReading(t *testing.T) {
 	}
 }
 
+// Feature V7: a worker that is about to stop a campaign does not stop it after a person has resumed it meanwhile: the failures before
+// Resume count no more.
+func TestJudgeAfterResume(t *testing.T) {
+	db := databases.Postgres.New(t)
+	w := workerOn(t, db)
+	exec := func(db interface {
+		Exec(string, ...any) (sql.Result, error)
+	}, statement string, args ...any) {
+		t.Helper()
+		if _, err := db.Exec(w.db.Statement(statement), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(db, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven, failed_again) VALUES ('c', ?, 'running', '{}', 1, '', 30, 30)`, w.service())
+	person, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = person.Rollback() }()
+	exec(person, `UPDATE spillway_campaigns SET heard_before = 30, failed_before = 30, redriven_before = 30`) // another worker stopped it, and it was resumed
+	judged := make(chan error, 1)
+	go func() {
+		judged <- w.write(t.Context(), func(tx *sql.Tx) error {
+			return (&rounds{Worker: w}).judge(t.Context(), tx, Campaign{ID: "c", Request: Request{StopAt: 0.5, StopAfter: 20}})
+		})
+	}()
+	testkit.Eventually(t, "the worker waits", func() bool {
+		n := 0
+		err := db.QueryRow(`SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%spillway_campaigns%' AND datname = current_database()`).Scan(&n)
+		return err == nil && n > 0
+	})
+	if err := person.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Receive(t, "it is judged", judged); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := w.Get(t.Context(), "c"); err != nil || c.State != Running {
+		t.Errorf("the campaign is %s: %s, %v", c.State, c.Why, err)
+	}
+}
+
+// workerOn returns a worker on a database.
+func workerOn(t *testing.T, db *sql.DB) *Worker {
+	t.Helper()
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := New(t.Context(), store, Config{Allow: []string{"orders"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewWorker(all, gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // Feature V12: what a worker heard before another one heard more does not take its place.
 func TestHeardLate(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
-		store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := New(t.Context(), store, Config{Allow: []string{"orders"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := NewWorker(all, gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), WorkerConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := workerOn(t, db)
 		exec := func(statement string, args ...any) {
 			t.Helper()
-			if _, err := db.Exec(all.db.Statement(statement), args...); err != nil {
+			if _, err := db.Exec(w.db.Statement(statement), args...); err != nil {
 				t.Fatal(err)
 			}
 		}
-		exec(`INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven) VALUES ('c', ?, 'running', '{}', 1, '', 10)`, all.service())
+		exec(`INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven) VALUES ('c', ?, 'running', '{}', 1, '', 10)`, w.service())
 		read := Campaign{ID: "c", State: Running, Request: Request{StopAt: 1, StopAfter: 20}}
 		exec(`UPDATE spillway_campaigns SET succeeded = 3, failed_again = 1`) // another worker looks, writes
 		for range 2 {
@@ -58,7 +109,7 @@ func TestHeardLate(t *testing.T) {
 			if err := r.listen(t.Context(), read); err != nil { // and this one, which found nothing before, writes after it
 				t.Fatal(err)
 			}
-			if c, err := all.Get(t.Context(), "c"); err != nil || c.Succeeded != 3 || c.FailedAgain != 1 {
+			if c, err := w.Get(t.Context(), "c"); err != nil || c.Succeeded != 3 || c.FailedAgain != 1 {
 				t.Errorf("%d succeeded, %d failed again, %v", c.Succeeded, c.FailedAgain, err)
 			}
 			read.Succeeded = 1 // the same if it did find something
@@ -68,7 +119,7 @@ func TestHeardLate(t *testing.T) {
 		if err := r.listen(t.Context(), read); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := all.Get(t.Context(), "c"); err != nil || c.Succeeded != 0 || c.FailedAgain != 0 {
+		if c, err := w.Get(t.Context(), "c"); err != nil || c.Succeeded != 0 || c.FailedAgain != 0 {
 			t.Errorf("the next look finds %d and %d, %v: there are no letters", c.Succeeded, c.FailedAgain, err)
 		}
 	})
