@@ -47,6 +47,11 @@ TEXT
     "$(rabbitmq_program)"
 }
 
+rabbitmq_ctl() {
+  HOME=$base/rabbitmq/data RABBITMQ_NODENAME=spillway@localhost ERL_EPMD_PORT=$((rabbitmq_port + 2)) \
+    "$(dirname "$(rabbitmq_program)")/rabbitmqctl" "$@"
+}
+
 # frame prints one frame of AMQP in hexadecimal: type, channel, size, payload, end.
 frame() {
   local header

@@ -109,6 +109,12 @@ func Kill(t testing.TB, name string) {
 	control(t, "kill", name)
 }
 
+// RabbitMQCtl runs rabbitmqctl on RabbitMQ, for what no AMQP client can do: policies, and alarms.
+func RabbitMQCtl(t testing.TB, arguments ...string) {
+	t.Helper()
+	control(t, "rabbitmqctl", "rabbitmq", arguments...)
+}
+
 // Start starts a server that was stopped or killed, with the data it had, and returns when it answers.
 func Start(t testing.TB, name string) {
 	t.Helper()
@@ -193,14 +199,14 @@ func startAfter(t testing.TB, name string) {
 // notOurs is the exit status of services.sh for a server that it did not start.
 const notOurs = 3
 
-func control(t testing.TB, command, name string) {
+func control(t testing.TB, command, name string, arguments ...string) {
 	t.Helper()
 	skipEmbedded(t, name)
 	s, err := find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(command, name)
+	out, err := execute(nil, append([]string{command, name}, arguments...)...)
 	if err == nil {
 		return
 	}
@@ -223,13 +229,17 @@ func exitCode(err error) int {
 }
 
 func run(command, name string, environment ...string) (string, error) {
+	return execute(environment, command, name)
+}
+
+func execute(environment []string, arguments ...string) (string, error) {
 	script, err := script()
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, script, command, name)
+	cmd := exec.CommandContext(ctx, script, arguments...)
 	cmd.Env = append(os.Environ(), environment...)
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()

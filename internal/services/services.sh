@@ -25,6 +25,7 @@ services.sh down [server...]     stop what up started
 services.sh status [server...]   say who answers; fails unless all do
 services.sh env                  print the addresses as export lines
 services.sh stop|start|restart|kill server   for fault tests; kill is a crash (SIGKILL)
+services.sh rabbitmqctl rabbitmq arguments...   for fault tests: policies, alarms
 
 Servers: kafka rabbitmq redis postgres mariadb nats prometheus; none named is all of them but prometheus, which down stops too.
 Prometheus runs with the configuration file that SPILLWAY_PROMETHEUS_CONFIG names.
@@ -405,6 +406,7 @@ fault() {
     exit $not_ours
   fi
   case $1 in
+    rabbitmqctl) rabbitmq_ctl "${@:3}" ;;
     stop) halt "$2" ;;
     kill) kill_all "$2" ;;
     start) start "$2" ;;
@@ -417,7 +419,9 @@ fault() {
 
 command=${1:-help}
 shift || true
-for name in "$@"; do
+named=("$@")
+if [[ $command == rabbitmqctl ]]; then named=("${@:1:1}"); fi
+for name in "${named[@]}"; do
   [[ $command == install && " ${programs[*]} " == *" $name "* ]] || [[ " ${servers[*]} " == *" $name "* ]] || die "no server \"$name\": there are ${servers[*]}"
 done
 case $command in
@@ -436,6 +440,10 @@ case $command in
   stop | start | restart | kill)
     (($# == 1)) || die "$command needs one server"
     fault "$command" "$1"
+    ;;
+  rabbitmqctl)
+    [[ ${1-} == rabbitmq ]] || die "rabbitmqctl needs the server rabbitmq, and its own arguments behind that"
+    fault "$command" "$@"
     ;;
   env) print_env ;;
   probe) "$1_probe" ;;

@@ -35,7 +35,8 @@ func openChannel(conn *amqp091.Connection) (*channel, error) {
 }
 
 // publish sends the message and waits for what the broker says of it. A channel that is not healthy afterwards must not
-// be used again: what it still has to say would be taken for an answer to the next message.
+// be used again: what it still has to say would be taken for an answer to the next message. After a nack it is not healthy
+// either: RabbitMQ notes for a channel that a quorum queue is full, and goes on to refuse if the policy that bounds the queue goes.
 func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan struct{}, timeout time.Duration) (err error, healthy bool) {
 	confirmation, err := c.PublishWithDeferredConfirm(to.exchange, to.key, true, false, *p)
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan str
 		}
 		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to, reason), false
 	default:
-		return fmt.Errorf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to), true
+		return fmt.Errorf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to), false
 	}
 }
 

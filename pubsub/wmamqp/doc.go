@@ -103,8 +103,8 @@
 // # What is not promised
 //
 //   - Letters in a queue to which a policy gives a message-ttl, expires, max-length or delivery-limit: the broker shows
-//     policies to no AMQP client. Look with rabbitmqctl list_queues name policy operator_policy
-//     effective_policy_definition. Keep such policies away from the names of dead-letter queues. The arguments of a queue
+//     policies to no AMQP client. Look with rabbitmqctl list_queues name policy operator_policy,
+//     and with rabbitmqctl list_policies. Keep such policies away from the names of dead-letter queues. The arguments of a queue
 //     that this user may not declare are not visible either. Nor are all arguments of a queue with a name of more than
 //     about 80 bytes. Logger gets a line then.
 //   - Order. A requeued message goes to its old place if it can, but another consumer may have the next message already. Letters of

@@ -3,16 +3,21 @@ package wmamqp_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -64,6 +69,40 @@ func TestPublishToFullQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, p.Publish(name, message.NewMessage("2", nil)), "nack", name)
+}
+
+// Feature D4: a quorum queue that refused goes on when its policy goes. RabbitMQ never says so to the channel that was refused.
+func TestPublishAfterPolicy(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	p := b.publisher(func(config *wmamqp.PublisherConfig) { config.Channels = 2 })
+	name := b.queue(amqp091.QueueTypeQuorum)
+	policy := "of-" + name
+	services.RabbitMQCtl(t, "set_policy", policy, "^"+regexp.QuoteMeta(name)+"$", `{"max-length":3,"overflow":"reject-publish"}`, "--apply-to", "queues")
+	cleared := false
+	defer func() {
+		if !cleared {
+			services.RabbitMQCtl(t, "clear_policy", policy)
+		}
+	}()
+	publish := func() (refused int) {
+		var all sync.WaitGroup
+		var n atomic.Int64
+		for range 100 { // more than there are channels, so that some go together
+			all.Go(func() {
+				if err := p.Publish(name, message.NewMessage(watermill.NewUUID(), nil)); err != nil {
+					says(t, err, "nack", name)
+					n.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		return int(n.Load())
+	}
+	testkit.Eventually(t, "the queue refuses on all channels", func() bool { return publish() == 100 })
+	services.RabbitMQCtl(t, "clear_policy", policy)
+	cleared = true
+	testkit.Eventually(t, "the queue takes all", func() bool { return publish() == 0 })
 }
 
 // Feature D6: headers that do not fit into a frame are refused before the broker closes the connection; what just fits

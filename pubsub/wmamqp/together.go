@@ -76,6 +76,9 @@ func (p *Publisher) publishTogether(ctx context.Context, messages []outgoing) (l
 	healthy = true
 	returned := c.returned()
 	for i, confirm := range confirms {
+		if confirm != nil && !confirm.Acked() { // see channel.publish
+			healthy = false
+		}
 		if confirm == nil || !confirm.Acked() || returned[messages[i].name()] {
 			leftOut = append(leftOut, i)
 		}
