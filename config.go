@@ -30,7 +30,7 @@ type Config struct {
 	// Service names the service whose keys and dead letters these are in DB: letters, digits and ". _ -", at most 100 bytes.
 	// It is part of each handler's identity there, so that a handler "billing" of another service is another handler. Under
 	// another name, messages that were applied before are applied again if they come again. See idempotency.StoreConfig.
-	// Required if DB is on a database server.
+	// Required if DB is on a database server, and an error without DB.
 	Service string
 	// DB keeps what the channel keeps: the keys of applied messages, unless Idempotency is set, and the dead letters, unless
 	// Publisher is set. It is a SQLite file, PostgreSQL, MySQL or MariaDB; New asks which. With DB each message takes effect

@@ -29,7 +29,7 @@ func Detect(ctx context.Context, db *sql.DB) (*Database, error) {
 	other := ask(`SELECT version()`)
 	if other != nil {
 		if err := ask(`SELECT sqlite_version()`); err != nil {
-			return nil, fmt.Errorf("the database does not say that it is %s: %w", supported, errors.Join(other, err))
+			return nil, fmt.Errorf("the database does not answer, or is none of %s: see that it runs at the address of the *sql.DB: %w", supported, errors.Join(other, err))
 		}
 		version = "SQLite " + version
 	}
