@@ -94,7 +94,7 @@ func (o order) consume() error {
 		return err
 	}
 	logger := watermill.NewStdLoggerWithOut(os.Stderr, false, false)
-	limit, err := build(settings{store: store, Config: Config{Heartbeat: 50 * time.Millisecond}})
+	limit, err := build(settings{store: store, within: patience, Config: Config{Heartbeat: 50 * time.Millisecond}})
 	if err != nil {
 		return err
 	}

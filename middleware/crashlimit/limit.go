@@ -80,6 +80,8 @@ const (
 	// defaultAloneWait is how long a suspect waits for handlers that do not return, to be handled alone, and others wait for
 	// it. After that they run beside each other, because handlers may wait for each other.
 	defaultAloneWait = 30 * time.Second
+	// defaultWithin bounds what a router waits for when it starts and when it ends.
+	defaultWithin = 5 * time.Second
 	// minHeartbeat keeps a duration from being meant in another unit.
 	minHeartbeat = time.Millisecond
 )
@@ -89,6 +91,7 @@ type settings struct {
 	Config
 	store                 store // nil: only the broker counts
 	quietAfter, aloneWait time.Duration
+	within                time.Duration // for registering, and for signing off
 }
 
 func (s *settings) setDefaults() {
@@ -96,6 +99,7 @@ func (s *settings) setDefaults() {
 	s.Heartbeat = cmp.Or(s.Heartbeat, 2*time.Second)
 	s.quietAfter = cmp.Or(s.quietAfter, defaultQuietAfter)
 	s.aloneWait = cmp.Or(s.aloneWait, defaultAloneWait)
+	s.within = cmp.Or(s.within, defaultWithin)
 	s.Logger = logging.Wrap(s.Logger, nil)
 }
 

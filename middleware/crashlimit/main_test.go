@@ -87,6 +87,9 @@ func storeOn(t testing.TB, db *sql.DB) *Store {
 
 func newLimit(t testing.TB, config settings) *Limit {
 	t.Helper()
+	if _, real := config.store.(*Store); real {
+		config.within = patience
+	}
 	l, err := build(config)
 	if err != nil {
 		t.Fatal(err)

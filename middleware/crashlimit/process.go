@@ -11,11 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-const (
-	registerWithin = 5 * time.Second
-	signOffWithin  = 5 * time.Second
-)
-
 // process is this process while it is registered, or tries to be.
 type process struct {
 	limit      *Limit
@@ -50,7 +45,7 @@ func (l *Limit) begin(insist bool) error {
 		limit: l, id: l.nextID(), done: make(chan struct{}), settled: make(chan struct{}, 1),
 		detector: detector{interval: l.config.Heartbeat, quietAfter: l.config.quietAfter},
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), registerWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), l.config.within)
 	defer cancel()
 	err := p.round(ctx)
 	if err != nil && insist {
@@ -77,7 +72,7 @@ func (l *Limit) depart() error {
 	if id == "" || l.admission.isEmpty() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), signOffWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), l.config.within)
 	defer cancel()
 	if err := l.config.store.leave(ctx, id); err != nil {
 		return fmt.Errorf("crashlimit: sign off the messages that are still being handled: %w", err)
@@ -136,7 +131,7 @@ func (l *Limit) turn(to int32) {
 func (p *process) end() error {
 	p.cancel()
 	<-p.done
-	ctx, cancel := context.WithTimeout(context.Background(), signOffWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), p.limit.config.within)
 	defer cancel()
 	p.pay(ctx)
 	if err := p.limit.config.store.leave(ctx, p.id); err != nil {

@@ -181,7 +181,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 			all.Go(func() {
 				<-start
 				var err error
-				if limits[i], err = build(settings{store: storeOn(t, db), quietAfter: 3 * time.Second, Config: Config{Heartbeat: 300 * time.Millisecond}}); err == nil {
+				if limits[i], err = build(settings{store: storeOn(t, db), quietAfter: 3 * time.Second, within: patience, Config: Config{Heartbeat: 300 * time.Millisecond}}); err == nil {
 					err = limits[i].start()
 				}
 				if err != nil {
