@@ -31,7 +31,7 @@ func (c *consumer) change(prefetch int) {
 	c.end()
 	for c.valve.Wait(c.ctx) {
 		err := c.begin()
-		if err == nil {
+		if err == nil || c.of.conn.Closed() { // by its owner: run ends
 			return
 		}
 		logging.ConsumeNotResumed.Write(c.config.Logger, err,
