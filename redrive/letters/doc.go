@@ -61,6 +61,8 @@
 //	DELETE FROM spillway_letter_counts WHERE service = 'old';
 //	UPDATE spillway_letter_events SET service = 'new' WHERE service = 'old';
 //
+// On SQLite write CAST('new' AS BLOB) and CAST('old' AS BLOB): a text is not equal to bytes there, and the statements change nothing.
+//
 // # Sizes
 //
 // A letter that is larger than the database takes is refused with poison.ErrTooLarge. On MySQL and MariaDB a letter may have

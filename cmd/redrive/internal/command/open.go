@@ -61,7 +61,7 @@ func (a *app) knownService(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	switch {
-	case len(services) == 0:
+	case len(services) == 0, a.settings.service != "" && len(services) == connect.MostServices: // it may be behind them
 		return nil
 	case len(named) == 0:
 		return coded{errors.New("--service is " + quoted(a.settings.service) + ", and the letters here belong to no service: leave it out"), exitNone}

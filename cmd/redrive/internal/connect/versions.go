@@ -119,7 +119,10 @@ func Require(ctx context.Context, db *sql.DB, component string) error {
 	return nil
 }
 
-// Services returns the services that have dead letters, at most 50 of them.
+// MostServices is how many services Services returns at most.
+const MostServices = 50
+
+// Services returns the services that have dead letters, at most MostServices of them, in the order of their names.
 func Services(ctx context.Context, db *sql.DB) ([]string, error) {
 	known, err := database.Detect(ctx, db)
 	if err != nil {
@@ -128,18 +131,19 @@ func Services(ctx context.Context, db *sql.DB) ([]string, error) {
 	var all []string
 	condition := ""
 	var args []any
-	for len(all) < 50 { // each step reads one entry of the index: the table may have millions of rows
+	for len(all) < MostServices { // each step reads one entry of the index: the table may have millions of rows
 		var next []byte
-		err := known.Query(ctx, func() { next = nil }, func(rows *sql.Rows) error { return rows.Scan(&next) },
+		found := false // the driver of SQLite returns nil for the name of no bytes
+		err := known.Query(ctx, func() { found = false }, func(rows *sql.Rows) error { found = true; return rows.Scan(&next) },
 			known.Statement(`SELECT service FROM spillway_dead_letters`+condition+` ORDER BY service LIMIT 1`), args...)
 		if err != nil {
 			return nil, fmt.Errorf("the table spillway_dead_letters cannot be read: %w", err)
 		}
-		if next == nil {
+		if !found {
 			break
 		}
 		all = append(all, string(next))
-		condition, args = ` WHERE service > ?`, []any{known.Bytes(string(next))}
+		condition, args = ` WHERE service > ?`, []any{append([]byte{}, next...)} // bytes, as the column has: in SQLite they are greater than every text
 	}
 	return all, nil
 }
