@@ -123,8 +123,9 @@ var (
 		Handler, StageTopic, MessageID)
 	StageRounds = event(isInfo, "stage_rounds", "A stage is longer than its messages can be held; they are published to their stage topic again",
 		Handler, StageTopic, "max_hold", Held, "redelivery_time", "delay")
-	StageNotClosed   = event(isError, "stage_not_closed", "The subscriber of a stage topic cannot be closed", Handler, StageTopic)
-	StageUnprotected = event(isError, "stage_unprotected", "A handler with stages runs without Stages.Middleware, so its messages do not wait in stages: Attach the "+
+	SubscriptionEnded = event(isError, "subscription_ended", "A subscription ended by itself; its handler and the handler's stages get no more messages", Topic, Handler)
+	StageNotClosed    = event(isError, "stage_not_closed", "The subscriber of a stage topic cannot be closed", Handler, StageTopic)
+	StageUnprotected  = event(isError, "stage_unprotected", "A handler with stages runs without Stages.Middleware, so its messages do not wait in stages: Attach the "+
 		"channel to its router, or add the middleware with AddMiddleware of what AddHandler returned",
 		Topic, Handler)
 	DelayLeaseLost = event(isInfo, "delay_lease_lost", "A relay of the delay store lost a lease; the rest of the batch is left to other relays")

@@ -162,7 +162,7 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 		forget()
 		return nil, cannotAdd(name, err)
 	}
-	mix := &mixed{Subscriber: sub, live: !extends, waiters: subscribers}
+	mix := newMixed(sub, !extends, subscribers)
 	if extends {
 		mix.Subscriber = subscribers[0].Subscriber
 	}

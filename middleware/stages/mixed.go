@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -20,16 +21,39 @@ type mixed struct {
 	message.Subscriber // that of the live topic; of an extended handler, that of the first stage
 	live               bool
 	waiters            []*waiter
+	closed             context.Context // ends when the router closes
+	close              context.CancelFunc
 }
+
+func newMixed(sub message.Subscriber, live bool, waiters []*waiter) *mixed {
+	m := &mixed{Subscriber: sub, live: live, waiters: waiters}
+	m.closed, m.close = context.WithCancel(context.Background())
+	return m
+}
+
+// endTogether is how much earlier than a handler its subscriptions may end if the handler is to end: it can share a subscriber with a handler
+// that the router closes first.
+const endTogether = 2 * time.Second
 
 // String is the live subscriber's name in the router's contexts and logs.
 func (m *mixed) String() string { return nameOf(m.Subscriber) }
 
 // Subscribe subscribes to the stages, and then to the live topic, whose messages could go there. The channel is closed when all have ended.
+// If one ends by itself, the others end too: the handler ends, as one without stages does whose subscription ends.
 func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	out := make(chan *message.Message)
 	var senders sync.WaitGroup
+	ended := func(topic string) {
+		select {
+		case <-ctx.Done():
+		case <-m.closed.Done():
+		case <-time.After(endTogether):
+			of := m.waiters[0].of
+			logging.SubscriptionEnded.Write(m.waiters[0].log(), errEnded, logging.Fields{logging.Topic: topic, logging.Handler: of.name})
+			cancel()
+		}
+	}
 	fail := func(err error) (<-chan *message.Message, error) {
 		cancel()
 		senders.Wait()
@@ -37,7 +61,7 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 	}
 	for _, w := range m.waiters {
 		senders.Add(1)
-		if err := w.begin(ctx, out, senders.Done); err != nil {
+		if err := w.begin(ctx, out, ended, senders.Done); err != nil {
 			senders.Done()
 			return fail(err)
 		}
@@ -54,6 +78,7 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 			for msg := range live {
 				out <- msg
 			}
+			ended(topic)
 		}
 		senders.Wait()
 		cancel()
@@ -62,8 +87,11 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 	return out, nil
 }
 
+var errEnded = errors.New("the subscriber closed its channel of messages, and was not asked to: see what the broker did to the topic or its consumer group")
+
 // Close ends all waits, so that the subscribers get their messages back, and closes the subscribers at the same time.
 func (m *mixed) Close() error {
+	m.close()
 	errs := make([]error, len(m.waiters)+1)
 	var closing sync.WaitGroup
 	for i, w := range m.waiters {
@@ -77,9 +105,9 @@ func (m *mixed) Close() error {
 	return errors.Join(errs...)
 }
 
-// begin subscribes to the stage topic, and hands due messages to out. It calls ended when the subscription has ended and all of its
-// messages are settled.
-func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended func()) error {
+// begin subscribes to the stage topic, and hands due messages to out. It calls ended when the subscription has ended, and done when all of
+// its messages are settled.
+func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended func(topic string), done func()) error {
 	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
 		return fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the channel, or add Stages.Plugin to the router", w.of.name)
 	}
@@ -100,10 +128,10 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 	}
 	w.subscribed.open()
 	run := func() {
-		defer ended()
+		defer done()
 		defer w.leave() // before the router takes the handler for stopped
 		defer cancel()
-		w.deliver(waits, in, out)
+		w.deliver(waits, in, out, ended)
 		over.close()
 	}
 	if _, holds := w.Subscriber.(due.Subscriber); holds { // no message comes, and the end is waited for when it is near
@@ -122,11 +150,12 @@ func (w *waiter) leave() {
 }
 
 // deliver holds all messages at the same time that the subscriber delivers at the same time.
-func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message) {
+func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message, ended func(topic string)) {
 	var waiting sync.WaitGroup
 	for msg := range in {
 		waiting.Go(func() { w.hold(ctx, msg, out) })
 	}
+	ended(w.topic)
 	waiting.Wait()
 }
 

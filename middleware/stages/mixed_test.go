@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
@@ -27,6 +28,76 @@ func (h *holding) Subscribe(ctx context.Context, _ string) (<-chan *message.Mess
 
 func (h *holding) Close() error   { return nil }
 func (h *holding) HoldsUntilDue() {}
+
+// Promise P4: if the live subscription or that of a stage ends by itself, the handler ends as one without stages does: the router stops,
+// and one Error line names the topic. A graceful end makes no line, also if a subscriber ends before the handler that shares it.
+func TestSubscriptionEndsByItself(t *testing.T) {
+	const live, stage = "orders", "orders.billing.retry.1s"
+	for name, row := range map[string]struct {
+		ends     string
+		graceful bool
+		wants    int
+	}{
+		"live":                  {ends: live, wants: 1},
+		"stage":                 {ends: stage, wants: 1},
+		"at the end":            {graceful: true},
+		"live, before the end":  {ends: live, graceful: true},
+		"stage, before the end": {ends: stage, graceful: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &lines{}
+				subs := map[string]*consumer{}
+				var s *staging
+				s = newStaging(t, stages.Config{
+					Stages: stages.Delays(time.Second, time.Minute),
+					Subscriber: func(topic, _ string) (message.Subscriber, error) {
+						subs[topic] = s.broker.consumer()
+						return subs[topic], nil
+					},
+				}, log)
+				subs[live] = s.broker.consumer()
+				n := newNote()
+				if _, err := s.stages.AddConsumerHandler(s.router, "billing", live, subs[live], failTimes(n, 1)); err != nil {
+					t.Fatal(err)
+				}
+				ran := make(chan error, 1)
+				go func() { ran <- s.router.Run(t.Context()) }()
+				<-s.router.Running()
+				s.publish(live, "a")
+				time.Sleep(time.Minute)
+				if row.ends != "" {
+					subs[row.ends].cancel()
+				}
+				if row.graceful {
+					time.Sleep(time.Second)
+					if err := s.router.Close(); err != nil {
+						t.Error(err)
+					}
+				} else {
+					time.Sleep(time.Minute)
+				}
+				synctest.Wait()
+				select {
+				case err := <-ran:
+					if err != nil {
+						t.Error(err)
+					}
+				default:
+					t.Error("the router goes on without messages")
+					_ = s.router.Close()
+				}
+				ended := log.Lines(watermill.ErrorLogLevel, "subscription ended by itself")
+				if len(ended) != row.wants || row.wants > 0 && ended[0].Fields["topic"] != row.ends {
+					t.Errorf("%v", ended)
+				}
+				if len(n.of("a")) != 2 {
+					t.Errorf("%d attempts", len(n.of("a")))
+				}
+			})
+		})
+	}
+}
 
 // Feature R5: a subscriber that holds the messages of a stage can hand one over late. While its hook runs the handler has not ended.
 // What comes later is nacked.
