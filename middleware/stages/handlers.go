@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Handler is a handler of the router with its stages.
+// Handler is a handler of the router with its stages. To stop it, call Stop of each of its Handlers.
 type Handler struct {
 	handlers []*message.Handler
 	topics   []Topic
