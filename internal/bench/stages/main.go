@@ -28,6 +28,8 @@ type plan struct {
 
 	failing int           // messages, which all fail
 	fails   time.Duration // how long that is watched
+	size    int           // of their payloads, if that is more than the usual
+	delayed bool          // they go through a stage first
 
 	only string // figures, separated by commas; all if it is empty
 }
@@ -42,6 +44,9 @@ func main() {
 	flag.IntVar(&p.rounds, "rounds", 5, "rounds of the live figures")
 	flag.DurationVar(&p.stock, "stock", p.stock, "how long a round of Watermill lasts while messages fail; 0 leaves Watermill out")
 	flag.DurationVar(&p.fails, "fails", time.Minute, "how long all messages fail")
+	flag.IntVar(&p.failing, "failing", p.failing, "how many messages there are that all fail")
+	flag.IntVar(&p.size, "size", 0, "bytes of the payloads of messages that all fail; 0 is the usual")
+	flag.BoolVar(&p.delayed, "delayed", false, "whether messages that all fail go through a stage before they become letters")
 	flag.StringVar(&p.only, "only", "", "the figures to measure, separated by commas")
 	flag.Parse()
 	harness.Main(40*time.Minute, p.run)
