@@ -35,6 +35,9 @@ func (c *DrainConfig) validate() error {
 	if n := len(c.Allow) + len(c.Filter.NotTopics); n > letters.MaxListed {
 		return fmt.Errorf("redrive: DrainConfig.Allow and Filter.NotTopics list %d topics, at most %d are possible: use several calls", n, letters.MaxListed)
 	}
+	if c.Filter.NewestFirst {
+		return errors.New("redrive: DrainConfig.Filter.NewestFirst is for lists: a drain goes in the order of arrival, leave it out")
+	}
 	if c.Filter.Limit != 0 {
 		return errors.New("redrive: DrainConfig.Filter.Limit pages through lists: use DrainConfig.Max")
 	}

@@ -255,6 +255,7 @@ func TestDrain_construction(t *testing.T) {
 		"PublishAttempts (-1)":                 rules(func(r *redrive.Rules) { r.PublishAttempts = -1 }),
 		"DrainConfig.Lease":                    {Rules: allowOrders, Lease: -1},
 		"Max (-1)":                             {Rules: allowOrders, Max: -1},
+		"DrainConfig.Filter.NewestFirst":       rules(func(r *redrive.Rules) { r.Filter = letters.Filter{NewestFirst: true} }),
 		"DrainConfig.Filter.Limit":             rules(func(r *redrive.Rules) { r.Filter = letters.Filter{Limit: 5} }),
 		"DrainConfig.Filter: letters: Filter.": rules(func(r *redrive.Rules) { r.Filter = status("x") }),
 		"Filter.IDs lists 501":                 rules(func(r *redrive.Rules) { r.Filter = letters.Filter{IDs: make([]string, 501)} }),

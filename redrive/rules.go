@@ -39,7 +39,7 @@ type Rules struct {
 	// topic.
 	ReentryTopic func(poison.Letter) string
 	// Filter chooses the letters. Default: all letters; of a Store, all that wait. For a topic, the fields that choose rows of
-	// a Store must be empty. For Drain, Filter.Limit must be 0.
+	// a Store must be empty. For Drain, Filter.Limit and NewestFirst must be empty.
 	Filter letters.Filter
 	// Rate is the largest number of calls of the publisher per second, repeated calls included. Default: no limit.
 	Rate float64
@@ -130,8 +130,8 @@ func (r *Rules) validate(owner string) error {
 // ofTopic returns an error if the filter chooses by what only a Store knows.
 func (r *Rules) ofTopic(owner string) error {
 	f := r.Filter
-	if len(f.Statuses) > 0 || f.After != 0 || f.MaxSeq != 0 || f.Limit != 0 {
-		return fmt.Errorf("redrive: %s.Filter: Statuses, After, MaxSeq and Limit choose rows of a Store: a topic has none, leave them empty", owner)
+	if len(f.Statuses) > 0 || f.After != 0 || f.MaxSeq != 0 || f.Limit != 0 || f.NewestFirst {
+		return fmt.Errorf("redrive: %s.Filter: Statuses, After, MaxSeq, Limit and NewestFirst choose rows of a Store: a topic has none, leave them empty", owner)
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ func TestEveryDatabase(t *testing.T) {
 		if got := s.pipe("show", "late"); got.code != 0 || !strings.Contains(got.out, "90071992547409931.10") {
 			t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
 		}
+		if got, want := s.pipe("list", "--newest", "--limit", "2"), reversed(s.pipe("list").out); !strings.HasPrefix(want, got.out) || strings.Count(got.out, "\n") != 2 {
+			t.Errorf("the newest: %s %s, want the first two of %s", got.out, got.err, want)
+		}
 		cause, _, _ := strings.Cut(s.pipe("causes").out, "\t")
 		if got := s.pipe("discard", "--cause", cause[:8], "--reason", "test tenant", "--yes"); got.code != 0 || got.out != "discarded 3 letters\n" {
 			t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
@@ -41,6 +44,13 @@ func TestEveryDatabase(t *testing.T) {
 			t.Errorf("discarded: %s %s", got.out, got.err)
 		}
 	})
+}
+
+// reversed are the lines of a text from the last to the first.
+func reversed(text string) string {
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n")+"\n", "\n")
+	slices.Reverse(lines)
+	return strings.Join(lines, "")
 }
 
 // Feature V10: what export wrote, import stores byte for byte, in another kind of database too, and once.

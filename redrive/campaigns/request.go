@@ -47,7 +47,7 @@ type Request struct {
 	// none. It has 16 to 64 letters, digits and hyphens. Default: a new UUID.
 	ID string `json:"id,omitempty"`
 
-	// Filter chooses the letters. The zero value chooses all letters that wait. Filter.Limit must be 0.
+	// Filter chooses the letters. The zero value chooses all letters that wait. Filter.Limit and Filter.NewestFirst are not possible.
 	Filter letters.Filter `json:"filter"`
 	// Seqs are the letters, by Letter.Seq, at most MaxSeqs of them. Of Filter only Statuses may then be set.
 	Seqs []int64 `json:"seqs,omitempty"`
@@ -114,8 +114,8 @@ func (r *Request) validate() error {
 	if err := r.Filter.Validate(); err != nil {
 		return fmt.Errorf("campaigns: Request.Filter: %w", err)
 	}
-	if f := r.Filter; f.Limit != 0 {
-		return errors.New("campaigns: Request.Filter.Limit pages through lists: use Request.Max")
+	if f := r.Filter; f.Limit != 0 || f.NewestFirst {
+		return errors.New("campaigns: Request.Filter.Limit and NewestFirst are for lists: leave them out, and use Request.Max")
 	}
 	if len(r.Seqs) > 0 {
 		if f := (letters.Filter{Statuses: r.Filter.Statuses}); !reflect.DeepEqual(f, r.Filter) {

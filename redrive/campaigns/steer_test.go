@@ -119,7 +119,7 @@ func TestActs(t *testing.T) {
 	}
 	for _, bad := range []campaigns.Request{
 		{Max: -1}, {Rate: -1}, {Rate: 1e9}, {Concurrency: 1000}, {StopAt: 2}, {Canary: -1}, {To: "admin"}, {To: "orders", FirstStage: true},
-		{Filter: letters.Filter{Limit: 5}}, {Seqs: []int64{0}}, {Seqs: []int64{1}, Filter: letters.Filter{Topics: []string{"orders"}}},
+		{Filter: letters.Filter{Limit: 5}}, {Filter: letters.Filter{NewestFirst: true}}, {Seqs: []int64{0}}, {Seqs: []int64{1}, Filter: letters.Filter{Topics: []string{"orders"}}},
 		{Seqs: make([]int64, 0, 1), Filter: letters.Filter{Topics: []string{"\xff"}}}, {Edit: &campaigns.Edit{}}, {CanaryWait: -1},
 	} {
 		bad.Act = act

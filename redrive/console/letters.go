@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -16,7 +17,13 @@ const (
 	mostLetters  = 500
 )
 
-// letters lists letters in the order in which they arrived, and lets a person choose some of them, or all that match.
+// listFields are the fields of the list that are no filter, and that its links keep.
+var listFields = []string{"column", "rows", "order"}
+
+// newest is the order of a list that is turned around.
+const newest = "newest"
+
+// letters lists letters in the order in which they arrived, or the other way round, and lets a person choose some of them, or all that match.
 func (c *Console) letters(r *request) (answer, error) {
 	v, err := c.lettersOf(r)
 	return answer{page: "letters", title: text("letters.title"), view: v}, err
@@ -31,6 +38,8 @@ type letterList struct {
 	Number  int  // of all that match, if Counted
 	Counted bool // false if counting took too long
 	Exact   string
+	Newest  bool
+	Turn    string // link to the list in the other order
 	First   string // link to the first page, if this is another
 	Next    string
 	All     []field // the selection of all that match
@@ -64,14 +73,21 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 			return v, badInput(text("letters.after"))
 		}
 	}
+	switch order := q.Get("order"); order {
+	case "", "oldest":
+	case newest:
+		f.NewestFirst = true
+	default:
+		return v, badInput(text("letters.badorder", boundedtext.Text(order, 100)))
+	}
 	show := rows(q, lettersShown, mostLetters)
-	v.Form = r.filterForm("letters", q, "column", "rows")
-	v.Form.Clear = r.link("letters", only(q, "column", "rows"))
+	v.Form = r.filterForm("letters", q, listFields...)
+	v.Form.Clear = r.link("letters", only(q, listFields...))
 	v.Heads, v.Columns = chooseColumns(filled(q["column"]), len(f.Statuses) > 1)
-	v.Keep = hidden(merged(filterValues(f), only(q, "rows")))
+	v.Keep = hidden(merged(filterValues(f), only(q, "rows", "order")))
 
 	whole := f
-	whole.After = 0
+	whole.After, whole.NewestFirst = 0, false
 	if err := c.number(r, &v, whole); err != nil {
 		return v, err
 	}
@@ -81,7 +97,8 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	if err != nil {
 		return v, err
 	}
-	keep := merged(filterValues(whole), only(q, "column", "rows"))
+	keep := merged(filterValues(whole), only(q, listFields...))
+	v.Newest, v.Turn = f.NewestFirst, r.link("letters", turned(keep, f.NewestFirst))
 	if f.After > 0 {
 		v.First = r.link("letters", keep)
 	}
@@ -112,7 +129,7 @@ func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
 	defer cancel()
 	n, last, err := c.counted(ctx, f)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Context().Err() == nil {
-		v.Exact = r.link("letters", merged(filterValues(f), only(r.query, "column", "rows"), url.Values{"exact": {"1"}}))
+		v.Exact = r.link("letters", merged(filterValues(f), only(r.query, listFields...), url.Values{"exact": {"1"}}))
 		return nil
 	}
 	if err != nil {
@@ -142,6 +159,15 @@ func (c *Console) counted(ctx context.Context, f letters.Filter) (n int, last in
 	f.MaxSeq = last // letters arrive all the time: count those up to the last one
 	n, err = c.store.Count(ctx, f)
 	return n, last, err
+}
+
+// turned is the query of a list in the other order, from its beginning.
+func turned(q url.Values, isNewest bool) url.Values {
+	other := merged(q)
+	if delete(other, "order"); !isNewest {
+		other.Set("order", newest)
+	}
+	return other
 }
 
 // only are the fields of a query that are named.

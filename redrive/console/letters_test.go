@@ -76,7 +76,36 @@ func textOf(node *html.Node) string {
 	return b.String()
 }
 
-// Feature V11: the pages of the list have each letter once, in their order, and each filter of the address chooses what the store
+// seqs are the letters of all pages of a list, from p on. Each page says that n match.
+func (b *bench) seqs(p page, n int) (seqs []string) {
+	b.t.Helper()
+	for {
+		p.want(b.t, http.StatusOK, text("letters.match", n))
+		for _, cell := range p.elements(b.t, "td") {
+			if attribute(cell, "data-label") == text("column.seq") {
+				seqs = append(seqs, textOf(cell))
+			}
+		}
+		next := p.linked(b.t, text("letters.next"))
+		if next == "" {
+			return seqs
+		}
+		p = b.get(next)
+	}
+}
+
+// linked is the path that a link of the list leads to, or nothing.
+func (p page) linked(t testing.TB, label string) string {
+	t.Helper()
+	for _, a := range p.elements(t, "a") {
+		if textOf(a) == label {
+			return strings.TrimPrefix(attribute(a, "href"), ".")
+		}
+	}
+	return ""
+}
+
+// Feature V11: the pages of the list have each letter once, in their order or turned around, and each filter of the address chooses what the store
 // chooses.
 func TestLettersPages(t *testing.T) {
 	b := newBench(t)
@@ -98,29 +127,25 @@ func TestLettersPages(t *testing.T) {
 		if err != nil || len(heads) == 0 {
 			t.Fatalf("%s: %d letters, %v", query, len(heads), err)
 		}
-		var want, got []string
+		var want []string
 		for _, h := range heads {
 			want = append(want, id(h.Seq))
 		}
-		for next := "/letters?column=seq&" + query; next != ""; {
-			p := b.get(next)
-			p.want(t, http.StatusOK, text("letters.match", len(want)))
-			for _, cell := range p.elements(t, "td") {
-				if attribute(cell, "data-label") == text("column.seq") {
-					got = append(got, textOf(cell))
-				}
-			}
-			next = ""
-			for _, a := range p.elements(t, "a") {
-				if attribute(a, "rel") == "next" {
-					next = strings.TrimPrefix(attribute(a, "href"), ".")
-				}
-			}
-		}
-		if !slices.Equal(got, want) {
+		p := b.get("/letters?column=seq&" + query)
+		if got := b.seqs(p, len(want)); !slices.Equal(got, want) {
 			t.Errorf("%s: the pages have %v, want %v", query, got, want)
 		}
+		slices.Reverse(want)
+		p = b.get(p.linked(t, text("letters.newest")))
+		if got := b.seqs(p, len(want)); !slices.Equal(got, want) {
+			t.Errorf("%s: the pages of the newest first have %v, want %v", query, got, want)
+		}
+		slices.Reverse(want)
+		if got := b.seqs(b.get(p.linked(t, text("letters.oldest"))), len(want)); !slices.Equal(got, want) {
+			t.Errorf("%s: turned twice the pages have %v, want %v", query, got, want)
+		}
 	}
+	b.get("/letters?order=up").want(t, http.StatusBadRequest, "use oldest or newest")
 	b.get("/letters?column=seq&column=size").want(t, http.StatusOK, ">Size<")
 	b.get("/letters?after=x").want(t, http.StatusBadRequest)
 	b.get("/letters?status=none").want(t, http.StatusBadRequest)
@@ -138,6 +163,9 @@ func TestSelectionIsFrozen(t *testing.T) {
 	b.console.routes = append(b.console.routes, route{name: "redrive", method: http.MethodGet, pattern: "/elsewhere", right: Operate})
 	p := b.get("/letters?handler=billing&since=2h")
 	q := p.fieldsOf(t, text("letters.redrive.all", n))
+	if turned := b.get(p.linked(t, text("letters.newest"))).fieldsOf(t, text("letters.redrive.all", n)); turned.Encode() != q.Encode() {
+		t.Errorf("the selection is %v, and of the list turned around %v", q, turned)
+	}
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = time.Now() }))
 
 	s, err := parseSelection(q, time.Now().Add(time.Hour))

@@ -28,7 +28,7 @@ var (
 	filterFields    = slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields)
 	selectionFields = slices.Concat(filterFields, []string{fieldTake, fieldSeq, fieldUpTo, fieldNumber})
 	causesFields    = slices.Concat(filterFields, []string{"rows"})
-	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "after", "exact"})
+	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", "exact"})
 	auditFields     = []string{"by", "kind", "since", "until", "id", "redrive-id", "letter", "after"}
 	reasonForm      = []string{"reason"}
 	rateForm        = []string{"reason", "rate"}

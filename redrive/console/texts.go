@@ -301,6 +301,9 @@ var texts = map[string]string{
 	// letters
 	"letters.title":          "Letters",
 	"letters.after":          "The address of the page is damaged. Begin with the first page.",
+	"letters.badorder":       "The order %q is not known: use oldest or newest.",
+	"letters.newest":         "Newest first",
+	"letters.oldest":         "Oldest first",
 	"letters.columns":        "Columns",
 	"letters.columns.legend": "Columns of the list",
 	"letters.columns.apply":  "Show these",

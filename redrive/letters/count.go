@@ -13,7 +13,7 @@ func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	if err := f.Validate(); err != nil {
+	if err := f.validateInOrder(); err != nil {
 		return 0, err
 	}
 	n, err := s.countLetters(ctx, f)
@@ -59,7 +59,7 @@ func (s *Store) CountTopics(ctx context.Context, f Filter) (topics []TopicCount,
 	if err := s.usable(ctx); err != nil {
 		return nil, 0, err
 	}
-	if err := f.Validate(); err != nil {
+	if err := f.validateInOrder(); err != nil {
 		return nil, 0, err
 	}
 	byTopic, err := s.countTopics(ctx, f)

@@ -53,7 +53,7 @@ func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptio
 	if err := s.usable(ctx); err != nil {
 		return done, err
 	}
-	if err := errors.Join(f.Validate(), act.validate()); err != nil {
+	if err := errors.Join(f.validateInOrder(), act.validate()); err != nil {
 		return done, wrapped("erase", err)
 	}
 	if err := f.forErase(); err != nil {

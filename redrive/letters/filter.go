@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,9 @@ type Filter struct {
 	SealKeys []string `json:"seal_keys,omitempty"`
 	// Leased chooses only letters that have a lease now.
 	Leased bool `json:"leased,omitempty"`
-	// After is the Seq of the last letter seen: only later letters are chosen. It pages through a List.
+	// NewestFirst turns the order of List and Heads around. Everything else refuses it.
+	NewestFirst bool `json:"newest_first,omitempty"`
+	// After is the Seq of the last letter seen: only letters behind it, in the order asked for, are chosen. It pages through a List.
 	After int64 `json:"after,omitempty"`
 	// MaxSeq is the Seq of the last letter to choose, as LastSeq returns it. 0 means no bound.
 	MaxSeq int64 `json:"max_seq,omitempty"`
@@ -112,6 +115,14 @@ func (f *Filter) Validate() error {
 		return fmt.Errorf("letters: Filter.After (%d) and Filter.MaxSeq (%d) must not be negative", f.After, f.MaxSeq)
 	}
 	return nil
+}
+
+// validateInOrder is Validate for what takes letters in the order of Seq: if After meant the other end, it would take others than were meant.
+func (f *Filter) validateInOrder() error {
+	if f.NewestFirst {
+		return errors.New("letters: Filter.NewestFirst is for List and Heads: leave it out")
+	}
+	return f.Validate()
 }
 
 // Matches reports whether f chooses a letter that is not in a Store. Letter.Topic is its dead-letter topic. A letter without
@@ -154,6 +165,14 @@ func (f *Filter) statuses() []Status {
 		return []Status{StatusWaiting}
 	}
 	return f.Statuses
+}
+
+// direction comes behind ORDER BY.
+func (f *Filter) direction() string {
+	if f.NewestFirst {
+		return " DESC"
+	}
+	return ""
 }
 
 func (f *Filter) limit() int {

@@ -42,7 +42,7 @@ func TestFilter_json(t *testing.T) {
 		Topics: []string{"a"}, NotTopics: []string{"b"}, NoOrigin: true, DeadLetterTopics: []string{"c"}, Handlers: []string{"d"},
 		Classes: []classify.Class{classify.ClassInvalid}, Reasons: []string{"e"}, Types: []string{"f"}, Description: "g",
 		Causes: []string{"h"}, RedriveIDs: []string{"i"}, StackHash: "j", IDs: []string{"k"},
-		Since: time.Unix(1, 5).UTC(), Until: time.Unix(2, 0).UTC(), Statuses: []Status{StatusRefused}, Metadata: map[string]string{"m": "n"}, Payload: "p", Leased: true, SealKeys: []string{"s"}, After: 1, MaxSeq: 2, Limit: 3,
+		Since: time.Unix(1, 5).UTC(), Until: time.Unix(2, 0).UTC(), Statuses: []Status{StatusRefused}, Metadata: map[string]string{"m": "n"}, Payload: "p", Leased: true, SealKeys: []string{"s"}, After: 1, NewestFirst: true, MaxSeq: 2, Limit: 3,
 	}
 	for i, v := 0, reflect.ValueOf(whole); i < v.NumField(); i++ {
 		if v.Type().Field(i).IsExported() && v.Field(i).IsZero() {

@@ -62,7 +62,7 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.Validate(); err != nil {
+	if err := f.validateInOrder(); err != nil {
 		return nil, err
 	}
 	counted, err := s.countCauses(ctx, f, f.limit())

@@ -43,7 +43,7 @@ const headQuery = `SELECT seq, id, status, cause, dead_letter_topic, origin_topi
 	CASE WHEN leased_until > now_us() THEN leased_by ELSE '' END, CASE WHEN leased_until > now_us() THEN leased_until ELSE 0 END
 FROM spillway_dead_letters`
 
-// Heads returns the letters that f chooses without their metadata and payloads, in the order of Seq, at most Filter.Limit of
+// Heads returns the letters that f chooses without their metadata and payloads, in the order of List, at most Filter.Limit of
 // them. It pages as List does.
 func (s *Store) Heads(ctx context.Context, f Filter) ([]Head, error) {
 	if err := s.usable(ctx); err != nil {
@@ -63,7 +63,7 @@ func (s *Store) Heads(ctx context.Context, f Filter) ([]Head, error) {
 			h, err := scanHead(rows)
 			heads = append(heads, h)
 			return err
-		}, headQuery+w.String()+` ORDER BY seq`, w.args...)
+		}, headQuery+w.String()+` ORDER BY seq`+f.direction(), w.args...)
 		if err != nil || len(heads) > 0 {
 			return heads, wrapped("list heads", err)
 		}

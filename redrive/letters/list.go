@@ -48,7 +48,7 @@ const letterQuery = `SELECT seq, dead_letter_topic, id, COALESCE(letter_metadata
 	status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity, cause, size
 FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = ` + bodyOf
 
-// List returns the letters that f chooses, in the order of Seq, at most Filter.Limit of them. StoreConfig.MaxRead may make a
+// List returns the letters that f chooses, in the order of Seq or with Filter.NewestFirst the other way round, at most Filter.Limit of them. StoreConfig.MaxRead may make a
 // page shorter. The next page is after the Seq of the last letter. Only an empty page means that there are no more letters.
 // On PostgreSQL and MySQL, a letter that is being stored at the same time may appear within a page that was already read.
 func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
@@ -66,7 +66,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
 		var found []Letter
 		if err == nil {
 			w := s.whereByKey(f, chosen.seqs)
-			found, err = s.letters(ctx, letterQuery+w.String()+` ORDER BY seq`, w.args...)
+			found, err = s.letters(ctx, letterQuery+w.String()+` ORDER BY seq`+f.direction(), w.args...)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("letters: list: %w", err)

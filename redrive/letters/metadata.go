@@ -73,6 +73,7 @@ func (s *Store) withMetadata(ctx context.Context, f Filter, free bool, add func(
 	if err != nil {
 		return err
 	}
+	newest := f.NewestFirst
 	return s.each(ctx, r, func(f Filter) (more bool, err error) {
 		for {
 			w := s.where(f)
@@ -80,12 +81,12 @@ func (s *Store) withMetadata(ctx context.Context, f Filter, free bool, add func(
 				w = s.free(f)
 			}
 			var found []candidate
-			n := 0
+			n, last := 0, int64(0)
 			err := s.read(ctx, func() { found, n = nil, 0 }, func(rows *sql.Rows) error {
 				var c candidate
 				var packed []byte
 				err := rows.Scan(&c.seq, &c.size, &c.cause, &c.first, &c.last, &packed)
-				n, f.After = n+1, c.seq
+				n, last = n+1, c.seq
 				if err == nil && f.hasMetadata(packed) {
 					found = append(found, c)
 				}
@@ -100,8 +101,13 @@ FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, a
 					return false, nil
 				}
 			}
-			if n < candidatesAtOnce {
+			if n < candidatesAtOnce || newest && last <= 1 {
 				return true, nil
+			}
+			if newest {
+				f.MaxSeq = last - 1
+			} else {
+				f.After = last
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"compress/flate"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,12 @@ func testStore_searchMetadata(t *testing.T, on fixture.Database) {
 	}
 	if n, err := store.MarkAll(ctx, letters.Filter{Metadata: map[string]string{"color": "green"}}, letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil || n != 1 {
 		t.Errorf("%d marked, %v", n, err)
+	}
+	manyColors := letters.Filter{Metadata: map[string]string{"a": "color"}} // more than one statement returns
+	oldest := heads(t, store, manyColors, 1000)
+	slices.Reverse(oldest)
+	if manyColors.NewestFirst = true; len(oldest) != 600 || !slices.Equal(heads(t, store, manyColors, 1000), oldest) || !slices.Equal(heads(t, store, manyColors, 90), oldest) {
+		t.Errorf("%d letters, or not the same ones the newest first", len(oldest))
 	}
 	if n, err := store.Count(ctx, letters.Filter{Metadata: map[string]string{poison.KeyFailureClass: "permanent", "a": "color"}}); err != nil || n != 600 {
 		t.Errorf("%d have a key of Spillway's, %v", n, err)

@@ -76,7 +76,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		r.config.Seal = r.seal
 	}
 	f := &r.config.Filter
-	if err := errors.Join(f.Validate(), r.config.Act.validate()); err != nil {
+	if err := errors.Join(f.validateInOrder(), r.config.Act.validate()); err != nil {
 		return err
 	}
 	if f.Limit != 0 || r.config.Pause < 0 {

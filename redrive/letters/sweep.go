@@ -83,7 +83,7 @@ func (s *Store) MarkAll(ctx context.Context, f Filter, status Status, act Act) (
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(f.Validate(), status.settable(), act.validate()); err != nil {
+	if err := errors.Join(f.validateInOrder(), status.settable(), act.validate()); err != nil {
 		return 0, wrapped("mark all", err)
 	}
 	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error { return s.move(ctx, tx, t, letters, status, act) }, nil)
@@ -133,7 +133,7 @@ func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error)
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(f.Validate(), act.validate()); err != nil {
+	if err := errors.Join(f.validateInOrder(), act.validate()); err != nil {
 		return 0, wrapped("purge", err)
 	}
 	if len(f.Statuses) == 0 {

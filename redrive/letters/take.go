@@ -18,7 +18,7 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.Validate(); err != nil {
+	if err := f.validateInOrder(); err != nil {
 		return nil, err
 	}
 	if lease <= 0 || n < 1 || n > MaxLimit {
@@ -63,7 +63,7 @@ func (s *Store) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.Validate(); err != nil {
+	if err := f.validateInOrder(); err != nil {
 		return nil, err
 	}
 	if n < 1 || n > MaxLimit {
@@ -83,7 +83,7 @@ func (s *Store) Lease(ctx context.Context, f Filter, seqs []int64, lease time.Du
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.Validate(); err != nil {
+	if err := f.validateInOrder(); err != nil {
 		return nil, err
 	}
 	if lease <= 0 || len(seqs) > MaxLimit {

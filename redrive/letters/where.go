@@ -71,7 +71,10 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 	w := new(where)
 	w.and(service+" = ?", asBytes(s.service))
 	anyIn(w, status, f.statuses(), func(status Status) any { return s.db.Text(string(status)) })
-	if f.After > 0 {
+	switch {
+	case f.After > 0 && f.NewestFirst:
+		w.and("seq < ?", f.After)
+	case f.After > 0:
 		w.and("seq > ?", f.After)
 	}
 	if f.MaxSeq > 0 {

@@ -20,13 +20,16 @@ type route struct {
 	f         Filter
 	nothing   bool   // f chooses no letter
 	hint      string // the index to use
-	order     string // "seq", or what keeps a database from using an index for the order
+	order     string // "seq", or what keeps a database from using an index for the order; with DESC for the newest first
 	inWindows bool
 }
 
 // routeOf decides how letters that f chooses are found. The numbers of the causes say how many there are.
-func (s *Store) routeOf(ctx context.Context, f Filter) (route, error) {
-	r := route{f: f, order: "seq"}
+func (s *Store) routeOf(ctx context.Context, f Filter) (r route, err error) {
+	defer func() {
+		r.order += f.direction()
+	}()
+	r = route{f: f, order: "seq"}
 	if len(f.IDs) > 0 || f.Leased { // by the index of ids, or of tokens
 		r.order = "seq + 0"
 		return r, nil
@@ -55,7 +58,7 @@ func (s *Store) routeOf(ctx context.Context, f Filter) (route, error) {
 	return r, nil
 }
 
-// each calls read with a filter for one statement after the other, in the order of Seq, until read returns false.
+// each calls read with a filter for one statement after the other, in the order of Seq or the other way round, until read returns false.
 func (s *Store) each(ctx context.Context, r route, read func(Filter) (more bool, err error)) error {
 	if r.nothing {
 		return nil
@@ -75,17 +78,32 @@ func (s *Store) each(ctx context.Context, r route, read func(Filter) (more bool,
 	if r.f.MaxSeq > 0 {
 		last = min(last, r.f.MaxSeq)
 	}
-	for after := max(r.f.After, first-1); after < last; after += width {
-		f := r.f
-		f.After, f.MaxSeq = after, min(after+width, last)
-		if more, err := read(f); err != nil || !more {
-			return err
+	if r.f.NewestFirst {
+		if r.f.After > 0 {
+			last = min(last, r.f.After-1)
 		}
-		if err := ctx.Err(); err != nil {
+		for upTo := last; upTo >= first && upTo > 0; upTo -= width {
+			if more, err := readWindow(ctx, r.f, max(upTo-width, first-1), upTo, read); err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	}
+	for after := max(r.f.After, first-1); after < last; after += width {
+		if more, err := readWindow(ctx, r.f, after, min(after+width, last), read); err != nil || !more {
 			return err
 		}
 	}
 	return nil
+}
+
+// readWindow reads the letters behind after and up to upTo. The order is that of the route.
+func readWindow(ctx context.Context, f Filter, after, upTo int64, read func(Filter) (more bool, err error)) (more bool, err error) {
+	f.NewestFirst, f.After, f.MaxSeq = false, after, upTo
+	if more, err = read(f); err == nil {
+		err = ctx.Err()
+	}
+	return more, err
 }
 
 // bounds are the least and the greatest Seq in the table.

@@ -10,14 +10,16 @@ import (
 func (a *app) list() *cobra.Command {
 	var chosen choice
 	var limit int
+	var newest bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List letters",
-		Long: `list prints letters in the order in which they arrived, without their payloads. Without --status these are the letters
-that wait. Several values of a flag are separated by commas. A letter must satisfy every flag.`,
+		Long: `list prints letters in the order in which they arrived, or with --newest the other way round, without their payloads.
+Without --status these are the letters that wait. Several values of a flag are separated by commas. A letter must satisfy every flag.`,
 		Example: `  redrive list --cause 9f3a12bc
   redrive list --topic orders --since 2h --limit 20
   redrive list --after 1042
+  redrive list --newest --limit 20
   redrive list --status all --id 7f0c --json`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,7 +34,7 @@ that wait. Several values of a flag are separated by commas. A letter must satis
 			if err != nil {
 				return err
 			}
-			f.After = chosen.after
+			f.After, f.NewestFirst = chosen.after, newest
 			t := &screen.Table{Columns: []screen.Column{
 				{Name: "SEQ", Right: true, Style: screen.Bold}, {Name: "STATUS"}, {Name: "LAST FAILED", Drop: 2, Style: screen.Dim},
 				{Name: "TOPIC", Min: 8, Drop: 4}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "REASON", Min: 14, Drop: 1}, {Name: "ID", Min: 10},
@@ -73,7 +75,8 @@ that wait. Several values of a flag are separated by commas. A letter must satis
 	}
 	chosen.flags(cmd, true)
 	cmd.Flags().IntVar(&limit, "limit", letters.DefaultLimit, "the largest number of letters")
-	cmd.Flags().Int64Var(&chosen.after, "after", 0, "only letters behind this SEQ")
+	cmd.Flags().Int64Var(&chosen.after, "after", 0, "only letters behind this SEQ, in the order asked for")
+	cmd.Flags().BoolVar(&newest, "newest", false, "the latest first")
 	return cmd
 }
 

@@ -1,0 +1,108 @@
+package letters_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V9: letters are listed the newest first too, page by page: whatever the filter and the size of a page, each letter once, and the
+// order is that of the oldest first turned around. The Seqs lie so far apart that they are read in several windows.
+func TestStore_newestFirst(t *testing.T) { onEach(t, testStore_newestFirst) }
+
+func testStore_newestFirst(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store, ctx := storeOn(t, db), t.Context()
+	const n = 24
+	at := time.Now().UTC().Truncate(time.Second)
+	messages := make([]*message.Message, n)
+	for i := range messages {
+		messages[i] = letter(fmt.Sprint("id-", i), fmt.Sprintf(`{"order":%d}`, i), func(l *poison.Letter) {
+			l.Origin.Handler = []string{"billing", "shipping", "mailing"}[i%3]
+			l.Failure.LastFailedAt, l.Failure.Description = at.Add(time.Duration(i-n)*time.Minute), fmt.Sprint("customer ", i)
+			l.Original.Metadata = message.Metadata{"tenant": []string{"blue", "red"}[i%2]}
+		})
+	}
+	publish(t, store, "orders.dlq", messages...)
+	first := list(t, store, letters.Filter{Limit: 1})[0].Seq
+	for _, behind := range []int64{first + 7, first + 15} { // its bodies stay where they are
+		_, err := db.Exec(`UPDATE spillway_dead_letters SET moved_from = CASE WHEN moved_from > 0 THEN moved_from ELSE seq END, seq = seq + 70000 WHERE seq > ` + fmt.Sprint(behind))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.Lease(ctx, letters.Filter{}, []int64{first, first + 3, first + 5}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	all := heads(t, store, letters.Filter{}, 100)
+	if len(all) != n || all[n-1]-all[0] < 140_000 {
+		t.Fatalf("the letters are %v", all)
+	}
+	for what, f := range map[string]letters.Filter{
+		"all": {}, "up to a letter": {MaxSeq: all[17]}, "of handlers": {Handlers: []string{"billing", "mailing"}}, "of one handler": {Handlers: []string{"shipping"}, MaxSeq: all[20]},
+		"of ids": {IDs: []string{"id-3", "id-11", "id-20", "id-23"}}, "leased": {Leased: true}, "by a text": {Description: "customer 1"},
+		"by payload": {Payload: `"order":2`}, "by metadata": {Metadata: map[string]string{"tenant": "red"}}, "since": {Since: at.Add(-9 * time.Minute)},
+		"of another state": {Statuses: []letters.Status{letters.StatusDiscarded}}, "of no cause": {Handlers: []string{"none"}}, "before the first": {MaxSeq: all[0] - 1, IDs: []string{"id-0"}},
+	} {
+		oldest := heads(t, store, f, 100)
+		slices.Reverse(oldest)
+		f.NewestFirst = true
+		for _, size := range []int{1, 5, 100} {
+			if newest := heads(t, store, f, size); !slices.Equal(newest, oldest) {
+				t.Errorf("%s, %d a page: %v, want %v", what, size, newest, oldest)
+			}
+		}
+		f.Limit = 100
+		whole, err := store.List(ctx, f)
+		if err != nil || !slices.EqualFunc(whole, oldest, func(l letters.Letter, seq int64) bool { return l.Seq == seq && len(l.Original.Payload) > 0 }) {
+			t.Errorf("%s: %d whole letters, want %d: %v", what, len(whole), len(oldest), err)
+		}
+	}
+	newestIsRefused(t, store)
+}
+
+// heads are the Seqs of all letters that a filter chooses, read in pages.
+func heads(t *testing.T, store *letters.Store, f letters.Filter, size int) (seqs []int64) {
+	t.Helper()
+	for f.Limit = size; ; f.After = seqs[len(seqs)-1] {
+		page, err := store.Heads(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 || len(seqs) > 1000 {
+			return seqs
+		}
+		for _, h := range page {
+			seqs = append(seqs, h.Seq)
+		}
+	}
+}
+
+// newestIsRefused fails the test if anything but a list takes the order.
+func newestIsRefused(t *testing.T, store *letters.Store) {
+	t.Helper()
+	ctx, f, act := t.Context(), letters.Filter{NewestFirst: true, Statuses: letters.Statuses()}, letters.Act{By: "ann", Reason: "INC-7"}
+	for what, try := range map[string]func() error{
+		"Take":        func() error { _, err := store.Take(ctx, f, time.Hour, 1); return err },
+		"Free":        func() error { _, err := store.Free(ctx, f, 1); return err },
+		"Lease":       func() error { _, err := store.Lease(ctx, f, []int64{1}, time.Hour); return err },
+		"MarkAll":     func() error { _, err := store.MarkAll(ctx, f, letters.StatusDiscarded, act); return err },
+		"Purge":       func() error { _, err := store.Purge(ctx, f, act); return err },
+		"Erase":       func() error { _, err := store.Erase(ctx, f, act, letters.EraseOptions{}); return err },
+		"Count":       func() error { _, err := store.Count(ctx, f); return err },
+		"CountTopics": func() error { _, _, err := store.CountTopics(ctx, f); return err },
+		"Groups":      func() error { _, err := store.Groups(ctx, f); return err },
+	} {
+		if err := try(); err == nil || !strings.Contains(err.Error(), "NewestFirst") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
