@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -136,7 +137,7 @@ see redrive help config.`,
 	root.SetIn(a.process.In)
 	root.SetOut(screen.Safely(a.process.Out))
 	root.SetErr(screen.Safely(a.process.Err))
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{err, exitWrong} })
+	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
 	a.settings.flags(flags)
@@ -152,6 +153,7 @@ see redrive help config.`,
 			root.AddCommand(c)
 		}
 	}
+	refuseEmpty(root)
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(a.man(),
@@ -183,6 +185,9 @@ func arguments(least, most int, want string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
 			return wrong("%d arguments: redrive %s takes %s", len(args), cmd.Name(), want)
+		}
+		if slices.Contains(args, "") {
+			return wrong("an argument is empty: redrive %s takes %s; is a variable of the shell not set?", cmd.Name(), want)
 		}
 		return nil
 	}
