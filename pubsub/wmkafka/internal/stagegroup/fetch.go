@@ -21,10 +21,10 @@ const (
 	usualFetch, maxFetch = 128 << 10, 100 << 20
 )
 
-// fetchFrom fetches the partitions that a broker leads until the session ends.
-func (s *session) fetchFrom(leader int32) {
+// fetchFrom fetches the partitions that a broker leads until the session ends. After a pause, or a call, it fetches again.
+func (s *session) fetchFrom(leader int32, call <-chan struct{}) {
 	steady := s.steady()
-	for pause := time.Duration(0); wait.For(s.ctx, pause); {
+	for pause := time.Duration(0); s.rest(pause, call); {
 		if !steady.goesOn() {
 			pause = fetchErrorPause
 			continue
@@ -59,6 +59,38 @@ func (s *session) fetchFrom(leader int32) {
 	}
 }
 
+// rest waits for a pause, and after an error in any case for all of it. It returns false if the session ends.
+func (s *session) rest(pause time.Duration, call <-chan struct{}) bool {
+	if pause == 0 || pause == fetchErrorPause {
+		return wait.For(s.ctx, pause)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-call:
+	case <-s.ctx.Done():
+	}
+	return s.ctx.Err() == nil
+}
+
+// hasRoom reports whether more of the partition is to be fetched. The session is locked.
+func (s *session) hasRoom(p *part) bool {
+	return p.bytes < usualFetch && len(p.records) < 2*s.config.InFlight
+}
+
+// callFetcher has the broker's fetcher fetch at once if the partition was full, and is half empty now. The session is locked.
+func (s *session) callFetcher(p *part) {
+	if !p.full || p.bytes >= usualFetch/2 || len(p.records) >= s.config.InFlight {
+		return
+	}
+	p.full = false
+	select {
+	case s.fetchers[p.leader] <- struct{}{}:
+	default:
+	}
+}
+
 // request asks for all partitions that have room, and returns from which offset of each. It returns nil if none has.
 func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map[*part]int64, often time.Duration) {
 	s.mu.Lock()
@@ -68,7 +100,7 @@ func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map
 	for _, c := range s.claims {
 		often = min(often, max(c.Stage.Delay/fetchFraction, minFetchPause))
 		for _, p := range c.parts {
-			if p.leader != leader || p.bytes >= usualFetch || len(p.records) >= 2*s.config.InFlight || c.ctx.Err() != nil {
+			if p.leader != leader || !s.hasRoom(p) || c.ctx.Err() != nil {
 				continue
 			}
 			if request == nil {
@@ -114,7 +146,8 @@ func (s *session) receive(leader int32, response *sarama.FetchResponse, asked ma
 					failed = true
 					logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic, logging.Partition: partition})
 				}
-				more = more || got && p.bytes < usualFetch && len(p.records) < 2*s.config.InFlight
+				p.full = got && !s.hasRoom(p)
+				more = more || got && !p.full
 				s.launch(p, now)
 				s.look(p)
 			}
@@ -206,13 +239,15 @@ func (s *session) lead(topic string) {
 		}
 		s.mu.Lock()
 		p.leader = broker.ID()
-		begin := !s.fetchers[p.leader] && s.ctx.Err() == nil
+		call := s.fetchers[p.leader]
+		begin := call == nil && s.ctx.Err() == nil
 		if begin {
-			s.fetchers[p.leader] = true
+			call = make(chan struct{}, 1)
+			s.fetchers[p.leader] = call
 		}
 		s.mu.Unlock()
 		if begin {
-			s.running.Go(func() { s.fetchFrom(broker.ID()) })
+			s.running.Go(func() { s.fetchFrom(broker.ID(), call) })
 		}
 	}
 }

@@ -78,3 +78,33 @@ func TestAnswerToAnEarlierClaim(t *testing.T) {
 		})
 	}
 }
+
+// Feature R5: a partition that had no room is fetched again as soon as half of it was handled, and not after the usual pause. So a stage
+// with many due messages is drained as fast as they are handled.
+func TestFetcherIsCalled(t *testing.T) {
+	for n, wantCalls := range map[int]int{10: 1, 3: 0} { // 8 fill it
+		s, c := sessionAt(t, 100)
+		call := make(chan struct{}, 1)
+		s.fetchers = map[int32]chan struct{}{1: call}
+		_, asked, _ := s.request(1)
+		more, failed := s.receive(1, responseFrom(100, n), asked)
+		p := c.parts[0]
+		if failed || more != (n == 3) || len(p.records) != n {
+			t.Fatalf("%d records: more %t, failed %t, %d taken", n, more, failed, len(p.records))
+		}
+		for len(p.records) > 0 {
+			if half := s.config.InFlight; len(p.records) >= half && len(call) > 0 {
+				t.Errorf("called while %d wait", len(p.records))
+			}
+			s.mu.Lock()
+			s.land(p, p.records[0])
+			s.mu.Unlock()
+		}
+		if len(call) != wantCalls {
+			t.Errorf("after %d records %d calls, want %d", n, len(call), wantCalls)
+		}
+		if n == 10 && !s.rest(time.Hour, call) {
+			t.Error("the pause did not end with the call")
+		}
+	}
+}

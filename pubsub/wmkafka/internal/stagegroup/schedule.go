@@ -22,6 +22,7 @@ type part struct {
 	fetchSize int32
 	records   []*flight // in order, from the first unacked one on
 	bytes     int
+	full      bool // it had no room for more, and there may be more
 	committed int64
 	due       time.Time // when the next record of the window is; zero for none
 }
@@ -127,15 +128,20 @@ func (s *session) fly(p *part, f *flight) {
 	acked := s.untilAcked(p, f)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !acked || s.ended {
-		return
+	if acked && !s.ended {
+		s.land(p, f)
 	}
+}
+
+// land makes room for the next messages. The session is locked.
+func (s *session) land(p *part, f *flight) {
 	f.acked = true
 	for len(p.records) > 0 && p.records[0].acked {
 		p.bytes -= size(p.records[0].record)
 		p.records[0] = nil
 		p.records = p.records[1:]
 	}
+	s.callFetcher(p)
 	s.launch(p, time.Now())
 	s.look(p)
 }

@@ -30,8 +30,8 @@ type session struct {
 	ended     bool
 	waiting   []*claim // topics that are not this member's yet
 	claims    map[string]*claim
-	fetchers  map[int32]bool
-	scheduled time.Time // when the scheduler looks again
+	fetchers  map[int32]chan struct{} // by broker; each is called if a partition has room again, and has room for one call
+	scheduled time.Time               // when the scheduler looks again
 }
 
 // claim is a topic with the partitions of it that are this member's.
@@ -45,7 +45,7 @@ type claim struct {
 }
 
 func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[string][]int32) *session {
-	s := &session{membership: m, of: of, wake: make(chan struct{}, 1), claims: make(map[string]*claim), fetchers: make(map[int32]bool)}
+	s := &session{membership: m, of: of, wake: make(chan struct{}, 1), claims: make(map[string]*claim), fetchers: make(map[int32]chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(of.Context())
 	for _, name := range slices.Sorted(maps.Keys(partitions)) {
 		if t := m.topics[name]; t != nil && len(partitions[name]) > 0 {
