@@ -40,8 +40,8 @@ func (f *EventFilter) validate() error {
 		}
 	}
 	for _, kind := range f.Kinds {
-		if !slices.Contains(eventKinds, kind) {
-			return fmt.Errorf("letters: EventFilter.Kinds: unknown kind %q: use the EventKind constants", logged(string(kind)))
+		if !slices.Contains(EventKinds(), kind) {
+			return fmt.Errorf("letters: EventFilter.Kinds: unknown kind %q: use one of %q", logged(string(kind)), EventKinds())
 		}
 	}
 	if f.Limit < 0 || f.Limit > MaxLimit || f.After < 0 {

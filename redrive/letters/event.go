@@ -53,9 +53,12 @@ const (
 	EventErasure EventKind = "erasure"
 )
 
-var eventKinds = []EventKind{
-	EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
-	EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventShown, EventPurged, EventErased, EventErasure, EventResealed,
+// EventKinds are all kinds of events.
+func EventKinds() []EventKind {
+	return []EventKind{
+		EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
+		EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventShown, EventPurged, EventErased, EventErasure, EventResealed,
+	}
 }
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is purged.

@@ -49,5 +49,5 @@ func (s Status) validate() error {
 	if slices.Contains(Statuses(), s) {
 		return nil
 	}
-	return fmt.Errorf("unknown status %q: use one of the Status constants", string(s))
+	return fmt.Errorf("unknown status %q: use one of %q", string(s), Statuses())
 }

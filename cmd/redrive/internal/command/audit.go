@@ -25,6 +25,10 @@ of that letter's message, from its arrival. The record is never changed: a purge
   redrive audit --newest --limit 20`,
 		Args: arguments(0, 1, "a SEQ, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			err = firstOf(oneOf("--kind", kinds, texts(letters.EventKinds())), within("--limit", f.Limit, 1, letters.MaxLimit), notNegative("--after", f.After))
+			if err != nil {
+				return err
+			}
 			for _, kind := range kinds {
 				f.Kinds = append(f.Kinds, letters.EventKind(kind))
 			}

@@ -18,6 +18,9 @@ import (
 // campaignTables are the components of campaigns.
 const campaignTables = "campaign*"
 
+// mostCampaigns is the greatest campaigns.List.Limit.
+const mostCampaigns = 1000
+
 // openCampaigns opens the campaigns of the service. Looking makes no tables; create makes them if they are not there.
 func (a *app) openCampaigns(ctx context.Context, create bool, config campaigns.Config) (*campaigns.Campaigns, *letters.Store, error) {
 	db, err := a.database(ctx)
@@ -46,7 +49,7 @@ func campaignOf(ctx context.Context, all *campaigns.Campaigns, begin string) (ca
 	if c, err := all.Get(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
 		return c, err
 	}
-	page, err := all.List(ctx, campaigns.List{Limit: 1000})
+	page, err := all.List(ctx, campaigns.List{Limit: mostCampaigns})
 	if err != nil {
 		return campaigns.Campaign{}, err
 	}
@@ -76,6 +79,9 @@ have been handled, and AGAIN those that came back as dead letters. With an id, o
   redrive campaigns 9f3a12bc`,
 		Args: arguments(0, 1, "the id of a campaign, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := within("--limit", limit, 1, mostCampaigns); err != nil {
+				return err
+			}
 			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err

@@ -24,6 +24,9 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
   redrive list --cause 9f3a12bc`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := within("--limit", limit, 1, letters.MaxLimit); err != nil {
+				return err
+			}
 			store, err := a.store(cmd.Context())
 			if err != nil {
 				return err
@@ -33,9 +36,6 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 				return err
 			}
 			f.Limit = limit
-			if err := f.Validate(); err != nil {
-				return wrong("--limit: %w", err)
-			}
 			groups, err := store.Groups(cmd.Context(), f)
 			if err != nil {
 				return err

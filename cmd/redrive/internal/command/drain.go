@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +79,16 @@ type drainFlags struct {
 func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d drainFlags) error {
 	if len(d.allow) == 0 {
 		return wrong("--allow is empty: name the topics that letters may go to, because a letter's own metadata can be forged")
+	}
+	if d.to != "" && !slices.Contains(d.allow, d.to) {
+		return notAllowed(d.to)
+	}
+	var fast error
+	if !(d.rate >= 0 && d.rate <= math.MaxFloat64) {
+		fast = wrong("--rate is %v letters per second: it must not be negative; 0 is no limit", d.rate)
+	}
+	if err := firstOf(fast, notNegative("--max", d.most), within("--max-redrives", d.maxRedrives, 1, math.MaxInt), notNegative("--idle", d.idle)); err != nil {
+		return err
 	}
 	f, err := chosen.ofTopic()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 // The exit codes. They are promised: redrive help exit-codes lists them.
@@ -51,6 +52,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitDone
 	case errors.As(err, &c):
 		return c.code
+	case errors.Is(err, campaigns.ErrRequest):
+		return exitWrong
 	case errors.Is(err, screen.ErrDeclined), errors.Is(err, screen.ErrNotAsked):
 		return exitDeclined
 	case ctx.Err() != nil:

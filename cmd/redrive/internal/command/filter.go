@@ -65,6 +65,9 @@ func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filt
 		}
 		f.Classes = append(f.Classes, class)
 	}
+	if err := oneOf("--status", c.statuses, statusNames()); err != nil {
+		return f, err
+	}
 	for _, name := range c.statuses {
 		if name == "all" {
 			f.Statuses = letters.Statuses()
@@ -164,9 +167,5 @@ func (c *choice) ofTopic() (letters.Filter, error) {
 
 // statusNames are the values of --status.
 func statusNames() []string {
-	names := []string{"all"}
-	for _, status := range letters.Statuses() {
-		names = append(names, string(status))
-	}
-	return names
+	return append([]string{"all"}, texts(letters.Statuses())...)
 }

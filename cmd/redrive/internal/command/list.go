@@ -1,6 +1,8 @@
 package command
 
 import (
+	"math"
+
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
@@ -23,8 +25,8 @@ Without --status these are the letters that wait. Several values of a flag are s
   redrive list --status all --id 7f0c --json`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return wrong("--limit is %d: it must be at least 1", limit)
+			if err := firstOf(within("--limit", limit, 1, math.MaxInt), notNegative("--after", chosen.after)); err != nil {
+				return err
 			}
 			store, err := a.store(cmd.Context())
 			if err != nil {

@@ -49,6 +49,12 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 			case olderThan == "":
 				return wrong("--older-than is empty: give an age such as 30d; 0s is every age")
 			}
+			if chosen.until != "" {
+				return wrong("--until and --older-than are both given: give one")
+			}
+			if _, err := moment("--older-than", olderThan); err != nil {
+				return err
+			}
 			store, err := a.store(ctx)
 			if err != nil {
 				return err

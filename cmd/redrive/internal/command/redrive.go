@@ -105,6 +105,9 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	if s.request.Reason == "" && !s.dryRun {
 		return wrong("--reason is empty: say why, for those who read the record later")
 	}
+	if err := s.check(chosen, args); err != nil {
+		return err
+	}
 	all, store, err := a.openCampaigns(ctx, true, campaigns.Config{Allow: s.allow})
 	if err != nil {
 		return err

@@ -43,6 +43,9 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
   redrive show 1042 --redact "jq 'del(.card)'"`,
 		Args: arguments(1, 1, "a SEQ or the id of a message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := firstOf(oneOf("--format", []string{format}, []string{"auto", "json", "text", "hex"}), notNegative("--limit", limit)); err != nil {
+				return err
+			}
 			store, err := a.store(cmd.Context())
 			if err != nil {
 				return err

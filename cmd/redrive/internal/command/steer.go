@@ -67,6 +67,9 @@ func (a *app) rate() *cobra.Command {
 			if err != nil {
 				return nil, wrong("RATE is %q: want letters per second, such as 50", arg)
 			}
+			if err := speed("RATE", rate); err != nil {
+				return nil, err
+			}
 			return func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
 				return all.SetRate(ctx, id, rate, act)
 			}, nil
