@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -167,4 +168,42 @@ func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n in
 			t.Errorf("letter %d is held by %s", seq, id)
 		}
 	}
+}
+
+// Feature V6: a campaign that no worker can do says on record what the worker lacks, once, and not in each round.
+func TestLeftToOtherWorkers(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("a", "{}"))
+		c := config
+		c.Allow = append(slices.Clone(c.Allow), "elsewhere")
+		all := open(t, store, c)
+		r := request
+		r.To = "elsewhere"
+		id := start(t, all, r).ID
+		run(t, open(t, store, config), &fixture.Outbox{}, quick)
+		left := func() (reasons []string) {
+			history, err := all.History(t.Context(), id, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range history {
+				if e.What == campaigns.LeftIt && e.By == campaigns.ByItself && e.Details != "" {
+					reasons = append(reasons, e.Reason)
+				}
+			}
+			return reasons
+		}
+		testkit.Eventually(t, "the record says why", func() bool { return len(left()) > 0 })
+		run(t, open(t, store, config), &fixture.Outbox{}, quick) // another instance of the same version
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		reach(t, all, id, campaigns.Finished)
+		if got := left(); len(got) != 1 || got[0] != `the worker's Config.Allow does not have the topic "elsewhere"` {
+			t.Errorf("%q", got)
+		}
+		if n := len(out.All()); n != 1 {
+			t.Errorf("%d messages are redriven", n)
+		}
+	})
 }

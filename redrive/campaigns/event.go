@@ -4,7 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // What is something that was done with a campaign.
@@ -23,6 +26,8 @@ const (
 	CanaryDone  What = "canary published"
 	FinishedIt  What = "finished"
 	Purged      What = "letters purged"
+	// LeftIt says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on record once.
+	LeftIt What = "left to other workers"
 )
 
 // Event is one thing that was done with a campaign.
@@ -45,6 +50,25 @@ func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what What
 	_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaign_events (campaign, occurred_at, what, actor, reason, details) VALUES (?, now_us(), ?, ?, ?, ?)`,
 		c.db.Text(id), c.db.Text(string(what)), c.db.Text(act.By), c.db.Text(act.Reason), c.db.Text(details))
 	return err
+}
+
+// recordLeft notes why a worker cannot do a campaign. What is on record already is not recorded again.
+func (c *Campaigns) recordLeft(ctx context.Context, id, lacks string) error {
+	host, _ := os.Hostname() // a worker without a name is on record too
+	return c.write(ctx, func(tx *sql.Tx) error {
+		known := 0
+		err := c.within(ctx, tx, func(*sql.Rows) error { return nil }, `SELECT id FROM spillway_campaigns WHERE id = ?`+c.lock(), c.db.Text(id)) // one worker at a time
+		if err != nil {
+			return err
+		}
+		err = c.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&known) },
+			`SELECT COUNT(*) FROM spillway_campaign_events WHERE campaign = ? AND what = ? AND reason = ?`,
+			c.db.Text(id), c.db.Text(string(LeftIt)), c.db.Text(lacks))
+		if err != nil || known > 0 {
+			return err
+		}
+		return c.record(ctx, tx, id, LeftIt, Act{By: ByItself, Reason: lacks}, boundedtext.Text("a worker on "+host, 100))
+	})
 }
 
 // History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events stay on record

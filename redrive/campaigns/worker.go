@@ -217,7 +217,7 @@ func (r *rounds) stopOthers(todo []Campaign) {
 
 // look does the next thing of a campaign.
 func (r *rounds) look(ctx context.Context, c Campaign) error {
-	if !c.State.Ended() && !r.able(c) {
+	if !c.State.Ended() && !r.able(ctx, c) {
 		return nil
 	}
 	switch c.State {
@@ -259,17 +259,17 @@ func (r *rounds) look(ctx context.Context, c Campaign) error {
 
 // able reports whether this worker can work on a campaign. Others may have what it lacks: another version of the service, for
 // example.
-func (r *rounds) able(c Campaign) bool {
+func (r *rounds) able(ctx context.Context, c Campaign) bool {
 	lacks := ""
 	switch e := c.Request.Edit; {
 	case e != nil && e.Func != "" && r.Campaigns.config.Edits[e.Func] == nil:
-		lacks = fmt.Sprintf("Config.Edits has no function %q", e.Func)
+		lacks = fmt.Sprintf("the worker's Config.Edits has no function %q", e.Func)
 	case c.Request.FirstStage && r.Campaigns.config.ReentryTopic == nil:
-		lacks = "Config.ReentryTopic is not set"
+		lacks = "the worker's Config.ReentryTopic is not set"
 	case c.Request.To != "" && !slices.Contains(r.Campaigns.config.Allow, c.Request.To):
-		lacks = fmt.Sprintf("Config.Allow does not have %q", logged(c.Request.To))
+		lacks = fmt.Sprintf("the worker's Config.Allow does not have the topic %q", logged(c.Request.To))
 	}
-	if lacks != "" && !r.complained[c.ID] {
+	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordLeft(ctx, c.ID, lacks) == nil { // else in the next round
 		r.complained[c.ID] = true
 		logging.CampaignLeft.Write(r.Campaigns.config.Logger, errors.New("campaigns: "+lacks), logging.Fields{logging.Campaign: c.ID})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,7 +77,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		if c.State == campaigns.Running && !said && c.Redriven == redriven && c.Pending == c.Selected && time.Since(begun) > patientFor {
 			said = true
 			progress.End()
-			a.screen.Note("no worker has taken a letter yet: a service works on campaigns if it runs their plugin, and redrive work does it from here")
+			a.screen.Note("no worker has taken a letter yet: %s", a.whyNot(ctx, all, c.ID))
 		}
 		select {
 		case <-ctx.Done():
@@ -98,6 +99,20 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 			return err
 		}
 	}
+}
+
+// whyNot says why no worker works on a campaign, as far as the record knows.
+func (a *app) whyNot(ctx context.Context, all *campaigns.Campaigns, id string) string {
+	events, err := all.History(ctx, id, 0)
+	if err != nil {
+		return "the record does not answer: " + err.Error()
+	}
+	for _, e := range slices.Backward(events) {
+		if e.What == campaigns.LeftIt {
+			return fmt.Sprintf("%s; %s: give a worker what it lacks, or cancel: redrive cancel %s", e.Details, e.Reason, short(id))
+		}
+	}
+	return "a service works on campaigns if it runs their plugin, and redrive work does it from here"
 }
 
 // errDetached ends a watch that Ctrl-C ended, after the line that says so.
