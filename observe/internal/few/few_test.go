@@ -19,6 +19,7 @@ func TestText(t *testing.T) {
 		"billing":                   "billing",
 		"a\nb\x7f":                  "a�b�",
 		"größe":                     "größe",
+		"a\u202eb\u2066c\u0085":     "a�b�c�",
 		"\xff":                      "�",
 		strings.Repeat("x", most+1): strings.Repeat("x", most),
 		strings.Repeat("ü", most+1): strings.Repeat("ü", most),

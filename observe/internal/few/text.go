@@ -2,10 +2,12 @@ package few
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
-// Text returns value as UTF-8 without control characters, and at most so many characters of it. It allocates only if it changes value.
+// Text returns value as UTF-8 without control characters and without marks of direction, which turn what stands around the value, and at most
+// so many characters of it. It allocates only if it changes value.
 func Text(value string, most int) string {
 	for i := range len(value) {
 		if c := value[i]; i >= most || c < ' ' || c >= utf8.RuneSelf || c == 0x7f {
@@ -22,7 +24,7 @@ func rewritten(value string, most int) string {
 		if n++; n > most {
 			break
 		}
-		if r < ' ' || r == 0x7f {
+		if unicode.In(r, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
 			r = utf8.RuneError
 		}
 		b.WriteRune(r)
