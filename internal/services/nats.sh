@@ -55,4 +55,12 @@ nats_probe() {
     [[ $line != -ERR* ]]
   done
   [[ $line == *'"max_storage":'* ]]
+  # One stream stays. When the last one is deleted, the server removes the folder of all streams, and the creation of another fails.
+  local keeper='{"name":"spillway-keeper","subjects":["spillway.keeper"],"storage":"file","retention":"limits","num_replicas":1}'
+  printf 'PUB $JS.API.STREAM.CREATE.spillway-keeper _INBOX.probe %d\r\n%s\r\n' "${#keeper}" "$keeper" >&3
+  until [[ $line == *'"type":"io.nats.jetstream.api.v1.stream_create_response"'* ]]; do
+    read -r line <&3
+    [[ $line != -ERR* ]]
+  done
+  [[ $line != *'"error":'* ]]
 }
