@@ -42,12 +42,9 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 	if err != nil {
 		return err
 	}
-	committed, err := admin.ListConsumerGroupOffsets(s.group, map[string][]int32{topic: partitions})
+	committed, err := s.committed(ctx, admin, map[string][]int32{topic: partitions})
 	if err != nil {
 		return err
-	}
-	if committed.Err != sarama.ErrNoError {
-		return committed.Err
 	}
 	for _, partition := range partitions {
 		first, end, err := unacked(admin.client, topic, partition, committed.GetBlock(topic, partition), s.config.Sarama.Consumer.Offsets.Initial)
