@@ -117,7 +117,7 @@ unit:
 	$(RACE) $(OTHERS)
 
 start:
-	@status=0; $(SERVICES) fresh || status=1; $(SERVICES) install prometheus browser || status=1; \
+	@status=0; $(SERVICES) fresh || status=1; $(SERVICES) install prometheus browser pgbouncer || status=1; \
 	test $$status = 0 || { echo; echo "NOT EVERY SERVER IS THERE: what needs the others will be SKIPPED"; echo; test "$$CI" != true; }
 
 served: start ## the tests that need servers, each lane after another

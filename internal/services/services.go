@@ -124,10 +124,10 @@ func Start(t testing.TB, name string) {
 // ErrNotOurs is wrapped by the error of Control for a server that services.sh did not start.
 var ErrNotOurs = errors.New("not ours to control")
 
-// Control stops, starts, restarts or kills a server, for programs: tests call Stop, Start, Restart and Kill. Nothing starts
-// the server again but another call.
-func Control(command, name string) error {
-	out, err := run(command, name)
+// Control stops, starts, restarts or kills a server, or runs rabbitmqctl with arguments, for programs: tests call Stop, Start, Restart, Kill
+// and RabbitMQCtl. Nothing starts the server again but another call.
+func Control(command, name string, arguments ...string) error {
+	out, err := execute(nil, append([]string{command, name}, arguments...)...)
 	switch {
 	case err == nil:
 		return nil

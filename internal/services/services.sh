@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Real servers for tests and examples: Kafka, RabbitMQ, Redis, PostgreSQL, MariaDB, NATS and Prometheus, on ports and in a data
-# folder of their own, and the browser for tests of web pages. "services.sh help" lists the commands; what is particular to a
-# server is in the file of its name.
+# folder of their own, and programs that tests start themselves: a browser, and PgBouncer. "services.sh help" lists the
+# commands; what is particular to a server is in the file of its name.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 base=${SPILLWAY_SERVICES_DIR:-/var/tmp/spillway-services-$(id -u)}
 servers=(kafka rabbitmq redis postgres mariadb nats prometheus)
 usual=(kafka rabbitmq redis postgres mariadb nats) # without names; a test that needs Prometheus starts one of its own
-programs=(browser)                                 # they are only installed: a test that needs one starts it
+programs=(browser pgbouncer)                       # they are only installed: a test that needs one starts it
 deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
 fsync=${SPILLWAY_SERVICES_FSYNC:-on}       # off: PostgreSQL and MariaDB write, and do not wait for the disk. That survives SIGKILL
 not_ours=3                                 # exit status: this server is not ours to start or stop
@@ -20,7 +20,7 @@ usage() {
   cat <<'TEXT'
 services.sh up [server...]       install what is missing and start what does not answer
 services.sh fresh [server...]    the same with empty data: stop what up started, remove its data, and start
-services.sh install name...      only install what is missing, of servers, or of browser: Chromium and axe-core for tests
+services.sh install name...      only install what is missing, of servers, of browser (Chromium and axe-core), or of pgbouncer
 services.sh down [server...]     stop what up started
 services.sh status [server...]   say who answers; fails unless all do
 services.sh env                  print the addresses as export lines
