@@ -26,7 +26,8 @@
 // Built-in knowledge sets Away if no connection was made, or if the server says that it serves no request:
 //
 //	net            connection refused, host or network unreachable, unknown host of a dial
-//	PostgreSQL     08xxx except 08007 and 08P01, 25006, 28000, 28P01, 53300, 57P01 to 57P03; pgx's ConnectError
+//	PostgreSQL     08xxx except 08007, 08P01 only if it ended the connection, 25006, 28000, 28P01, 53300, 57P01 to 57P03, 57P05;
+//	               26000 and 42P05, which a pooler causes, with the remedy as description; pgx's ConnectError
 //	MySQL          1040, 1045, 1047, 1053, 1129, 1130, 1203, 1290, 1836, 3032; 2002, 2003, 2006, 2013 and 9001 of proxies
 //	database/sql   driver.ErrBadConn
 //	Kafka          no brokers, no leader, no coordinator, too few replicas
@@ -39,9 +40,22 @@
 // Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request, because the request
 // can have caused the loss. A mark or rule that names the class decides Away too: Transient(err) says that an error is not away.
 //
+// # Messages that cannot be read
+//
+// What a marshaler says of bytes that it cannot read, or a component of Watermill of a message that it does not know,
+// is invalid:
+//
+//	JSON           syntax, a value of another type, base64 and times in fields of these types
+//	protobuf       all errors of google.golang.org/protobuf; those of gogo and golang/protobuf
+//	cqrs           an event of an unknown type, if AckOnUnknownEvent is false; NoProtoMessageError
+//	forwarder      an envelope that is no JSON, or has no topic
+//
+// A bare io.ErrUnexpectedEOF is unknown, because a connection can be its cause too. gogo says so of a message that is
+// cut off, and ProtobufMarshaler with DisableStdProtoFallback: wrap it with Invalid.
+//
 // # Too large
 //
-// TooLarge is for a publisher that refuses a message for its size, which is permanent. Classifier.IsTooLarge is the one place that
+// TooLarge is for a publisher that refuses a message for its size, which is permanent. An error that wraps ErrTooLarge is too. Classifier.IsTooLarge is the one place that
 // decides it, for letters, stages, the delay store, outputs and redrives: by the mark, by a rule with Verdict.TooLarge, or by built-in
 // knowledge of clients.
 //
@@ -84,13 +98,15 @@
 //	net, os, net/http  timeouts, refused, reset, closed, DNS, EOF of an HTTP client: transient; bad addresses: permanent
 //	syscall            connection, resource and input/output errors: transient; EACCES, EPERM, EINVAL...: permanent
 //	database/sql       ErrConnDone, ErrTxDone, driver.ErrBadConn: transient; ErrNoRows: unknown
-//	SQLSTATE           classes 08 40 53 55 57 58 and 25006: transient; 21 22 23 42 44 54: permanent; 23503: unknown
+//	SQLSTATE           classes 08 40 53 55 57 58 and 25006 25P03 25P04 26000 42P05: transient;
+//	                   21 22 23 42 44 54: permanent; 23503: unknown
 //	MySQL, MariaDB     deadlock, lock wait, shutdown, read-only, too many...: transient; duplicate, syntax, data: permanent
 //	SQLite             busy, locked, full, input/output...: transient; constraint, mismatch, too big, read-only: permanent
 //	cenkalti/backoff   Permanent: permanent; RetryAfter: transient, with its wait
 //	brokers, Redis     what is away: transient
 //	HTTP, gRPC         statuses that pass with time, of errors that carry one: transient
 //	breakers, limits   an open breaker or a full limit of sony/gobreaker, failsafe-go, Watermill's CircuitBreaker: transient
+//	ErrTooLarge        permanent; MySQL's 1153 and 1118, and PostgreSQL's 54000, too
 //	encoding/json      syntax and type errors of the input: invalid; misuse and failed encoding: permanent
 //	panics             permanent, with ReasonPanic
 //

@@ -18,11 +18,12 @@ func askKnowledge(err error) (Verdict, bool) {
 	if v, ok := askAway(err); ok {
 		return v, true
 	}
+	if v, ok := askMessage(err); ok {
+		return v, true
+	}
 	switch e := err.(type) {
 	case *PanicError:
 		return Verdict{Class: ClassPermanent, Reason: ReasonPanic}, true
-	case *json.SyntaxError, *json.UnmarshalTypeError:
-		return Verdict{Class: ClassInvalid, Reason: ReasonUnmarshal}, true
 	case *json.InvalidUnmarshalError, *json.UnsupportedTypeError, *json.UnsupportedValueError, *json.MarshalerError:
 		return permanent, true
 	case syscall.Errno:
@@ -33,6 +34,9 @@ func askKnowledge(err error) (Verdict, bool) {
 		return Verdict{}, false
 	case *net.DNSError:
 		return transient, true
+	}
+	if err == ErrTooLarge {
+		return Verdict{Class: ClassPermanent, TooLarge: true}, true
 	}
 	for _, sentinel := range transientSentinels {
 		if err == sentinel { // one node of the tree is judged here, not its causes

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"syscall"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // away is the verdict on an error that is about something the handler needs, and not about the message.
@@ -21,7 +23,7 @@ func askAway(err error) (Verdict, bool) {
 		dns, ok := e.Err.(*net.DNSError)
 		return away, ok && e.Op == "dial" && isAwayHost(dns)
 	case interface{ SQLState() string }:
-		return away, awayState(e.SQLState())
+		return askSession(err, e.SQLState())
 	case interface{ RedisError() }:
 		word, _, _ := strings.Cut(err.Error(), " ")
 		return away, word == "LOADING" || word == "CLUSTERDOWN" || word == "MASTERDOWN"
@@ -47,15 +49,39 @@ var awayErrnos = map[syscall.Errno]bool{
 	syscall.ECONNREFUSED: true, syscall.EHOSTUNREACH: true, syscall.EHOSTDOWN: true, syscall.ENETUNREACH: true, syscall.ENETDOWN: true,
 }
 
+// askSession judges a SQLSTATE of PostgreSQL that speaks of the session, and not of the statement.
+func askSession(err error, state string) (Verdict, bool) {
+	switch state {
+	case "42P05", "26000": // a prepared statement is there already, or is not there
+		return Verdict{Class: ClassTransient, Away: true, Description: "a prepared statement is of another session, as behind a pooler in " +
+			"transaction mode: add default_query_exec_mode=exec to the address of the database (pgx), or let the pooler keep prepared statements: " +
+			boundedtext.Error(err, 1<<10)}, true
+	case "08P01": // a pooler says so of itself and ends the connection; PostgreSQL says so of a message, and does not
+		return away, isFatal(err)
+	}
+	return away, awayState(state)
+}
+
+// isFatal reports whether an error of pgx or lib/pq ended the connection.
+func isFatal(err error) bool {
+	v := reflect.Indirect(reflect.ValueOf(err))
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	severity := v.FieldByName("Severity")
+	return severity.IsValid() && severity.Kind() == reflect.String && severity.String() == "FATAL"
+}
+
 // awayState reports whether a SQLSTATE of PostgreSQL means that the server serves no sessions, or takes no writes.
 func awayState(state string) bool {
 	switch state {
 	case "25006", // read-only: a failover is under way
 		"28000", "28P01", // the role or the password is refused, which PostgreSQL says of connections alone
 		"53300",                   // too many connections
-		"57P01", "57P02", "57P03": // shutdown, crash of another session, cannot connect now
+		"57P01", "57P02", "57P03", // shutdown, crash of another session, cannot connect now
+		"57P05": // the session was idle for too long
 		return true
-	case "08007", "08P01": // unknown whether the transaction was committed; a message that breaks the protocol
+	case "08007": // unknown whether the transaction was committed
 		return false
 	}
 	return len(state) == 5 && state[:2] == "08"

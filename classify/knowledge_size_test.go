@@ -145,3 +145,14 @@ func TestTooLargeByMarkAndRule(t *testing.T) {
 		t.Error("a size passes with time, by a rule that New took")
 	}
 }
+
+// Feature C4: an error that wraps ErrTooLarge is permanent wherever it comes from, and a mark, or a worse error beside
+// it, decides as usual.
+func TestTooLargeIsPermanent(t *testing.T) {
+	if v := judge(wrap(classify.ErrTooLarge, 2)); v.Class != classify.ClassPermanent || !v.TooLarge {
+		t.Errorf("%+v", v)
+	}
+	if v := judge(classify.Transient(wrap(classify.ErrTooLarge, 1))); v.Class != classify.ClassTransient || v.TooLarge {
+		t.Errorf("marked: %+v", v)
+	}
+}

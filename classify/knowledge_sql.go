@@ -46,6 +46,8 @@ var sqlStates = map[string]Class{
 	"23":    ClassPermanent, // integrity constraint violation
 	"23503": ClassUnknown,   // foreign key violation: the row referred to may be on its way
 	"25006": ClassTransient, // read-only transaction: a failover is under way
+	"25P03": ClassTransient, // the session was ended: idle in a transaction for too long
+	"25P04": ClassTransient, // the session was ended: a transaction for too long
 	"40":    ClassTransient, // transaction rollback: serialization failure, deadlock
 	"40002": ClassPermanent, // transaction integrity constraint violation
 	"42":    ClassPermanent, // syntax error or access rule violation
@@ -87,9 +89,11 @@ var mysqlNumbers = map[uint64]Class{
 	1054: ClassPermanent, // unknown column
 	1062: ClassPermanent, // duplicate entry
 	1064: ClassPermanent, // syntax error
+	1118: ClassPermanent, // row too large
 	1136: ClassPermanent, // column count
 	1142: ClassPermanent, // command denied to user
 	1146: ClassPermanent, // no such table
+	1153: ClassPermanent, // larger than max_allowed_packet
 	1264: ClassPermanent, // out of range
 	1292: ClassPermanent, // incorrect value
 	1364: ClassPermanent, // no default value

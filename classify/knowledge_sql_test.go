@@ -32,6 +32,7 @@ func TestKnowledgeSQLState(t *testing.T) {
 		"57014": classify.ClassTransient, "57P01": classify.ClassTransient, "25006": classify.ClassTransient,
 		"23505": classify.ClassPermanent, "23502": classify.ClassPermanent, "23503": classify.ClassUnknown,
 		"22P02": classify.ClassPermanent, "42P01": classify.ClassPermanent, "0A000": classify.ClassUnknown,
+		"42P05": classify.ClassTransient, "26000": classify.ClassTransient, "25P03": classify.ClassTransient, "25P04": classify.ClassTransient,
 		"25P02": classify.ClassUnknown, "XX000": classify.ClassUnknown, "P0001": classify.ClassUnknown,
 		"": classify.ClassUnknown, "4": classify.ClassUnknown, "40": classify.ClassUnknown,
 		"400011": classify.ClassUnknown, "\x00\xff\xff\xff\xff": classify.ClassUnknown,
@@ -41,6 +42,20 @@ func TestKnowledgeSQLState(t *testing.T) {
 	}
 	if v := judge((*pgError)(nil)); v.Class != classify.ClassUnknown {
 		t.Errorf("a nil pointer: %+v", v)
+	}
+}
+
+// Feature C4: behind a pooler in transaction mode a prepared statement is met twice, or not at all. The description
+// names the remedy, and keeps the error.
+func TestKnowledgePooler(t *testing.T) {
+	for _, err := range []error{&pgError{"42P05"}, pqError{"26000"}} {
+		v := judge(fmt.Errorf("handle: %w", err))
+		if !strings.Contains(v.Description, "default_query_exec_mode=exec") || !strings.Contains(v.Description, err.Error()) {
+			t.Errorf("%v is described as %q", err, v.Description)
+		}
+		if v := judge(classify.With(err, classify.Description("mine"))); v.Description != "mine" {
+			t.Errorf("the handler's description became %q", v.Description)
+		}
 	}
 }
 
@@ -58,7 +73,7 @@ func TestKnowledgeMySQL(t *testing.T) {
 	for number, want := range map[uint16]classify.Class{
 		1213: classify.ClassTransient, 1205: classify.ClassTransient, 1040: classify.ClassTransient, 3572: classify.ClassTransient,
 		1290: classify.ClassTransient, 2006: classify.ClassTransient, 1969: classify.ClassTransient,
-		1062: classify.ClassPermanent, 1064: classify.ClassPermanent, 1146: classify.ClassPermanent, 1406: classify.ClassPermanent, 4025: classify.ClassPermanent,
+		1062: classify.ClassPermanent, 1064: classify.ClassPermanent, 1146: classify.ClassPermanent, 1153: classify.ClassPermanent, 1118: classify.ClassPermanent, 1406: classify.ClassPermanent, 4025: classify.ClassPermanent,
 		1452: classify.ClassUnknown, 0: classify.ClassUnknown, 65535: classify.ClassUnknown,
 	} {
 		check(t, fmt.Sprint(number), &MySQLError{Number: number, SQLState: [5]byte([]byte("HY000"))}, want)
