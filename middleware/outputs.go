@@ -25,7 +25,8 @@ type OutputsConfig struct {
 	//
 	//   - A permanent or invalid error ends the attempts at once. So does a deadline of the source within a second after the next wait.
 	//   - Outputs that were refused together are then published one by one, and each counts for itself.
-	//   - An attempt that fails because the broker is away does not count.
+	//   - An attempt that fails because the broker is away does not count. Neither does one that the broker nacks, or does not confirm in
+	//     time. If it confirms nothing for five minutes, the attempts of one source in each further five minutes count.
 	Attempts int
 	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given back, uncounted,
 	// and its handler runs again. It is never held for longer than its adapter allows, or than half of a known redelivery time of its
@@ -126,7 +127,7 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 		return nil, nil
 	}
 	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold,
-		Away: brokerAway, Lost: outage.Lost, Logger: o.config.Logger})
+		Away: brokerAway, Lost: outage.Lost, Nacked: outage.Nacked, Logger: o.config.Logger})
 	return &outputPublisher{Publisher: pub, outputs: o, guard: guard}, nil
 }
 

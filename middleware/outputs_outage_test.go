@@ -13,6 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -102,4 +104,46 @@ func TestOutputRefusedAlone(t *testing.T) {
 		others.Wait()
 		wantSetAside(t, dead.letters(t)[0], "a", errRefusedDial)
 	})
+}
+
+// Feature D15, promises P3, P4, decision 21: a broker that nacks outputs for minutes costs no source. An output queue that is full for good
+// costs one source in five minutes, and those behind it are held.
+func TestOutputsThroughNacks(t *testing.T) {
+	for lasts, letters := range map[time.Duration]int{4 * time.Minute: 0, 16 * time.Minute: 3} {
+		t.Run(lasts.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, nack := time.Now(), outage.NewNack("nack")
+				dead, pub := &publisher{}, &publisher{refuse: func(string, *message.Message) error {
+					if time.Since(began) < lasts {
+						return nack
+					}
+					return nil
+				}}
+				o := newOutputs(t, dead, middleware.OutputsConfig{})
+				decorated := decorate(t, o, pub)
+				var all sync.WaitGroup
+				for i := range 20 {
+					all.Go(func() {
+						err := errRefusedDial
+						for err != nil {
+							msg := newMessage(strconv.Itoa(i))
+							if err = route(o, decorated, msg, producing("of "+strconv.Itoa(i))); err != nil && !aborted(err) {
+								t.Error(err)
+							}
+							time.Sleep(10 * time.Millisecond)
+						}
+					})
+				}
+				all.Wait()
+				if len(dead.ids()) != letters || len(pub.ids()) != 20-letters {
+					t.Errorf("%d letters, not %d; %d outputs", len(dead.ids()), letters, len(pub.ids()))
+				}
+				for _, l := range dead.letters(t) {
+					if l.Failure.Reason != classify.ReasonOutput {
+						t.Errorf("the letter says %s", l.Failure.Reason)
+					}
+				}
+			})
+		})
+	}
 }

@@ -200,6 +200,9 @@ func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool 
 	if _, panicked := classify.AsPanic(err); panicked { // the publisher's panic may pass
 		return false
 	}
+	if v.TooLarge {
+		return tries > 1
+	}
 	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.inside.Classifier().IsTooLarge(err)
 }
 

@@ -83,6 +83,9 @@ var (
 	GuardHeldByOne = event(isError, "guard_held_by_one", "One message alone keeps the outage guard open, and has no stage to go to: it is held. If the "+
 		"message is at fault, let its error be permanent (classify.Permanent), or give the handler stages",
 		Topic, Handler, MessageID)
+	GuardGaveUp = event(isError, "guard_gave_up", "The outage guard holds no more messages for an error of unknown meaning: they go on as without a "+
+		"guard. If the error says that something is away, mark it with classify.Away; if the message is at fault, with classify.Permanent",
+		Handler, Class, "scope", "kind")
 	GuardNotCleared = event(isError, "guard_not_cleared", "The store of outages does not answer; outages of this instance count until they expire")
 	GuardStoreAway  = event(isError, "guard_store_away", "The store of outages does not answer; each instance decides for itself until it does")
 	GuardStoreBack  = event(isInfo, "guard_store_back", "The store of outages answers again")
@@ -110,6 +113,9 @@ var (
 		Topic, Handler, Stage, StageTopic, MessageID)
 	StageAbandoned = event(isError, "stage_abandoned", "Messages wait in a stage topic that no handler of this process consumes: add their handler, list a "+
 		"removed delay as Retired, or check that another service consumes it",
+		StageTopic, Messages)
+	StageRowsLeft = event(isError, "stage_rows_left", "Messages wait in the delay store of DB, which this channel does not read: set StagesInDB until they were "+
+		"published, or check that another instance does",
 		StageTopic, Messages)
 	StageSearchFailed = event(isError, "stage_search_failed", "The search for messages in removed stages failed", "in")
 	StageRemoved      = event(isInfo, "stage_removed", "A message waits in a stage that was removed; it goes on in the nearest stage",
@@ -180,10 +186,14 @@ var (
 		Letters, "statuses", "classes", "reasons", "causes", "older_than", "service")
 	RetentionFailed = event(isError, "retention_failed", "Letters past their retention were not all deleted")
 	LettersUnmarked = event(isError, "letters_unmarked", "Letters were not marked; the worker tries again", Campaign, Letters)
+	LettersMarked   = event(isInfo, "letters_marked", "Letters are marked again", Campaign)
 	OutcomeUnsaved  = event(isError, "outcome_unsaved", "What became of letters was not written down; the worker tries again", Campaign)
+	OutcomeSaved    = event(isInfo, "outcome_saved", "What became of letters is written down again", Campaign)
 	CampaignStands  = event(isError, "campaign_stands", "A campaign stands still; the worker tries again", Campaign)
+	CampaignGoesOn  = event(isInfo, "campaign_goes_on", "A campaign goes on", Campaign)
 	CampaignLeft    = event(isError, "campaign_left", "A campaign is left to other workers", Campaign)
 	ConsoleFailed   = event(isError, "console_failed", "The console could not answer a request", "page", "method")
+	CampaignWaits   = event(isInfo, "campaign_waits", "A campaign waits for its turn: more have letters due than a worker works on at the same time", Campaign)
 	CampaignsStand  = event(isError, "campaigns_stand", "Campaigns stand still; the worker tries again")
 	CampaignsGoOn   = event(isInfo, "campaigns_go_on", "Campaigns go on")
 )
@@ -212,14 +222,24 @@ var (
 	SessionEnded = event(isDebug, "session_ended", "The group session ended before the message was settled; it will be redelivered",
 		Topic, Partition, Offset)
 	SubscriptionCut = event(isError, "subscription_cut", "A subscription did not end in time; its connections are cut")
-	StagesNotJoined = event(isError, "stages_not_joined", "The consumer group of the stages cannot be joined; it is tried again", "group", Wait)
+	SessionAgain    = event(isInfo, "session_again",
+		"A group session ended and the next one began; no message was delivered in between",
+		Topic, ConsumerGroup, "lasted")
+	StagesNotJoined = event(isError, "stages_not_joined",
+		"The consumer group of the stages cannot be joined; it is tried again until it can", "group")
+	StagesJoined    = event(isInfo, "stages_joined", "The consumer group of the stages is joined again", "group", "lasted")
 	StageNotTaken   = event(isInfo, "stage_not_taken", "A stage topic cannot be consumed yet; it is tried again each second", StageTopic, "group")
 	StageNotFetched = event(isInfo, "stage_not_fetched", "A stage topic cannot be read; it is tried again", Topic, Partition, Offset, "broker")
 	StageNotMarked  = event(isInfo, "stage_not_marked", "Offsets of a stage topic cannot be committed; it is tried again each second",
 		StageTopic, "group")
-	IdleNotClosed  = event(isInfo, "idle_not_closed", "The connections of an idle publisher were closed, with an error; the next message opens others")
-	SourceUnknown  = event(isError, "source_unknown", "The source topic cannot be described; its dead-letter topics are created without a source", Topic)
-	TopicCreated   = event(isInfo, "topic_created", "Created a topic", Topic, "settings")
+	IdleNotClosed = event(isInfo, "idle_not_closed", "The connections of an idle publisher were closed, with an error; the next message opens others")
+	SourceUnknown = event(isError, "source_unknown", "The source topic cannot be described; its dead-letter topics are created without a source", Topic)
+	TopicCreated  = event(isInfo, "topic_created", "Created a topic", Topic, "settings")
+	TopicGuessed  = event(isInfo, "topic_guessed",
+		"A topic was created without its source, which no broker knows yet; its settings are guessed",
+		Topic, "source", "settings")
+	TopicWeak = event(isError, "topic_weak",
+		"A topic confirms its records with fewer replicas than its source asks for", Topic, "source")
 	TopicLossy     = event(isError, "topic_lossy", "Messages may be lost or refused, which PublisherConfig.AllowLossyTopics accepts")
 	RequestUnknown = event(isDebug, "request_unknown", "The broker does not report how large a request may be")
 	QueueDiffers   = event(isInfo, "queue_differs", "The dead-letter queue is there with other arguments; it is taken as it is",
@@ -230,14 +250,19 @@ var (
 		Queue, MessageID, "grace")
 	ConsumeNotResumed = event(isError, "consume_not_resumed", "Consuming could not begin again after a lost channel or an outage; it is tried again",
 		Queue, Wait)
-	PositionMoved = event(isInfo, "position_moved", "The position is valid on another server: its transaction ids go on from those of the old server",
+	ConsumeStillAway = event(isDebug, "consume_still_away", "Consuming could not begin again yet", Queue, Wait)
+	ConsumeResumed   = event(isInfo, "consume_resumed", "Consuming has begun again", Queue, "lasted")
+	PositionMoved    = event(isInfo, "position_moved", "The position is valid on another server: its transaction ids go on from those of the old server",
 		Topic, ConsumerGroup)
 	PositionReset = event(isError, "position_reset", "The position was set back to the start: everything in the table is delivered",
 		Topic, ConsumerGroup)
 	HandlerTooSlow = event(isInfo, "handler_too_slow", "A handler did not settle its message in time: its transaction is rolled back, and its messages come again",
 		Topic, ConsumerGroup)
-	ConsumeFailed = event(isError, "consume_failed", "Consuming failed: what was not committed comes again",
-		Topic, ConsumerGroup, Wait)
+	ConsumeFailed = event(isError, "consume_failed",
+		"Consuming failed: what was not committed comes again; it is tried again until it succeeds",
+		Topic, ConsumerGroup)
+	ConsumeGoesOn = event(isInfo, "consume_goes_on", "Consuming goes on",
+		Topic, ConsumerGroup, "lasted")
 	ServerUnrecorded = event(isInfo, "server_unrecorded", "The table of positions has no column spillway_server, so a move to another server is noticed only until "+
 		"transaction ids pass the position; the next start adds the column",
 		Topic)

@@ -74,7 +74,8 @@ func NoPlace(err error) bool {
 func awayState(state string) bool {
 	switch state {
 	case "25006", // a replica
-		"42P01", "42501", "3D000", "3F000": // no such table, no right, no such database or schema
+		"42P01", "42501", "3D000", "3F000", // no such table, no right, no such database or schema
+		"26000", "42P05": // a prepared statement of another session: a pooler is between
 		return true
 	}
 	switch state[:min(2, len(state))] {
@@ -108,7 +109,7 @@ func shape(err error) bool {
 		return true
 	}
 	switch e := err.(type) {
-	case *unavailable, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
+	case *unavailable, *nack, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
 		return true
 	case interface{ RedisError() }:
 		word, _, _ := strings.Cut(err.Error(), " ")
@@ -146,7 +147,7 @@ func named(v reflect.Value) bool {
 		}
 		return false
 	case strings.HasSuffix(path, "/sarama") && name == "KError":
-		return v.CanInt() && awayKafka[v.Int()]
+		return v.CanInt() && awayKafka[v.Int()] || nackedByKafka(v)
 	case name == "errorString" || name == "fundamental" || name == "sentinelError" || name == "withMessage":
 		return said(v)
 	}

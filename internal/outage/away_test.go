@@ -48,6 +48,8 @@ func TestAway(t *testing.T) {
 		"no table":             {state("42P01"), true},
 		"no right":             {state("42501"), true},
 		"wrong password":       {state("28P01"), true},
+		"prepared twice":       {state("42P05"), true},
+		"not prepared":         {state("26000"), true},
 		"mysql is full":        {number(1040), true},
 		"mysql shut down":      {number(1053), true},
 		"mysql read-only":      {number(1290), true},

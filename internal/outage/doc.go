@@ -12,6 +12,7 @@
 //   - A message that alone has its connection cut again and again: after maxRefusal, even if no other message passes. A failure to
 //     connect in between shows an outage.
 //   - A message whose work was interrupted maxInterruptions times in a row.
+//   - If a broker that is reached nacks all messages (see Nacked): one message in each maxRefusal.
 //
 // The guard remembers messages in this process alone, at most recent.Most of them.
 package outage

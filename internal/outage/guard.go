@@ -37,6 +37,10 @@ type Config struct {
 	// After maxInterruptions of these errors, Do returns the error. Default: none. With every client, Do returns the error after
 	// maxRefusal if the message alone loses connections again and again.
 	Lost func(error) bool
+	// Nacked reports whether an error that is Away may last for good, because a thing that is reached refuses by itself. If all messages
+	// have it for maxRefusal, Do returns it for one message in each such time. Default: none. Give the function Nacked if a message that
+	// is let go has another place to go to.
+	Nacked func(error) bool
 	// Logger receives a line when an outage begins, and one when it ends. Default: none.
 	Logger watermill.LoggerAdapter
 }
@@ -56,6 +60,7 @@ type Guard struct {
 	up       chan struct{}  // closed by a success
 	episode  episode
 	suspects suspects
+	nacks    nacks
 }
 
 // New returns a Guard.
@@ -72,7 +77,7 @@ func New(config Config) *Guard {
 // the message back. Pass the context in which try waits.
 func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 	var err error
-	if !g.away.Load() && !g.backsOff(c) {
+	if !g.mustWait(c) {
 		if err = try(); !g.failed(ctx, c, err) {
 			return err
 		}

@@ -26,8 +26,12 @@ func (g *Guard) failed(ctx context.Context, c *chain.Call, err error) bool {
 	now, of := time.Now(), recent.Of(c)
 	g.noting.Store(true)
 	alone := g.suspects.refused(of, now, lost, l)
+	nacked := g.config.Nacked != nil && g.config.Nacked(err)
+	if !alone && g.nacks.letsGo(nacked, now) {
+		g.suspects.condemn(of, now)
+	}
 	if g.suspects.condemned(of, now) {
-		if g.episode.isOf(of) { // it was no outage but this message
+		if !nacked && g.episode.isOf(of) { // it was no outage but this message
 			g.recovered(now)
 		}
 		return true
@@ -59,6 +63,7 @@ func (g *Guard) passed(c *chain.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
+	g.nacks = nacks{}
 	g.suspects.passed(recent.Of(c), now)
 	g.recovered(now)
 	g.noting.Store(g.suspects.Len() > 0)

@@ -37,7 +37,7 @@ type suspect struct {
 
 	cuts     int       // of the connection under a request, in a row, while no other message met one
 	firstCut time.Time // of these
-	hopeless bool      // the message cuts the connection
+	hopeless bool      // the message cuts the connection, or is let go: see nacks
 }
 
 // suspects are messages that failed lately. The guard's lock guards them.
@@ -101,6 +101,9 @@ func (s *suspects) condemned(of recent.Message, now time.Time) bool {
 	return one != nil && (one.hopeless || one.losses > maxInterruptions ||
 		!one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal)
 }
+
+// condemn notes that a message is let go: see nacks.
+func (s *suspects) condemn(of recent.Message, now time.Time) { s.Note(of, now).hopeless = true }
 
 // due returns when a message that was refused while others passed may try again. A condemned message does not wait.
 func (s *suspects) due(of recent.Message) time.Time {

@@ -16,14 +16,15 @@ const (
 	ended                  // its context ended
 )
 
-// backsOff reports whether c's message was refused while others passed, and must wait for its next attempt.
-func (g *Guard) backsOff(c *chain.Call) bool {
+// mustWait reports whether c's message must wait for its next attempt: in an outage, or because it was refused while others passed.
+func (g *Guard) mustWait(c *chain.Call) bool {
 	if !g.noting.Load() {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.suspects.due(recent.Of(c)).After(time.Now())
+	of, now := recent.Of(c), time.Now()
+	return !g.suspects.condemned(of, now) && (g.away.Load() || g.suspects.due(of).After(now))
 }
 
 // turn waits until the thing is back, or it is the caller's turn to try. The message that tried last lets others try first, because

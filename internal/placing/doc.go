@@ -16,6 +16,12 @@
 //   - Outputs do not call it. The router publishes outputs after the chain, and two handlers' outputs at once would lose their order.
 //   - Own handlers (drains, letters, redrive) run without a chain, so none of their messages is placed in the background.
 //
+// # A message that goes first
+//
+// The crash limit calls First before it refuses a message. The next message may be as deadly, and would end the process
+// while the letter is on its way, or its ack not yet at the broker. So the subscriber places this one, and settles it
+// at the broker, before it takes the next one. A publisher that is away holds up the subscription for FirstFor at most.
+//
 // # What may follow
 //
 // Begin can be called several times in a delivery: a stage refuses the message, and the queue makes a letter. Only the first call counts, and

@@ -2,6 +2,7 @@ package placing
 
 import (
 	"context"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -12,6 +13,17 @@ type Delivery interface {
 	// each call but the first. Placing may wait until those before msg with its key are placed, or until ctx ends.
 	Placing(ctx context.Context, msg *message.Message)
 }
+
+// Ordered is a Delivery whose subscriber can end one message before it takes the next.
+type Ordered interface {
+	// PlaceFirst is called if the message is to be placed, and its ack to be with the broker, before the subscriber
+	// takes the next message, because the next one may end the process. It comes before Placing. If the message is not
+	// settled within FirstFor after Placing, the subscriber goes on nevertheless: the publisher may be away.
+	PlaceFirst()
+}
+
+// FirstFor is how long a subscriber waits for a message that is to be placed first.
+const FirstFor = 10 * time.Second
 
 // Key is the key of the Delivery in a message's context. A context of an adapter's own type answers it with no further allocation.
 type Key struct{}
@@ -24,5 +36,12 @@ func With(ctx context.Context, d Delivery) context.Context { return context.With
 func Begin(ctx context.Context, msg *message.Message) {
 	if d, ok := ctx.Value(Key{}).(Delivery); ok {
 		d.Placing(ctx, msg)
+	}
+}
+
+// First asks the Delivery of ctx, if it can, to end its message before the subscriber takes the next one.
+func First(ctx context.Context) {
+	if d, ok := ctx.Value(Key{}).(Ordered); ok {
+		d.PlaceFirst()
 	}
 }

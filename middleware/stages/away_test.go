@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -42,5 +43,38 @@ func TestStageBrokerAway(t *testing.T) {
 		if lines := logger.Captured()[watermill.ErrorLogLevel]; len(lines) != 1 {
 			t.Errorf("%d Error lines: %v", len(lines), lines)
 		}
+	})
+}
+
+// Promises P3, P4, decision 21: a broker that nacks what goes into a stage is held like one that is away: the message is not nacked again
+// and again. After five minutes of nothing else the message is dead-lettered.
+func TestStageBrokerNacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := &testkit.Log{}
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, logger)
+		var calls atomic.Int32
+		s.handle("billing", "orders", func(*message.Message) error {
+			calls.Add(1)
+			return errBoom
+		})
+		s.broker.refuseStages(outage.NewNack("nack"))
+		s.run()
+		s.publish("orders", "m")
+		time.Sleep(15 * time.Second)
+		if n := calls.Load(); n != 1 || len(s.letters.all()) != 0 {
+			t.Errorf("in the first seconds: handled %d times, letters %v", n, s.letters.all())
+		}
+		if lines := logger.Errors(); len(lines) != 1 {
+			t.Errorf("%d Error lines: %v", len(lines), lines)
+		}
+		time.Sleep(4*time.Minute + 30*time.Second)
+		if letters := s.letters.all(); len(letters) != 0 {
+			t.Errorf("in less than five minutes: letters %v", letters)
+		}
+		time.Sleep(time.Minute)
+		if letters := s.letters.all(); len(letters) != 1 {
+			t.Errorf("after five minutes: letters %v", letters)
+		}
+		s.stop()
 	})
 }

@@ -42,7 +42,7 @@ func TestOutageOfHours(t *testing.T) {
 				s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 10 * time.Minute, Concurrency: row.concurrency}, {Delay: time.Hour}}, Jitter: -1}, nil)
 				s.broker.prefetch, s.broker.holds, s.broker.redelivers = row.prefetch, row.holds, row.redelivers
 				s.broker.lasts = func(string) time.Duration { return row.lasts }
-				guard, err := outageguard.New(outageguard.Config{Alone: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
+				guard, err := outageguard.New(outageguard.Config{Doubt: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -76,7 +76,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 		}
 		s.relay, s.life = relay, lifecycle.New(s.begin, func() { s.end(); s.ended.Wait() })
 	}
-	s.guard = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Logger: config.Logger})
+	s.guard = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Nacked: outage.Nacked, Logger: config.Logger})
 	return s, nil
 }
 
