@@ -33,7 +33,12 @@ type cell struct {
 	mu       sync.Mutex
 	retired  bool // another cell may have its place
 	troubled bool // something failed lately
+	failedAt time.Time
 	evidence evidence
+	doubts   map[string]*doubt // by kind of error
+	holder   *doubt            // what keeps the cell open, or nil if that says away
+	holding  time.Time         // since when
+	awayAt   time.Time         // when an error last said away
 
 	state  State
 	since  time.Time // of the state
@@ -73,12 +78,20 @@ func newCell(g *Guard, handler, scope string) *cell {
 
 func (s *cell) waiting() int { return s.queue.Len() + s.pausing }
 
+// idle reports whether the cell holds nothing, and the other instances wait for no news of it.
+func (s *cell) idle() bool {
+	return s.state == Closed && s.waiting() == 0 && !s.shared.row && !s.shared.proved
+}
+
 // become changes the state. The change is told when the lock is free.
 func (s *cell) become(to State, now time.Time) {
 	if s.state == to {
 		return
 	}
 	change := Change{Handler: s.handler, Scope: s.scope, From: s.state, To: to, Reason: s.reason, Cause: s.cause, Waiting: s.waiting()}
+	if to != Open && to != Probing {
+		s.heldBy(nil, now)
+	}
 	if s.state == Closed {
 		s.began = now
 	} else {
@@ -92,16 +105,27 @@ func (s *cell) become(to State, now time.Time) {
 }
 
 // trouble begins when something fails, and ends when nothing has failed for a while.
-func (s *cell) trouble(on bool) {
-	if s.troubled == on {
+func (s *cell) trouble(now time.Time) {
+	s.failedAt = now
+	if s.troubled {
 		return
 	}
-	s.troubled = on
-	if on {
-		s.guard.troubled.Add(1)
-	} else {
-		s.guard.troubled.Add(-1)
+	s.troubled = true
+	s.guard.troubled.Add(1)
+	if s.state == Closed {
+		s.arm(now.Add(calm), now)
 	}
+}
+
+// calmDown forgets what failed.
+func (s *cell) calmDown() {
+	if !s.troubled {
+		return
+	}
+	s.troubled = false
+	s.guard.troubled.Add(-1)
+	s.flaps, s.evidence.among, s.evidence.amongAway, s.evidence.others = 0, 0, 0, 0
+	clear(s.doubts)
 }
 
 // bar returns what evidence must reach now. In the ramp less is enough: the downstream was away a moment ago.
@@ -125,8 +149,9 @@ func (s *cell) bar(now time.Time) bar {
 	return b
 }
 
-// open begins an outage, or goes on with it after a ramp that failed.
-func (s *cell) open(reason string, cause error, verdict classify.Verdict, now time.Time) {
+// open begins an outage, or goes on with it after a ramp that failed. d is what is known of the error's kind, or nil if
+// the error says away.
+func (s *cell) open(reason string, cause error, verdict classify.Verdict, d *doubt, now time.Time) {
 	s.confirmed, s.named, s.sacrificed, s.unproven = false, false, nil, now
 	if s.state == Closed {
 		if now.Sub(s.closedAt) > s.guard.config.Window {
@@ -143,15 +168,21 @@ func (s *cell) open(reason string, cause error, verdict classify.Verdict, now ti
 	s.reason, s.cause = reason, cause
 	s.opened++
 	s.become(Open, now)
+	s.heldBy(d, now)
 	s.next(verdict, now)
 }
 
-// next says when the next probe is due: after twice the wait before, drawn from its upper half, and not before a retry-after.
+// next says when the next probe is due: after twice the wait before, drawn from its upper half, and not before a
+// retry-after. An error that does not say away has its wait for as long as it may hold the cell.
 func (s *cell) next(verdict classify.Verdict, now time.Time) {
 	config := &s.guard.config
 	s.wait = min(max(2*s.wait, config.Probe), config.MaxProbe)
 	pause := s.wait/2 + time.Duration(rand.Int64N(int64(s.wait/2)+1))
-	s.due = now.Add(max(pause, min(verdict.RetryAfter, config.MaxRetryAfter)))
+	longest := config.MaxRetryAfter
+	if s.holder != nil {
+		longest = min(longest, s.rest(s.holder, now))
+	}
+	s.due = now.Add(max(pause, min(verdict.RetryAfter, longest)))
 	s.arm(s.due, now)
 }
 
@@ -161,6 +192,7 @@ func (s *cell) close(now time.Time) {
 	s.closedAt, s.cause = now, nil
 	s.letGo(s.queue.Len())
 	s.openValves()
+	s.arm(now.Add(calm), now)
 }
 
 // status is the state for Health.

@@ -28,10 +28,11 @@ type Config struct {
 	// InARow is the number of failures in a row at which the guard opens if each of their errors says that the downstream is away
 	// (classify.Verdict.Away). Default: 3.
 	InARow int
-	// Alone is how long one or two messages may keep the guard open if no third message fails. Then the message that failed goes
-	// to its next stage, counted, and another message is tried. Without stages an Error line names it, and it is held on.
-	// Default: 1 minute.
-	Alone time.Duration
+	// Doubt is how long errors of a kind that does not say away hold messages in all. Then messages that fail with it
+	// go on as without a guard, and an Error line says so. Doubt is also how long one or two messages alone, whose
+	// errors say away, keep the guard open. Then the one that failed goes to its next stage, counted, and another
+	// message is tried. Without stages an Error line names it, and it is held on. Default: 1 minute.
+	Doubt time.Duration
 	// Probe is the wait before the first probe. Each next wait is twice as long, with jitter. Default: 250 ms.
 	Probe time.Duration
 	// MaxProbe is the longest wait between probes. Default: 5 s, or Probe if that is longer.
@@ -46,7 +47,9 @@ type Config struct {
 	// its own. Scope is called only while something fails. It must not change the message. If Scope panics, the message has no
 	// scope. Default: the handler has one state.
 	Scope func(*message.Message) string
-	// MaxScopes is the number of scopes of a handler that have a state of their own. Further scopes share one state. Default: 100.
+	// MaxScopes is the number of scopes of a handler that have a state of their own. A further scope takes the place of
+	// the one whose latest failure is longest ago, of those that hold no message. If all hold messages, further scopes
+	// share one state. Default: 100.
 	MaxScopes int
 	// Store shares outages among the instances of a service: one that finds an outage opens the guards of the others, and one whose
 	// message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a spillway.Channel's Attach.
@@ -87,7 +90,7 @@ func (c *Config) setDefaults() {
 	c.MinMessages = cmp.Or(c.MinMessages, 20)
 	c.Window = cmp.Or(c.Window, 10*time.Second)
 	c.InARow = cmp.Or(c.InARow, 3)
-	c.Alone = cmp.Or(c.Alone, time.Minute)
+	c.Doubt = cmp.Or(c.Doubt, time.Minute)
 	c.Probe = cmp.Or(c.Probe, 250*time.Millisecond)
 	c.MaxProbe = cmp.Or(c.MaxProbe, max(5*time.Second, c.Probe))
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 5*time.Minute)
@@ -107,8 +110,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("outageguard: Config.Window is %s: it must be at least 1ms", c.Window)
 	case c.Probe < time.Millisecond || c.MaxProbe < c.Probe:
 		return fmt.Errorf("outageguard: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe", c.Probe, c.MaxProbe)
-	case c.Alone < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
-		return fmt.Errorf("outageguard: Config.Alone (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative", c.Alone, c.MaxRetryAfter, c.MaxHold)
+	case c.Doubt < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
+		return fmt.Errorf("outageguard: Config.Doubt (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative",
+			c.Doubt, c.MaxRetryAfter, c.MaxHold)
 	case c.Shared && c.Store == nil:
 		return errors.New("outageguard: Config.Shared is set without a Store: nothing would be shared; set Config.Store, or the DB of a spillway.Channel")
 	case c.MaxScopes < 1:

@@ -29,8 +29,18 @@
 // A message that fails while others succeed is to blame itself. Its error goes to Retry and counts as usual. So a few poisonous
 // messages, or one bad tenant among good ones, neither open the guard nor are held by it.
 //
-// An outage is confirmed when three messages failed in it. If one or two messages alone keep the guard open for Config.Alone, the one
-// that failed goes to its next stage, and another message is tried.
+// # How long
+//
+// Errors that say away hold messages for as long as they come. Any other error can be the message's own. So errors of
+// one kind that do not say away hold the messages of a handler for Config.Doubt in all, which is a minute. Then
+// messages that fail with it go on as without a guard, and one Error line says so. The kind is the types of the error
+// and its causes, with their codes.
+//
+// The kind gets its time back when it did not come for a Config.Window, or among Config.MinMessages successes. If it
+// comes among fewer successes, ten times, a Config.Window is all that it has.
+//
+// An outage is confirmed when three messages failed in it. If one or two messages alone, whose errors say away, keep
+// the guard open for Config.Doubt, the one that failed goes to its next stage, and another message is tried.
 //
 // # How a message waits
 //
@@ -44,7 +54,9 @@
 //
 // # What is not promised
 //
-//   - A handler that does everything wrong looks like an outage: its messages wait, and are not dead-lettered.
+//   - A handler that does everything wrong looks like an outage: its messages wait for Config.Doubt. Then they are
+//     dead-lettered.
+//   - A downstream whose errors do not say away is held for Config.Doubt alone. Mark such errors with classify.Away.
 //   - Until the guard opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are unknown, costs a
 //     few messages their attempts: they go to a stage, or without stages to the dead letters.
 //   - A handler that never returns holds the guard's probe for 30 seconds. Then another message is tried beside it.

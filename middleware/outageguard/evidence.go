@@ -152,6 +152,12 @@ func (e *evidence) failedInRun(of recent.Message) bool {
 	return one != nil && one.run == e.run
 }
 
+// saidAway reports whether the error of a message said away since the last success.
+func (e *evidence) saidAway(of recent.Message) bool {
+	one := e.messages.Get(of)
+	return one != nil && one.away != 0 && one.away == e.run
+}
+
 // bar is what evidence must reach to open the guard.
 type bar struct {
 	share      float64

@@ -36,11 +36,15 @@ func ExampleGuard_Open() {
 	if err != nil {
 		panic(err)
 	}
-	guard.Open("billing", "bank upgrade")
+	if err := guard.Open("billing", "bank upgrade"); err != nil {
+		panic(err)
+	}
 	for _, status := range guard.Health() {
 		fmt.Println(status.Handler, status.State, status.Waiting)
 	}
-	guard.Close("billing")
+	if err := guard.Close("billing"); err != nil {
+		panic(err)
+	}
 	// Output:
 	// billing is frozen because of bank upgrade
 	// billing frozen 0

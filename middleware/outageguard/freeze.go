@@ -2,6 +2,8 @@ package outageguard
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,8 @@ type frozen struct {
 	shared  bool
 }
 
+var errNoGuard = errors.New("outageguard: Open: there is no guard, so no message is held: set Config.Outage of the channel")
+
 // freeze holds the messages of a handler, or of all, until it is lifted.
 type freeze struct {
 	handler, reason, actor string
@@ -27,11 +31,29 @@ type freeze struct {
 // Open holds the messages of a handler in this process until Close is called, for a deployment or a repair. Handler "" means all
 // handlers. No probe ends a freeze. Messages in work end as usual. If the handler is frozen already, Open changes its reason. See
 // Store.Freeze for all instances of a service.
-func (g *Guard) Open(handler, reason string) {
+//
+// On a nil Guard it is an error, and holds nothing. So is a name that no handler has. The guard knows the names if Plugin was given to
+// the router, while the router runs, and until it gets a further handler. Otherwise any name is accepted.
+func (g *Guard) Open(handler, reason string) error {
+	if g == nil {
+		return errNoGuard
+	}
+	if err := g.named("Open", handler); err != nil {
+		return err
+	}
 	g.mu.Lock()
 	g.freeze(frozen{handler: handler}, boundedtext.Text(reason, 200), "")
 	g.mu.Unlock()
 	g.tell()
+	return nil
+}
+
+// named returns an error if no handler has the name.
+func (g *Guard) named(method, handler string) error {
+	if handler == "" || !g.roster.Complete() || g.roster.Has(handler) {
+		return nil
+	}
+	return fmt.Errorf("outageguard: %s: no handler is named %q: use a name of %s, or \"\" for all", method, boundedtext.Text(handler, 100), &g.roster)
 }
 
 // freeze begins a freeze, or changes its reason. The caller holds g.mu.
@@ -77,8 +99,14 @@ func (g *Guard) freezeShared(all map[string]Shared) {
 
 // Close ends the freeze of a handler that Open began. It also ends an outage of the handler: then messages pass in a ramp, without a
 // probe. Handler "" means all handlers, and ends every freeze that Open began. A freeze of all handlers ends in no other way, and one in
-// the Store with Store.Release alone.
-func (g *Guard) Close(handler string) {
+// the Store with Store.Release alone. A name that no handler has is an error, as in Open.
+func (g *Guard) Close(handler string) error {
+	if g == nil {
+		return nil
+	}
+	if err := g.named("Close", handler); err != nil {
+		return err
+	}
 	now := time.Now()
 	g.mu.Lock()
 	for of := range g.freezes {
@@ -103,6 +131,7 @@ func (g *Guard) Close(handler string) {
 		s.mu.Unlock()
 	}
 	g.tell()
+	return nil
 }
 
 // freezeOf returns a freeze of a handler, or of all, or nil.

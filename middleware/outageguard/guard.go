@@ -3,17 +3,20 @@ package outageguard
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/roster"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Guard holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of handlers and routers.
-// It needs no closing.
+// Guard holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
+// handlers and routers. It needs no closing. A nil Guard, which a spillway.Channel without Config.Outage has, holds no
+// message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
 type Guard struct {
 	config  Config
 	changes changes
@@ -25,6 +28,7 @@ type Guard struct {
 	freezes map[frozen]*freeze
 
 	sharing *sharing // nil without Config.Store
+	roster  roster.Roster
 }
 
 // place names a cell.
@@ -52,6 +56,9 @@ func New(config Config) (*Guard, error) {
 // Middleware guards h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver: then each
 // attempt passes the guard, and a held failure is not counted.
 func (g *Guard) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	if g == nil {
+		return h
+	}
 	return chain.Enter(g.step)(h)
 }
 
@@ -123,28 +130,39 @@ func (g *Guard) find(at place, create bool) *cell {
 	return s
 }
 
-// makeRoom reports whether a handler may have one more scope. If it has too many, those in which nothing failed lately are forgotten.
-// The caller holds g.mu.
+// makeRoom reports whether a handler may have one more scope. If it has too many, the one is forgotten that holds
+// nothing and whose latest failure is longest ago. The caller holds g.mu.
 func (g *Guard) makeRoom(handler string) bool {
-	for _, retire := range []bool{false, true} {
-		n := 0
-		for at, s := range g.cells {
-			if at.handler != handler || at.scope == "" {
-				continue
-			}
-			if n++; !retire || !s.mu.TryLock() { // a cell in use has trouble
-				continue
-			}
-			if !s.troubled && s.state == Closed {
-				s.retired = true
-				delete(g.cells, at)
-				n--
-			}
-			s.mu.Unlock()
+	n, oldest, since := 0, place{}, time.Time{}
+	for at, s := range g.cells {
+		if at.handler != handler || at.scope == "" {
+			continue
 		}
-		if n < g.config.MaxScopes {
-			return true
+		if n++; !s.mu.TryLock() { // it is in use
+			continue
 		}
+		if s.idle() && (oldest == place{} || s.failedAt.Before(since)) {
+			oldest, since = at, s.failedAt
+		}
+		s.mu.Unlock()
 	}
-	return false
+	if n < g.config.MaxScopes {
+		return true
+	}
+	if oldest == (place{}) {
+		return false
+	}
+	s := g.cells[oldest]
+	if !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	if !s.idle() {
+		return false
+	}
+	s.calmDown()
+	s.disarm()
+	s.retired = true
+	delete(g.cells, oldest)
+	return true
 }

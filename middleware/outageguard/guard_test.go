@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 )
 
@@ -71,4 +73,28 @@ func TestRamp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Feature R12: a Guard that is nil, as that of a channel without Config.Outage, holds nothing. Its methods can be given
+// to others.
+func TestNilGuard(t *testing.T) {
+	var g *outageguard.Guard
+	health, open, stop, plugin, middleware := g.Health, g.Open, g.Close, g.Plugin, g.Middleware
+	open("billing", "a deploy")
+	if found := health(); found == nil || len(found) != 0 {
+		t.Errorf("%#v", found)
+	}
+	stop("billing")
+	handled := false
+	h := middleware(func(*message.Message) ([]*message.Message, error) { handled = true; return nil, nil })
+	if _, err := h(newMessage(t.Context(), "1")); err != nil || !handled {
+		t.Errorf("handled %t: %v", handled, err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, nil)
+	if err != nil || plugin(router) != nil {
+		t.Error(err)
+	}
+	if err := plugin(nil); err == nil {
+		t.Error("a nil router")
+	}
 }

@@ -27,12 +27,15 @@ type Status struct {
 
 // Health returns the state of each handler and scope that is not Closed, or that holds a message, in the order of their names.
 func (g *Guard) Health() []Status {
+	found := []Status{}
+	if g == nil {
+		return found
+	}
 	g.mu.RLock()
 	cells := make([]*cell, 0, len(g.cells))
 	for _, s := range g.cells {
 		cells = append(cells, s)
 	}
-	found := []Status{}
 	for _, f := range g.freezes {
 		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason, Actor: f.actor, Waiting: int(f.waiting.Load())})
 	}

@@ -41,7 +41,7 @@ type model struct {
 
 func newModel(t *testing.T, rt *rapid.T) *model {
 	m := &model{t: rt, working: map[string]chan error{}, cancels: map[string]context.CancelFunc{}, gone: map[string]bool{}, ended: map[string]error{}}
-	m.guard = newGuard(t, outageguard.Config{MinMessages: 5, Window: 24 * time.Hour, Alone: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
+	m.guard = newGuard(t, outageguard.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
 	m.handle = m.guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		outcome := make(chan error)
 		m.mu.Lock()

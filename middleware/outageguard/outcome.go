@@ -9,8 +9,12 @@ import (
 )
 
 // failed notes a failure of p's attempt, and decides what becomes of its message.
-func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
-	s.trouble(true)
+func (s *cell) failed(p *passage, verdict classify.Verdict, err error, kind string, now time.Time) decision {
+	s.trouble(now)
+	d := s.doubtOf(verdict, kind, now)
+	if s.ofNoMeaning(p, d, now) {
+		return s.doubted(p, d, now)
+	}
 	probe, stale := p.probe, p.stale(s)
 	p.probe = false
 	if s.state == Ramping && !stale {
@@ -26,14 +30,14 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.
 		if !probe || stale {
 			return hold
 		}
-		return s.probeFailed(p, verdict, err, now)
+		return s.probeFailed(p, verdict, err, d, now)
 	}
 	blamed := s.evidence.note(p.of, verdict, config.Window, s.state == Ramping, now)
 	if now.Sub(s.sharedAt) > calm {
 		s.flaps = 0
 	}
 	if reason := s.evidence.reason(s.bar(now), now); reason != "" && (!blamed || reason == ReasonNothing) {
-		s.open(reason, err, verdict, now)
+		s.open(reason, err, verdict, d, now)
 		if blamed {
 			return pass
 		}
@@ -45,12 +49,17 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, now time.
 	return pass
 }
 
-// probeFailed goes on with the outage. If too few messages say that there is one, the message goes on its way.
-func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, now time.Time) decision {
+// probeFailed goes on with the outage. If too few messages say away, the message goes on its way.
+func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, d *doubt, now time.Time) decision {
 	s.cause = err
 	s.shared.open = false // this instance knows by itself
 	s.become(Open, now)
-	mixed, patience := s.evidence.mixed(verdict.Away) > 0, s.guard.config.Alone
+	s.heldBy(d, now)
+	if d != nil { // its time runs
+		s.next(verdict, now)
+		return hold
+	}
+	mixed, patience := s.evidence.mixed(true) > 0, s.guard.config.Doubt
 	if mixed {
 		patience = min(patience, s.guard.config.Window)
 	}
@@ -102,6 +111,7 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 	config := &s.guard.config
 	switch s.state {
 	case Open, Probing:
+		s.trust(now)
 		if !s.confirmed && !s.evidence.failedInRun(p.of) && !s.excuse() {
 			s.loneUntil = now.Add(calm)
 		}
@@ -113,14 +123,15 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 		}
 		s.beginRamp(now)
 	case Ramping:
+		s.trust(now)
 		s.evidence.succeeded(p.of, false)
 		s.ramp.ended++
 		s.ramp.passed++
 	case Closed:
+		s.trust(now)
 		s.evidence.succeeded(p.of, false)
-		if s.troubled && s.pausing == 0 && now.Sub(s.evidence.latest) > config.Window {
-			s.flaps, s.evidence.among, s.evidence.amongAway, s.evidence.others = 0, 0, 0, 0
-			s.trouble(false)
+		if s.pausing == 0 && now.Sub(s.failedAt) > config.Window {
+			s.calmDown()
 		}
 	}
 }

@@ -2,7 +2,6 @@ package outageguard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/errorkind"
 	"github.com/watermill-spillway/spillway/internal/intake"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -23,11 +22,12 @@ import (
 type decision int
 
 const (
-	pass   decision = iota // its outcome goes to the parts further out
-	hold                   // it waits in the queue
-	pause                  // it waits a moment, although others pass
-	onward                 // it goes to its next stage
-	unheld                 // it is retried as if there were no guard
+	pass     decision = iota // its outcome goes to the parts further out
+	hold                     // it waits in the queue
+	pause                    // it waits a moment, although others pass
+	onward                   // it goes to its next stage
+	unheld                   // it is retried as if there were no guard
+	doubtful                 // the same, unless one of its errors says away
 )
 
 // minPause and maxPause bound the waits of a message whose errors look like an outage while the guard is closed.
@@ -53,6 +53,8 @@ type passage struct {
 	waits time.Duration // the latest pause
 	later bool          // there is a next stage
 	name  bool          // a log line must name the message
+
+	gaveUp string // the kind of error of which a log line must say that it holds no more messages
 }
 
 // noCell is passage.opened of an attempt that began while nothing failed.
@@ -89,12 +91,15 @@ func (p *passage) run(next chain.Handler, began bool, out []*message.Message, er
 		case unheld:
 			p.c.Unheld = true
 			return nil, err
+		case doubtful:
+			p.c.Doubtful = true
+			return out, err
 		case pause:
 			if err := p.pause(); err != nil {
 				return nil, err
 			}
 		}
-		p.err = err
+		p.err, p.c.Doubtful = err, false
 		p.c.Restore()
 	}
 }
@@ -135,8 +140,12 @@ func (p *passage) settle(err error) decision {
 		stage.RetryAfter = min(stage.RetryAfter, p.guard.config.MaxProbe)
 		p.later = c.Later(c, stage)
 	}
+	var kind string
+	if !verdict.Away {
+		kind = errorkind.Of(err)
+	}
 	s := p.guard.lock(p, true)
-	decided := s.failed(p, verdict, err, time.Now())
+	decided := s.failed(p, verdict, err, kind, time.Now())
 	if decided == pause {
 		s.pausing++
 		p.paused = s
@@ -146,6 +155,9 @@ func (p *passage) settle(err error) decision {
 	if p.name {
 		p.name = false
 		p.logAlone(err)
+	}
+	if p.gaveUp != "" {
+		p.logGaveUp(err, verdict)
 	}
 	if c.Acked() && decided != onward && decided != unheld { // it cannot come again
 		if decided == pause {
@@ -183,7 +195,10 @@ func (p *passage) enter() error {
 			}
 			continue
 		}
-		s := p.guard.lock(p, false)
+		var s *cell
+		if !c.Doubtful {
+			s = p.guard.lock(p, false)
+		}
 		if s == nil {
 			p.cell, p.opened = nil, noCell
 			return nil
@@ -240,8 +255,10 @@ func (s *cell) admit(p *passage, now time.Time) bool {
 		if s.queue.Len() > 0 || s.state == Open && now.Before(s.due) || s.state == Probing && now.Before(s.probing.Add(probeLease)) {
 			return false
 		}
-		probe = true
-		s.probe(now)
+		if s.state != Closed { // tick can close it
+			probe = true
+			s.probe(now)
+		}
 	}
 	p.begin(s, probe)
 	return true
@@ -307,11 +324,4 @@ func (p *passage) bounded(err error) error {
 		return classify.With(err, classify.RetryAfter(longest))
 	}
 	return err
-}
-
-var errAlone = errors.New("no other message failed with it")
-
-func (p *passage) logAlone(err error) {
-	logging.GuardHeldByOne.Write(p.guard.config.Logger, p.guard.cause(fmt.Errorf("%w: %w", errAlone, err)),
-		logging.Fields{logging.Topic: message.SubscribeTopicFromCtx(p.c.Ctx), logging.Handler: message.HandlerNameFromCtx(p.c.Ctx), logging.MessageID: p.c.ID()})
 }

@@ -80,8 +80,21 @@ func (s *cell) tick(now time.Time) {
 		case s.queue.Len() > 0:
 			s.probe(now)
 			s.release(true)
-		default: // the next message that comes is the probe
-			s.openValves()
+		case now.Before(s.due.Add(calm)) || s.shared.open || s.guard.freezeOf(s.handler) != nil:
+			s.openValves() // the next message that comes is the probe
+			s.arm(now.Add(calm), now)
+		default: // no message came for long: nothing says that the downstream is still away
+			s.close(now)
+		}
+	case Closed:
+		switch quiet := s.failedAt.Add(calm); {
+		case !s.troubled:
+		case now.Before(quiet):
+			s.arm(quiet, now)
+		case s.pausing > 0:
+			s.arm(now.Add(calm), now)
+		default:
+			s.calmDown()
 		}
 	case Probing:
 		switch lease := s.probing.Add(probeLease); {
@@ -113,11 +126,16 @@ func (s *cell) arm(at, now time.Time) {
 	if s.timer != nil && s.timerFor.Equal(at) {
 		return
 	}
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.disarm()
 	s.timerFor = at
 	s.timer = time.AfterFunc(at.Sub(now), s.onTimer)
+}
+
+func (s *cell) disarm() {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
 }
 
 func (s *cell) onTimer() {

@@ -83,8 +83,8 @@ func (s *cell) hear(own, said bool, row Shared, now time.Time) {
 	isOpen := s.state == Open || s.state == Probing
 	switch {
 	case s.state == Closed && said && now.After(s.shared.until) && !s.shared.proved:
-		s.trouble(true)
-		s.open(ReasonShared, otherInstance(row), classify.Verdict{}, now)
+		s.trouble(now)
+		s.open(ReasonShared, otherInstance(row), classify.Verdict{}, nil, now)
 		s.confirmed, s.shared.open = true, true
 	case isOpen && s.shared.open && !said, isOpen && s.shared.row && !own && !said:
 		s.shared.open, s.shared.row = false, false // another instance's message succeeded, or that instance died

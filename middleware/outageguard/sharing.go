@@ -37,13 +37,17 @@ func newSharing(g *Guard, store *Store) *sharing {
 	return s
 }
 
-// Plugin shares outages with the other instances of the service through Config.Store, for as long as handlers of the router run. Without
-// a Store it does nothing. A store that is away is logged: then each instance decides for itself.
+// Plugin takes the names of the router's handlers, for Open and Close. With Config.Store it shares outages with the other instances of the
+// service, for as long as handlers of the router run. A store that is away is logged: then each instance decides for itself.
 func (g *Guard) Plugin(router *message.Router) error {
-	switch {
-	case router == nil:
+	if router == nil {
 		return errors.New("outageguard: Plugin: the router is nil")
-	case g.sharing == nil:
+	}
+	if g == nil {
+		return nil
+	}
+	g.roster.Join(router)
+	if g.sharing == nil {
 		return nil
 	}
 	return g.sharing.life.Plugin(router)

@@ -1,0 +1,305 @@
+package outageguard_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
+)
+
+// coded is an error of an unknown meaning whose code makes its kind.
+type coded string
+
+func (e coded) Error() string {
+	return "code " + string(e) + ", of message " + fmt.Sprint(time.Now().UnixNano())
+}
+func (e coded) SQLState() string { return string(e) }
+
+// unmarked are errors that do not say away: unknown ones, time-outs, and those that ask for a long wait.
+func unmarked(i int) error {
+	switch i % 4 {
+	case 0:
+		return fmt.Errorf("handle: %w", errBoom)
+	case 1:
+		return classify.Transient(errBoom, classify.RetryAfter(5*time.Minute))
+	case 2:
+		return context.DeadlineExceeded
+	}
+	return coded(fmt.Sprintf("X%04d", i))
+}
+
+// Feature R17, promise P4: messages at the head of a partition that fail with an unknown error hold up those behind
+// them for a minute in all, and their own attempts.
+func TestPoisonAtTheHead(t *testing.T) {
+	for i := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			const poison, good = 30, 10
+			logger := new(testkit.Log)
+			s := newSim(t, outageguard.Config{Logger: logger})
+			s.service.set(func(id string) error {
+				if n, _ := strconv.Atoi(id); n < poison {
+					return unmarked(i)
+				}
+				return nil
+			})
+			began := time.Now()
+			s.consume(t, 1, ids(poison+good))
+			took, attempts := time.Since(began), poison*5*time.Second // five attempts take less
+			if len(s.dead) != poison || len(s.handled) != good || took > time.Minute+10*time.Second+attempts {
+				t.Errorf("%v: %d dead, %d handled after %s", unmarked(i), len(s.dead), len(s.handled), took)
+			}
+			if lines := logger.Lines(watermill.ErrorLogLevel, "unknown meaning"); len(lines) != 1 || lines[0].Fields["handler"] != "billing" {
+				t.Errorf("%v", lines)
+			}
+		})
+	}
+}
+
+// Feature R17, promise P4: a new version that fails every message with one error holds them for a minute. Then they go
+// the way that they would go without a guard, as fast. When it is rolled back, the next such outage is held again.
+func TestBadDeploy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took [2]time.Duration
+		var s *sim
+		for i, bar := range []int{1000, 20} { // the first guard does not open
+			s = newSim(t, outageguard.Config{MinMessages: bar, Window: time.Duration(bar) * 500 * time.Millisecond})
+			s.takes = 3 * time.Second
+			s.service.fail(errBoom)
+			began := time.Now()
+			s.consume(t, 10, ids(100))
+			if took[i] = time.Since(began); len(s.dead) != 100 {
+				t.Errorf("%d dead after %s", len(s.dead), took)
+			}
+		}
+		if took[1] < took[0]+30*time.Second || took[1] > took[0]+90*time.Second {
+			t.Errorf("it took %s without and with an outage", took)
+		}
+		s.takes = 10 * time.Millisecond
+		s.service.fail(nil)
+		s.consume(t, 10, ids(100))
+		if len(s.handled) != 100 {
+			t.Errorf("%d handled", len(s.handled))
+		}
+		s.service.fail(errBoom)
+		time.AfterFunc(50*time.Second, func() { s.service.fail(nil) })
+		s.dead = map[string]error{}
+		s.consume(t, 10, flow(100, time.Millisecond))
+		if len(s.dead) >= 20 { // some fail before the guard opens
+			t.Errorf("%d dead in an outage of 50 s after it", len(s.dead))
+		}
+	})
+}
+
+// Feature R17, promise P4: whatever mixture of poison, away and success: no message is held without end unless its own
+// error says away. Those whose errors say away are all handled in the end.
+func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			const forever = 5 * time.Hour
+			s := newSim(t, outageguard.Config{MaxHold: time.Duration(rapid.IntRange(2, 3600).Draw(rt, "hold in s")) * time.Second})
+			what := map[string]string{}
+			kinds := rapid.IntRange(1, 60).Draw(rt, "kinds")
+			n := rapid.IntRange(1, 40).Draw(rt, "messages")
+			failing := map[string]error{}
+			for i := range n {
+				id := fmt.Sprint(i)
+				what[id] = rapid.SampledFrom([]string{"poison", "poison", "away", "good", "both"}).Draw(rt, "message")
+				failing[id] = unmarked(rapid.IntRange(0, kinds).Draw(rt, "kind"))
+			}
+			began, calls := time.Now(), 0
+			s.service.set(func(id string) error {
+				calls++
+				switch what[id] {
+				case "poison":
+					return failing[id]
+				case "away", "both":
+					if time.Since(began) > forever {
+						return nil
+					}
+					if what[id] == "both" && calls%2 == 0 {
+						return failing[id]
+					}
+					return errAway
+				}
+				return nil
+			})
+			h := s.handler(t)
+			var all sync.WaitGroup
+			for id := range what {
+				wait := time.Duration(rapid.IntRange(0, 100).Draw(rt, "comes after s")) * time.Second
+				all.Go(func() {
+					time.Sleep(wait)
+					s.deliver(t.Context(), h, id)
+				})
+			}
+			time.Sleep(4 * time.Hour)
+			synctest.Wait()
+			s.mu.Lock()
+			for id, is := range what {
+				if is == "poison" && s.dead[id] == nil || is == "good" && s.handled[id] == 0 {
+					rt.Errorf("%s message %s is held: %+v", is, id, s.guard.Health())
+				}
+			}
+			s.mu.Unlock()
+			all.Wait()
+			if len(s.handled)+len(s.dead) != n {
+				rt.Errorf("%d handled, %d dead, of %d", len(s.handled), len(s.dead), n)
+			}
+		})
+	})
+}
+
+// Feature R17, promise P4: while many messages are held because their errors say away, one that is poison ends,
+// although its broker allows short holds alone.
+func TestPoisonBesideAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, outageguard.Config{MaxHold: 3 * time.Second})
+		s.service.set(func(id string) error {
+			if id == "poison" {
+				return errBoom
+			}
+			return errAway
+		})
+		h := s.handler(t)
+		var all sync.WaitGroup
+		for i := range 60 {
+			all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint(i)) })
+		}
+		time.Sleep(time.Minute)
+		all.Go(func() { s.deliver(t.Context(), h, "poison") })
+		time.Sleep(2 * time.Hour)
+		s.mu.Lock()
+		if len(s.dead) != 1 || len(s.handled) != 0 {
+			t.Errorf("%v are dead, %d handled", s.dead, len(s.handled))
+		}
+		s.mu.Unlock()
+		s.service.fail(nil)
+		all.Wait()
+	})
+}
+
+// Feature R17, promise P3: an outage in which half of the errors are time-outs, and the others say away, is held for as
+// long as it lasts.
+func TestOutageWithTimeouts(t *testing.T) {
+	for _, consumers := range []int{1, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, outageguard.Config{MaxHold: time.Hour})
+			calls := 0
+			s.service.set(func(string) error {
+				if calls++; calls%2 == 0 {
+					return context.DeadlineExceeded
+				}
+				return errAway
+			})
+			time.AfterFunc(50*time.Minute, func() { s.service.fail(nil) })
+			s.consume(t, consumers, ids(50))
+			s.checkAllHandled(t, 50)
+		})
+	}
+}
+
+// Feature R17: what other instances find does not hold messages again, when errors of unknown meaning have held them
+// here for long enough.
+func TestDoubtOfSharedOutage(t *testing.T) {
+	db := databases.SQLite.New(t)
+	store := openStoreEvery(t, db, 5*time.Millisecond)
+	if _, err := db.Exec(`INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
+VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 9000000000000)`); err != nil {
+		t.Fatal(err)
+	}
+	var logger testkit.Log
+	g := newGuard(t, outageguard.Config{
+		Store: store, Logger: &logger, Doubt: 100 * time.Millisecond, Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond,
+	})
+	source := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
+	if err := source.Publish("orders", message.NewMessage("poison", nil)); err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int64
+	stop := testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		router.AddPlugin(g.Plugin)
+		router.AddMiddleware(g.Middleware)
+		router.AddConsumerHandler("billing", "orders", source, func(*message.Message) error {
+			calls.Add(1)
+			return errBoom
+		})
+	})
+	testkit.Eventually(t, "the guard gives up", func() bool { return len(logger.Lines(watermill.ErrorLogLevel, "unknown meaning")) == 1 })
+	for round := range 3 { // rounds begin and end after that
+		handler := fmt.Sprint("another ", round)
+		if err := store.Freeze(t.Context(), handler, "a round", "test"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, "a round", func() bool { return strings.Contains(fmt.Sprint(g.Health()), handler) })
+	}
+	before := calls.Load()
+	testkit.Eventually(t, "the message goes on", func() bool { return calls.Load() > before+10 })
+	if lines := logger.Lines(watermill.ErrorLogLevel, "The outage guard opened"); len(lines) != 1 {
+		t.Errorf("it opened %d times: %v", len(lines), lines)
+	}
+	stop()
+}
+
+// Feature R12, promise P3: many scopes that failed once leave room for others. In the outage of one scope the others
+// pass, and no message of it is dead. When nothing failed for long, Scope is not called.
+func TestScopesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		s := newSim(t, outageguard.Config{Scope: func(msg *message.Message) string {
+			asked.Add(1)
+			scope, _, _ := strings.Cut(msg.UUID, " ")
+			return scope
+		}})
+		h := s.handler(t)
+		s.service.fail(errBoom)
+		for i := range 200 { // each scope has one message, which is dead in the end: no success follows
+			s.deliver(t.Context(), h, fmt.Sprintf("tenant%d message", i))
+		}
+		s.dead = map[string]error{}
+		s.service.set(func(id string) error {
+			if strings.HasPrefix(id, "away") {
+				return errAway
+			}
+			return nil
+		})
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("away ", i)) })
+			all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("healthy ", i)) })
+		}
+		time.Sleep(10 * time.Second)
+		if health := s.guard.Health(); len(health) != 1 || health[0].Scope != "away" || health[0].Waiting < 19 { // one can be the probe
+			t.Errorf("%+v", health)
+		}
+		if len(s.handled) != 20 {
+			t.Errorf("%d of 20 healthy messages were handled in the outage of another tenant", len(s.handled))
+		}
+		s.service.fail(nil)
+		all.Wait()
+		s.checkAllHandled(t, 40)
+
+		time.Sleep(365 * 24 * time.Hour)
+		asked.Store(0)
+		for i := range 10 {
+			s.deliver(t.Context(), h, fmt.Sprint("later ", i))
+		}
+		if asked.Load() != 0 {
+			t.Errorf("a year later Scope was called %d times for 10 successes", asked.Load())
+		}
+	})
+}

@@ -1,0 +1,33 @@
+package outageguard
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/logging"
+)
+
+var errAlone = errors.New("no other message failed with it")
+
+func (p *passage) logAlone(err error) {
+	logging.GuardHeldByOne.Write(p.guard.config.Logger, p.guard.cause(fmt.Errorf("%w: %w", errAlone, err)),
+		logging.Fields{
+			logging.Topic: message.SubscribeTopicFromCtx(p.c.Ctx), logging.Handler: message.HandlerNameFromCtx(p.c.Ctx),
+			logging.MessageID: p.c.ID(),
+		})
+}
+
+// logGaveUp says once that errors of a kind hold no more messages.
+func (p *passage) logGaveUp(err error, verdict classify.Verdict) {
+	fields := logging.Fields{
+		logging.Handler: message.HandlerNameFromCtx(p.c.Ctx), logging.Class: verdict.Class.String(), "kind": p.gaveUp,
+	}
+	if p.scope != "" {
+		fields["scope"] = p.scope
+	}
+	p.gaveUp = ""
+	logging.GuardGaveUp.Write(p.guard.config.Logger, p.guard.cause(err), fields)
+}
