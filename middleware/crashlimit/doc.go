@@ -27,7 +27,12 @@
 // process that ended is an unfinished delivery.
 //
 // After Config.Max of them the message is refused. Its marks stay until the message is acked, so a message whose letter cannot
-// be placed does not end another process. The count x-redrive-count is part of a mark's key: a redriven message starts at zero.
+// be placed does not end another process. They stay for 10 minutes more, or until the process ends in order: an ack can
+// be lost with the process, because Kafka's client commits once a second, and the next message may end the process. The
+// message then comes again, is refused again, and has a second letter. The subscribers of wmkafka, wmamqp and wmsql
+// place a refused message, and settle it at the broker, before they deliver the next one. The count x-redrive-count is
+// part of a mark's key: a redriven message starts at zero. A message that is sent again by other means, with its old
+// id, is refused meanwhile.
 //
 // # What does not count
 //
@@ -42,7 +47,8 @@
 //     is killed before the marks are removed, or the database is away then, they count.
 //
 // Counting starts when the first crash is detected: at once by a process that starts, and after three heartbeats by
-// processes that run. So a deadly message ends Max + 1 processes if each is started again. A broker may hand the message at
+// processes that run. So a deadly message ends Max + 1 processes if each is started again. Deadly messages that come
+// one right after the other end Max processes each, and the first of them one more. A broker may hand the message at
 // once from one running process to the next. Then it ends as many more as it reaches within these 6 to 8 seconds.
 //
 // # Bystanders
@@ -69,10 +75,10 @@
 //     ends each process at most once during an outage.
 //   - It distinguishes messages by id, without an id by Config.Coordinates, and without both by content. If all of these
 //     change from delivery to delivery, set Config.Key. If only its content names a message, processes that may still live
-//     are not waited for and do not count. So a deadly one may end some processes more. Each process counts once. A message
-//     that is handled twice at the same time in one process has one mark.
+//     are not waited for and do not count, and marks of a refused one go with its ack. So a deadly one may end some processes
+//     more. Each process counts once. A message that is handled twice at the same time in one process has one mark.
 //   - It remembers at most 1,024 marks that it could not remove because the database was away. It remembers as many of
-//     refused messages that are neither acked nor nacked yet. The first that is forgotten is logged. A forgotten mark
+//     refused messages. The first that is forgotten is logged. A forgotten mark
 //     counts until the message is handled to the end again, or for 30 days. The limit follows at most 1,024 messages whose
 //     outputs are being published.
 //   - A panic outside of a router and of middleware.Recover does not count. It runs the deferred removal of the mark before

@@ -26,7 +26,7 @@ func (p *process) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.settled:
-			p.pay(ctx)
+			p.pay(ctx, p.limit.config.quietAfter)
 			continue
 		case <-ticker.C:
 		}
@@ -37,7 +37,7 @@ func (p *process) run(ctx context.Context) {
 		if mode := p.mode(); err == nil || mode == marking { // an outage is no clean run
 			p.limit.turn(mode)
 		}
-		if err == nil && p.pay(ctx) {
+		if err == nil && p.pay(ctx, p.limit.config.quietAfter) {
 			p.sweep(ctx)
 		}
 		p.note(ctx, err)
@@ -116,10 +116,11 @@ func (p *process) note(ctx context.Context, err error) {
 	}
 }
 
-// pay removes the marks that are due, and reports whether it could.
-func (p *process) pay(ctx context.Context) bool {
+// pay removes the marks that are due, and reports whether it could. Those of refused messages are due when they were
+// acked for as long as keep.
+func (p *process) pay(ctx context.Context, keep time.Duration) bool {
 	config := &p.limit.config
-	for m, w := range p.limit.removals.due() {
+	for m, w := range p.limit.removals.due(time.Now(), keep) {
 		if err := p.do(ctx, func(ctx context.Context) error { return config.store.clear(ctx, m, w) }); err != nil {
 			p.behind = true
 			return false // at the next beat

@@ -133,6 +133,14 @@ func TestTooManyDebts(t *testing.T) {
 				msg.Ack()
 			}
 			tick(2)
+			if kind == "kept" { // until an orderly end
+				if n := f.count(func() int { return len(f.left) }); n != most+3 {
+					t.Errorf("%d marks are left of messages that were just acked", n)
+				}
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
 			if n := f.count(func() int { return len(f.left) }); n != 3 {
 				t.Errorf("%s: %d marks are left, not those that were forgotten", kind, n)
 			}

@@ -163,7 +163,7 @@ func TestOwedMarksOfRefused(t *testing.T) {
 			t.Fatal("without a store the message is refused", err)
 		}
 		f.set(func() { f.down = false })
-		time.Sleep(3 * time.Minute)
+		time.Sleep(defaultQuietAfter + 3*time.Minute)
 		synctest.Wait()
 		if n := f.marksOf("1"); n != 0 {
 			t.Errorf("%d marks are left of deliveries before the refusal", n)

@@ -133,7 +133,7 @@ func (p *process) end() error {
 	<-p.done
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit.config.within)
 	defer cancel()
-	p.pay(ctx)
+	p.pay(ctx, 0) // the subscription has ended, and left its acks with the broker
 	if err := p.limit.config.store.leave(ctx, p.id); err != nil {
 		return fmt.Errorf("crashlimit: sign this process off: remove its marks: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -21,11 +22,15 @@ type removals struct {
 	full     atomic.Bool
 }
 
-// refused is a message that was refused, and keeps its mark until it is acked.
+// refused is a message that was refused. It keeps its marks until it is acked, and for a while after that.
 type refused struct {
-	msg  *message.Message
-	ctx  context.Context // as it was: that of the message may change meanwhile
+	msg  *message.Message // nil once it is acked
+	ctx  context.Context  // as it was: that of the message may change meanwhile
 	mark mark
+	// until is when the marks of an acked message go. An ack is not always the broker's at once: Kafka's client commits
+	// once a second, and a transaction commits several. If the process ends before, the message comes again, and must
+	// find its marks.
+	until time.Time
 }
 
 // most bounds each kind of removal, so that a store that is away costs no more memory than this. What is more is dropped, and
@@ -78,26 +83,32 @@ func (r *removals) addRefused(one refused) (ok bool) {
 	return true
 }
 
-// due returns the marks to remove now. Those of refused messages that were acked are among them from then on. A message that
-// was nacked, or went away, comes again and keeps its mark.
-func (r *removals) due() map[mark]written {
+// due returns the marks to remove now. Those of refused messages are among them when they were acked for as long as
+// keep. A message that was nacked, or went away, comes again and keeps its marks.
+func (r *removals) due(now time.Time, keep time.Duration) map[mark]written {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	undecided := r.refused[:0]
+	kept := r.refused[:0]
 	for _, one := range r.refused {
+		if one.msg != nil && closed(one.msg.Acked()) {
+			one.msg, one.ctx, one.until = nil, nil, now
+			if !one.mark.content { // of those that only content names, others would be refused too
+				one.until = now.Add(keep)
+			}
+		}
 		switch {
-		case closed(one.msg.Acked()):
+		case one.msg == nil && (keep == 0 || !now.Before(one.until)):
 			if r.returned == nil {
 				r.returned = make(map[mark]written)
 			}
 			r.returned[one.mark] = all
-		case closed(one.msg.Nacked()), one.ctx.Err() != nil:
+		case one.msg != nil && (closed(one.msg.Nacked()) || one.ctx.Err() != nil):
 		default:
-			undecided = append(undecided, one)
+			kept = append(kept, one)
 		}
 	}
-	clear(r.refused[len(undecided):])
-	r.refused = undecided
+	clear(r.refused[len(kept):])
+	r.refused = kept
 	return maps.Clone(r.returned)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -197,9 +198,11 @@ func (v *visit) end() {
 	}
 }
 
-// refuse keeps the marks until the message is acked: if its letter cannot be placed now, it must not kill once more.
+// refuse keeps the marks until the message is acked and does not come again: if its letter cannot be placed now, or its
+// ack is lost with this process, it must not kill once more.
 func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
-	r := refused{c.Msg, c.Ctx, m}
+	placing.First(c.WaitContext())
+	r := refused{msg: c.Msg, ctx: c.Ctx, mark: m}
 	l.remembered(l.removals.addRefused(r), m)
 	l.mu.Lock()
 	p := l.current
@@ -210,8 +213,7 @@ func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
 	return l.exceeded(c, m, earlier, false)
 }
 
-// watch has the marks of a refused message removed as soon as it is acked: a message that comes back by another way than a
-// redrive must not find them.
+// watch wakes the process when a refused message is settled.
 func (p *process) watch(r refused) {
 	select {
 	case <-r.msg.Acked():

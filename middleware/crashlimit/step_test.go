@@ -3,6 +3,7 @@ package crashlimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -111,12 +112,59 @@ func TestExceeded(t *testing.T) {
 			t.Error("a message that went away is waited for, or its mark is gone")
 		}
 		acked.Ack()
+		time.Sleep(defaultQuietAfter + time.Minute)
 		synctest.Wait()
 		if f.marksOf("a") != 0 {
-			t.Error("the marks wait for a beat after the ack")
+			t.Error("the marks are left long after the ack")
 		}
 		if _, err := h(newMessage("a")); err != nil || calls != 1 {
-			t.Errorf("redriven: %v, %d calls", err, calls)
+			t.Errorf("sent again: %v, %d calls", err, calls)
+		}
+	})
+}
+
+// Feature D10, promise P4: an ack that is lost with its process does not let the message end further ones. The marks of
+// a refused message outlive the ack, until the process ends in order or has lived on for long. Where only content names
+// messages, the marks go with the ack: another message would find them.
+func TestAckOfRefusedIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		refuse := func(l *Limit, id string) {
+			t.Helper()
+			msg := newMessage(id)
+			if _, err := l.Middleware(succeed)(msg); verdict(err).Reason != classify.ReasonMaxDeliveries {
+				t.Errorf("%q is not refused: %v", id, err)
+			}
+			msg.Ack()
+			synctest.Wait()
+		}
+		l := afterCrash(t, f, settings{})
+		f.leaveMarks("a", 3)
+		refuse(l, "a")
+		crash(l)
+		l = started(t, f, settings{})
+		refuse(l, "a")
+		tick(5)
+		refuse(l, "a")
+		if n := f.marksOf("a"); n != 3 {
+			t.Errorf("%d marks of a message whose ack may be lost", n)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := f.marksOf("a"); n != 0 {
+			t.Errorf("%d marks are left after an orderly end", n)
+		}
+
+		content := l.markOf(newMessage(""))
+		for i := range 3 {
+			process := fmt.Sprintf("lost%d.1", i)
+			f.processes[process] = &fakeProcess{lostAt: time.Now()}
+			f.left[content] = append(f.left[content], written{i + 1, process})
+		}
+		refuse(started(t, f, settings{}), "")
+		if n := len(f.left[content]); n != 0 {
+			t.Errorf("%d marks that another message would find", n)
 		}
 	})
 }
