@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // absorb ends a message whose key was applied before, without its handler.
@@ -67,9 +68,10 @@ func (r *Receiver) putBack(c *chain.Call, err error) error {
 // markTimeout bounds how long the mark of published outputs may take: the message is acked after it.
 const markTimeout = 5 * time.Second
 
-// watch has the outputs of a key forgotten when they are seen published.
+// watch has the outputs of a key forgotten when they are seen published. For a redriven message it always does: its letter may be one whose
+// outputs could not be published, and it has succeeded when they are.
 func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
-	if !r.config.MarkPublished || len(out) == 0 {
+	if len(out) == 0 || !r.config.MarkPublished && !redriven(c) {
 		return
 	}
 	c.OnPublished(func() {
@@ -81,3 +83,5 @@ func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 		}
 	})
 }
+
+func redriven(c *chain.Call) bool { return c.Msg.Metadata[poison.KeyRedriveCount] != "" }

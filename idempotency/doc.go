@@ -51,7 +51,8 @@
 // # Keys, versions, payloads
 //
 // A key is the message's id, or what ReceiverConfig.Key returns. With ReceiverConfig.Version it is a business key: the
-// message with the highest version is applied, and lower ones are skipped. The SHA-256 of the payload is kept with the key.
+// message with the highest version is applied, and lower ones are skipped. ReceiverConfig.Handlers gives single handlers a key and
+// a version of their own. The SHA-256 of the payload is kept with the key.
 // A second message with the same key and another payload is invalid, with reason key_reused. It is not absorbed.
 //
 // # The states of a key

@@ -61,8 +61,8 @@ func invalid(text string, opts ...classify.Option) error {
 	return classify.Invalid(errors.New(text), append(opts, classify.Description(text))...)
 }
 
-// key returns the key of msg for the consumer that ctx names.
-func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
+// key returns the key of msg, recognised as by says, for the consumer that ctx names.
+func (r *Receiver) key(ctx context.Context, msg *message.Message, by *HandlerKey) (Key, error) {
 	handler := r.config.Consumer
 	if handler == "" {
 		handler = message.HandlerNameFromCtx(ctx)
@@ -75,7 +75,7 @@ func (r *Receiver) key(ctx context.Context, msg *message.Message) (Key, error) {
 		r.share(message.HandlerNameFromCtx(ctx))
 	}
 	consumer := r.known.of(handler, r.store)
-	id, err := r.callKey(msg)
+	id, err := by.call(msg)
 	if err == nil && id == "" {
 		err = invalid("ReceiverConfig.Key returned an empty key, which all such messages would share")
 	}
@@ -120,9 +120,9 @@ func (r *Receiver) share(handler string) {
 
 var errShared = errors.New("idempotency: ReceiverConfig.Consumer names two handlers")
 
-func (r *Receiver) callKey(msg *message.Message) (id string, err error) {
+func (k *HandlerKey) call(msg *message.Message) (id string, err error) {
 	err = safecall.Call("ReceiverConfig.Key", func() (err error) {
-		id, err = r.config.Key(msg)
+		id, err = k.Key(msg)
 		return err
 	})
 	return id, err

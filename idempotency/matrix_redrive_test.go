@@ -29,7 +29,8 @@ func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (let
 	return dead.read(), out.read()
 }
 
-// Feature I9, promises P1, P7: failed for good, and failed too often.
+// Feature I9, promises P1, P7: failed for good, and failed too often. What a redriven message produced is published once: the key forgets it
+// then, which is how a campaign learns of it, so a copy of the redriven message publishes nothing again.
 func (c *cell) redriven() {
 	for i, cause := range []error{classify.Permanent(errors.New("boom")), classify.Transient(errors.New("boom"))} {
 		id := []string{"permanent", "transient"}[i]
@@ -44,7 +45,7 @@ func (c *cell) redriven() {
 		again := newMessage(letters[0].ID)
 		again.Metadata.Set("x-redrive-count", "1")
 		letters, outputs = c.redrive(c.produce, again, again)
-		if len(letters) != 0 || len(outputs) != 2 || outputs[0].ID != outputs[1].ID {
+		if len(letters) != 0 || len(outputs) != 1 {
 			c.Fatal(letters, outputs)
 		}
 		c.rows(i+1, i+1)

@@ -34,6 +34,9 @@ type ReceiverConfig struct {
 	// outputs of the lower one are forgotten, published or not. A key that was applied without a version is applied again with
 	// any version. See VersionMetadata. Default: none.
 	Version VersionFunc
+	// Handlers has the handlers whose messages have keys of their own kind, by the names that the handlers have in the router. Key and
+	// Version do not count for them. A spillway.Channel refuses a name that no handler of its routers has. Default: none.
+	Handlers map[string]HandlerKey
 	// AnyPayload lets a key stand for messages with different payloads. By default the SHA-256 of a duplicate's payload is
 	// compared with that of the applied message. If they differ, the duplicate is invalid, with reason key_reused: to absorb it
 	// would lose it. Set AnyPayload if a message reaches a handler over two sources that write its payload in different ways,
@@ -41,7 +44,8 @@ type ReceiverConfig struct {
 	AnyPayload bool
 	// MarkPublished forgets recorded outputs after they were published, so that a duplicate does not publish them again. It
 	// costs a statement for each message with outputs. It works in a spillway.Channel only: a Receiver that is attached by
-	// itself does not see the publishing. If the process ends between publishing and mark, a duplicate publishes again.
+	// itself does not see the publishing. If the process ends between publishing and mark, a duplicate publishes again. The outputs of
+	// a redriven message are always forgotten then, because that is how a campaign learns that they were published. Default: false.
 	MarkPublished bool
 	// Lease selects the lease mode, for handlers whose effects are outside of SQL, such as an HTTP call or a mail. It is how
 	// long a lease of a key lasts: at least 1 s. The lease is renewed while the handler runs. See the package's documentation
@@ -80,9 +84,6 @@ type ReceiverConfig struct {
 }
 
 func (c *ReceiverConfig) setDefaults() {
-	if c.Key == nil {
-		c.Key = ByID()
-	}
 	if c.PutBackAfter == 0 {
 		c.PutBackAfter = time.Second
 	}
@@ -106,9 +107,8 @@ func (c *ReceiverConfig) validate(store Store) error {
 	if c.Optimistic && c.Lease != 0 {
 		return errors.New("idempotency: ReceiverConfig.Optimistic and Lease are set: a lease has no transaction whose first statement could carry its key; leave one of them out")
 	}
-	if c.Version != nil && c.Key == nil {
-		return errors.New("idempotency: ReceiverConfig.Version is set, and Key is not: each message has its own id, so it has one version; " +
-			"set Key to what all versions of a thing have in common")
+	if err := validateKeys(c); err != nil {
+		return err
 	}
 	if c.MaxHold < 0 {
 		return fmt.Errorf("idempotency: ReceiverConfig.MaxHold is %s: it must not be negative", c.MaxHold)
@@ -123,6 +123,7 @@ func (c *ReceiverConfig) validate(store Store) error {
 type Receiver struct {
 	config     ReceiverConfig
 	store      Store
+	keys       keys
 	guard      *outage.Guard
 	pool       pool
 	optimistic optimisticStore // where it is optimistic
@@ -137,7 +138,7 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 		return nil, err
 	}
 	config.setDefaults()
-	r := &Receiver{config: config, store: store, pool: pool{logger: config.Logger}}
+	r := &Receiver{config: config, store: store, keys: newKeys(&config), pool: pool{logger: config.Logger}}
 	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway, Logger: config.Logger})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()

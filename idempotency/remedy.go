@@ -29,6 +29,8 @@ func remedy(err error) string {
 		return remedyFull
 	case undoneByDatabase(err):
 		return remedyUndone
+	case postgres.Pooled(err):
+		return postgres.PoolerRemedy
 	case errors.Is(err, ErrHeld), errors.Is(err, sql.ErrTxDone), isEnd(err):
 		return "" // it goes away, or another delivery is at work on it, or the handler ended the transaction
 	case (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient, connectionLost(err):

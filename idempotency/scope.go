@@ -83,7 +83,7 @@ func nested(ctx context.Context, store Store, key Key, msg *message.Message) (bo
 		}
 		return true, classify.Permanent(failed("claim", key, errors.New(
 			"the message is inside a claim of the same store already, of key "+quote(s.entry.Key.ID)+" of consumer "+
-				quote(s.entry.Key.Consumer)+": give the handler one receiver")))
+				quote(s.entry.Key.Consumer)+": give the handler one receiver, with ReceiverConfig.Handlers for a key of its own")))
 	}
 	return false, nil
 }

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -37,6 +38,9 @@ type StoreConfig struct {
 // a server with a binary log must not have binlog_format=STATEMENT. SQLite: use a file, with any driver. If several
 // processes share the file, open it in WAL mode and with a busy time-out.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (Store, error) {
+	if ctx == nil {
+		return nil, errors.New("idempotency: NewStore: the context is nil: give context.Background() if there is no other")
+	}
 	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
 	defer cancel()
 	on, err := database.Detect(ctx, db)
@@ -54,7 +58,11 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (Store, error
 	case database.Postgres:
 		store.postgres = &postgresclaim.Store{DB: db}
 	case database.MySQL:
-		store.mysql = &mysqlclaim.Store{DB: db}
+		largest, err := on.Largest(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("idempotency: NewStore: %w", err)
+		}
+		store.mysql = &mysqlclaim.Store{DB: db, Largest: largest}
 	}
 	return store, nil
 }

@@ -36,8 +36,9 @@ func VersionMetadata(field string) VersionFunc {
 
 // entry returns what a claim of msg enters, for the consumer that ctx names.
 func (r *Receiver) entry(ctx context.Context, msg *message.Message) (Entry, error) {
-	key, err := r.key(ctx, msg)
-	entry := Entry{Key: key, Versioned: r.config.Version != nil}
+	by := r.keys.of(msg)
+	key, err := r.key(ctx, msg, by)
+	entry := Entry{Key: key, Versioned: by.Version != nil}
 	if err != nil {
 		return entry, err
 	}
@@ -47,7 +48,7 @@ func (r *Receiver) entry(ctx context.Context, msg *message.Message) (Entry, erro
 	}
 	if entry.Versioned {
 		err := safecall.Call("ReceiverConfig.Version", func() (err error) {
-			entry.Version, err = r.config.Version(msg)
+			entry.Version, err = by.Version(msg)
 			return err
 		})
 		if err != nil {

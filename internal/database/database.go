@@ -55,6 +55,8 @@ type engine interface {
 	Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error
 	Again(ctx context.Context, db *sql.DB, statement func() error) error
 	Read(ctx context.Context, read func() error) error
+	// Planned runs a query that is planned for its values, and not for any.
+	Planned(ctx context.Context, db *sql.DB, read func(schema.Session) error) error
 	Largest(ctx context.Context, db *sql.DB) (int, error)
 	TooLarge(err error, size, limit int) bool
 
@@ -152,6 +154,19 @@ func (d *Database) Query(ctx context.Context, reset func(), scan func(*sql.Rows)
 	return d.Read(ctx, func() error {
 		reset()
 		rows, err := d.db.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return Each(rows, scan)
+	})
+}
+
+// QueryPlanned is Query for a query whose best plan depends on its values, such as how many rows a service has.
+// PostgreSQL would make one plan for all values once a connection has run the query five times.
+func (d *Database) QueryPlanned(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	return d.engine.Planned(ctx, d.db, func(s schema.Session) error {
+		reset()
+		rows, err := s.QueryContext(ctx, query, args...)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
@@ -22,21 +24,36 @@ func Detect(ctx context.Context, db *sql.DB) (*Database, error) {
 	if db == nil {
 		return nil, errors.New("the *sql.DB is nil: give an open database: " + supported)
 	}
-	var version string
-	ask := func(question string) error {
-		return sqlite.WhileBusy(ctx, func() error { return db.QueryRowContext(ctx, question).Scan(&version) })
+	version, err := ask(ctx, db)
+	if err != nil {
+		return nil, err
 	}
-	other := ask(`SELECT version()`)
-	if other != nil {
-		if err := ask(`SELECT sqlite_version()`); err != nil {
-			return nil, fmt.Errorf("the database does not answer, or is none of %s: see that it runs at the address of the *sql.DB: %w", supported, errors.Join(other, err))
+	kind, ok := kindOf(version)
+	if !ok {
+		return nil, fmt.Errorf("the database is %q, and must be %s", boundedtext.Text(version, 200), supported)
+	}
+	if kind == Postgres {
+		if err := postgres.RequireSessions(ctx, db); err != nil {
+			return nil, err
 		}
-		version = "SQLite " + version
 	}
-	if kind, ok := kindOf(version); ok {
-		return Of(kind, db), nil
+	return Of(kind, db), nil
+}
+
+// ask returns the version that the server tells. What a server answers to version() but its version is an error of its
+// own.
+func ask(ctx context.Context, db *sql.DB) (version string, err error) {
+	question := func(text string) error {
+		return sqlite.WhileBusy(ctx, func() error { return db.QueryRowContext(ctx, text).Scan(&version) })
 	}
-	return nil, fmt.Errorf("the database is %q, and must be %s", boundedtext.Text(version, 200), supported)
+	if err = question(`SELECT version()`); err == nil {
+		return version, nil
+	}
+	if postgres.State(err) == "" && mysql.Number(err) == 0 && question(`SELECT sqlite_version()`) == nil {
+		return "SQLite " + version, nil
+	}
+	return "", fmt.Errorf("ask the database for its version: %w; see that it answers at the address of the *sql.DB, and is %s",
+		postgres.WithRemedy(err), supported)
 }
 
 // versions are what servers answer: a prefix, the words that a version must or must not have, and the least version.

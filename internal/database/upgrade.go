@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
@@ -22,7 +23,7 @@ func (d *Database) Upgrade(ctx context.Context, tables ...schema.Table) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.kind, err)
+		return fmt.Errorf("%s: %w", d.kind, postgres.WithRemedy(err))
 	}
 	return nil
 }
@@ -83,6 +84,19 @@ func (d *Database) inspect(ctx context.Context, s schema.Session, t schema.Table
 	}
 	pending, err = t.Pending(steps, f, recorded)
 	return f, pending, err
+}
+
+// Has reports whether there is a table of this name. It makes none.
+func (d *Database) Has(ctx context.Context, t schema.Table) (there bool, err error) {
+	err = d.Read(ctx, func() error {
+		f, err := d.engine.Describe(ctx, d.db, t)
+		there = f.Exists
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for table %q: %w", t.Name, err)
+	}
+	return there, nil
 }
 
 func (d *Database) describe(ctx context.Context, t schema.Table) (f schema.Found, err error) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
@@ -44,6 +45,7 @@ var ErrGone = errors.New("the row of the key is gone: the handler removed it; le
 type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
 // maxEnter bounds how often a key is entered again that vanished when it was looked at.
@@ -105,9 +107,22 @@ func (d *Dialect) Find(ctx context.Context, q Querier, row Row) (record *Record,
 	return record, free, err
 }
 
-// RecordOutputs records the outputs of a key that was entered.
-func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, outputs []byte) error {
-	changed, err := d.change(ctx, tx, d.record, outputs, d.text(row.Consumer), d.text(row.ID))
+// RecordOutputs records the outputs of a key that was entered. It refuses those with more bytes than most, unless most
+// is 0: a server hangs up in the middle of a packet that is too large, which looks like an outage. A driver that
+// writes values into the statement may double them, so that large ones go through a prepared statement.
+func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, outputs []byte, most int) error {
+	args := []any{outputs, d.text(row.Consumer), d.text(row.ID)}
+	var changed bool
+	var err error
+	switch {
+	case most > 0 && len(outputs) > most:
+		return classify.TooLarge(fmt.Errorf("the outputs have %d bytes, and the server takes %d: raise max_allowed_packet, or make smaller outputs: %w",
+			len(outputs), most, classify.ErrTooLarge))
+	case most > 0 && 2*len(outputs) > most:
+		changed, err = d.changePrepared(ctx, tx, d.record, args...)
+	default:
+		changed, err = d.change(ctx, tx, d.record, args...)
+	}
 	if err == nil && !changed {
 		err = ErrGone
 	}
@@ -136,6 +151,21 @@ func Published(ctx context.Context, db *database.Database, row Row) error {
 
 func (d *Dialect) change(ctx context.Context, q Querier, statement string, args ...any) (changed bool, err error) {
 	result, err := q.ExecContext(ctx, statement, args...)
+	return changes(result, err)
+}
+
+// changePrepared is change with arguments that do not become part of the text.
+func (d *Dialect) changePrepared(ctx context.Context, q Querier, statement string, args ...any) (changed bool, err error) {
+	prepared, err := q.PrepareContext(ctx, statement)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, prepared.Close()) }()
+	result, err := prepared.ExecContext(ctx, args...)
+	return changes(result, err)
+}
+
+func changes(result sql.Result, err error) (changed bool, _ error) {
 	if err != nil {
 		return false, err
 	}

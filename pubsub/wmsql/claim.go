@@ -76,7 +76,7 @@ func (c *claim) record(outputs []byte) error {
 		return err
 	}
 	if len(outputs) > 0 {
-		if err := c.d.t.dialect.inKeys.RecordOutputs(context.Background(), c.tx, c.row, outputs); err != nil {
+		if err := c.d.t.dialect.inKeys.RecordOutputs(context.Background(), c.tx, c.row, outputs, c.d.t.dialect.maxStatement-statementOverhead); err != nil {
 			return fmt.Errorf("wmsql: record the outputs: %w", err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 // Store makes the claims of one *sql.DB.
 type Store struct {
 	DB      *sql.DB
+	Largest int         // how many bytes of outputs a statement takes, or 0 if that is not known
 	plain   atomic.Bool // the server knows no compound statements
 	proxies sqlproxy.Pool
 }
@@ -102,7 +103,7 @@ func (c *Claim) record(outputs []byte) error {
 	case err != nil || len(outputs) == 0: // then NULL stands there already
 		return err
 	}
-	return keytable.InMySQL.RecordOutputs(ctx, c.conn, c.row, outputs)
+	return keytable.InMySQL.RecordOutputs(ctx, c.conn, c.row, outputs, c.store.Largest)
 }
 
 // over reports whether the transaction that entered the key has ended, by the handler in SQL or by the server.

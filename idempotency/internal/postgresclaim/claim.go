@@ -164,7 +164,7 @@ func (c *Claim) commit(outputs []byte) error {
 	ctx := context.Background()
 	doubt := c.suspect || c.failed
 	if len(outputs) > maxInText && !doubt {
-		if err := keytable.InPostgres.RecordOutputs(ctx, c.conn, c.row, outputs); err != nil {
+		if err := keytable.InPostgres.RecordOutputs(ctx, c.conn, c.row, outputs, 0); err != nil {
 			return fmt.Errorf("record the outputs: %w", err)
 		}
 		outputs = nil

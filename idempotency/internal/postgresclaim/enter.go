@@ -44,7 +44,7 @@ func (c *Claim) beginWithKey(ctx context.Context, own driver.Conn) (entered bool
 	switch {
 	case err == nil:
 		return changed[1] > 0, nil
-	case err == driver.ErrSkip || postgres.State(err) == notPrepared: // the driver's own statement: it was deallocated
+	case err == driver.ErrSkip || postgres.State(err) == postgres.NotPrepared: // the driver's own statement: it was deallocated
 		return c.beginInText(ctx, own, err != driver.ErrSkip)
 	}
 	return false, err

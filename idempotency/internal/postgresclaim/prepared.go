@@ -11,12 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
-// The answers of a connection that does not have a prepared statement, and of one that has it already.
-const (
-	notPrepared     = "26000"
-	alreadyPrepared = "42P05"
-)
-
 // beginInText begins the transaction, after the end of another if there is one, and enters the key. Without arguments drivers
 // send the text as it is, and PostgreSQL takes several statements at once. They are prepared first if the connection does not
 // seem to have them. What we think we know may be wrong: a handler can deallocate everything, a pooler exchange the
@@ -27,10 +21,10 @@ func (c *Claim) beginInText(ctx context.Context, own driver.Conn, another bool) 
 		var result sql.Result
 		result, err = c.conn.ExecContext(ctx, keytable.BeginPostgres(c.row, another, prepare))
 		switch postgres.State(err) {
-		case notPrepared:
+		case postgres.NotPrepared:
 			prepare, another = true, true
 			continue
-		case alreadyPrepared:
+		case postgres.DuplicatePrepared:
 			prepare, another = false, true
 			continue
 		}

@@ -119,7 +119,7 @@ func (c *Claim) record(outputs []byte) error {
 	if len(outputs) == 0 {
 		return nil // NULL stands there already
 	}
-	return keytable.InSQLite.RecordOutputs(context.Background(), c.tx, c.row, outputs)
+	return keytable.InSQLite.RecordOutputs(context.Background(), c.tx, c.row, outputs, 0)
 }
 
 // Release rolls back, unless the claim has ended.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/database/rerun"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 // Engine is what MySQL and MariaDB do in their own way. See the interface in package database.
@@ -45,6 +46,11 @@ func (Engine) Again(ctx context.Context, _ *sql.DB, statement func() error) erro
 
 // Read runs read once: readers wait for no one.
 func (Engine) Read(_ context.Context, read func() error) error { return read() }
+
+// Planned runs read: each query is planned for its values anyway.
+func (Engine) Planned(_ context.Context, db *sql.DB, read func(schema.Session) error) error {
+	return read(db)
+}
 
 // overhead is for all of a statement, or of a row, that does not come with the message.
 const overhead = 8 << 10

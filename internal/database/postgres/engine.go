@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/database/rerun"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 // Engine is what PostgreSQL does in its own way. See the interface in package database.
@@ -46,6 +47,19 @@ func (Engine) Again(ctx context.Context, _ *sql.DB, statement func() error) erro
 
 // Read runs read once: readers wait for no one.
 func (Engine) Read(_ context.Context, read func() error) error { return read() }
+
+// customPlans is of the transaction alone. PostgreSQL 11 has no such setting.
+const customPlans = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true) WHERE current_setting('plan_cache_mode', true) IS NOT NULL`
+
+// Planned runs read in a transaction in which each query is planned for its values.
+func (Engine) Planned(ctx context.Context, db *sql.DB, read func(schema.Session) error) error {
+	return rerun.Transaction(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true}, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, customPlans); err != nil {
+			return err
+		}
+		return read(tx)
+	})
+}
 
 // Largest returns 0: no limit can be reached that the server does not name in its error.
 func (Engine) Largest(context.Context, *sql.DB) (int, error) { return 0, nil }

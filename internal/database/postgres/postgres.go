@@ -12,6 +12,10 @@ const (
 	NoTransaction = "25P01"
 	// FailedTransaction says that a statement before it failed, and that nothing of the transaction can commit.
 	FailedTransaction = "25P02"
+	// NotPrepared says that the session does not have a prepared statement, and DuplicatePrepared that it has the
+	// statement already.
+	NotPrepared       = "26000"
+	DuplicatePrepared = "42P05"
 
 	programLimitExceeded = "54000"
 	serializationFailure = "40001"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/database/rerun"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 // Engine is what SQLite does in its own way. See the interface in package database.
@@ -45,6 +46,12 @@ func (Engine) Again(ctx context.Context, db *sql.DB, statement func() error) err
 
 // Read runs read, and again while a writer of another process is in the way.
 func (Engine) Read(ctx context.Context, read func() error) error { return WhileBusy(ctx, read) }
+
+// Planned runs read, and again while a writer of another process is in the way. Each query is planned for its values
+// anyway.
+func (Engine) Planned(ctx context.Context, db *sql.DB, read func(schema.Session) error) error {
+	return WhileBusy(ctx, func() error { return read(db) })
+}
 
 // Largest returns 0: the error of a value that is too large says so.
 func (Engine) Largest(context.Context, *sql.DB) (int, error) { return 0, nil }

@@ -1,0 +1,94 @@
+package database_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+// Decision 14: behind a pooler in transaction mode, connections whose driver prepares statements are refused at the
+// start, by one instance and by several that start together. The error is the server's own, and names the remedy.
+func TestPoolerIsNoticed(t *testing.T) {
+	behind := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction", "default_pool_size = 5")
+	for range 3 {
+		var starts sync.WaitGroup
+		for range 3 {
+			starts.Go(func() {
+				_, err := database.Detect(t.Context(), postgrestest.Open(t, behind))
+				refused(t, err)
+			})
+		}
+		starts.Wait()
+	}
+	alone := postgrestest.Open(t, services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction"))
+	_, err := database.Detect(t.Context(), alone)
+	refused(t, err)
+}
+
+func refused(t *testing.T, err error) {
+	t.Helper()
+	var state *pgconn.PgError
+	if err == nil || !strings.Contains(err.Error(), "default_query_exec_mode=exec") || strings.Contains(err.Error(), "none of") ||
+		!errors.As(err, &state) || state.Code != "42P05" && state.Code != "26000" {
+		t.Errorf("behind a pooler: %v", err)
+	}
+}
+
+// Decision 14: where no statement meets another session, a pooler is as good as none: with each remedy, and in session
+// mode.
+func TestPoolerIsServed(t *testing.T) {
+	for name, row := range map[string]struct{ mode, add string }{
+		"exec":            {"transaction", "&default_query_exec_mode=exec"},
+		"simple protocol": {"transaction", "&default_query_exec_mode=simple_protocol"},
+		"cache describe":  {"transaction", "&default_query_exec_mode=cache_describe"},
+		"a session each":  {"session", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = "+row.mode) + row.add
+			for range 3 {
+				db := postgrestest.Open(t, address)
+				found, err := database.Detect(t.Context(), db)
+				if err != nil || found.Kind() != database.Postgres {
+					t.Fatal(err)
+				}
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Decision 14: the question about sessions waits for no connection that the pool does not have.
+func TestPoolOfOneConnection(t *testing.T) {
+	for _, most := range []int{1, 2} {
+		db := postgrestest.Open(t, postgrestest.Schema(t))
+		db.SetMaxOpenConns(most)
+		if most == 2 { // a handler has the other one
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+		}
+		if _, err := database.Detect(t.Context(), db); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Decision 14: an error of the database is said as it is, and not taken for that of another kind of database.
+func TestDetectSaysTheError(t *testing.T) {
+	address := strings.Replace(postgrestest.Schema(t), "spillway:spillway@", "spillway:wrong@", 1)
+	_, err := database.Detect(t.Context(), postgrestest.Open(t, address))
+	if err == nil || !strings.Contains(err.Error(), "28P01") || strings.Contains(err.Error(), "none of") {
+		t.Errorf("%v", err)
+	}
+}
