@@ -18,36 +18,6 @@ const maxText = 64 << 10
 
 func textOf(err error) string { return boundedtext.Error(err, maxText) }
 
-// typeChain names the types of err and its first causes, outermost first. It leaves out the wrappers of fmt, and the
-// marks and failures of package classify.
-func typeChain(err error) (chain string) {
-	defer func() { _ = recover() }() // an Unwrap that panics ends the chain
-	var b strings.Builder
-	for depth := 0; err != nil && depth < 16; depth++ {
-		name := reflect.TypeOf(err).String()
-		if !strings.HasPrefix(name, "*fmt.wrapError") && name != "*classify.marked" && name != "*classify.Failure" {
-			if b.Len() > 0 {
-				b.WriteString(" > ")
-			}
-			b.WriteString(name)
-			chain = b.String()
-		}
-		switch x := err.(type) {
-		case interface{ Unwrap() error }:
-			err = x.Unwrap()
-		case interface{ Unwrap() []error }:
-			if causes := x.Unwrap(); len(causes) > 0 {
-				err = causes[0]
-			} else {
-				err = nil
-			}
-		default:
-			err = nil
-		}
-	}
-	return chain
-}
-
 // stackOf returns the stack of a panic, or the one that an error of github.com/pkg/errors carries.
 func stackOf(err error) (stack string) {
 	defer func() { _ = recover() }() // methods of the error are called

@@ -95,6 +95,8 @@ func decode(msg *message.Message) Letter {
 			At:    r.time(KeyRedrivenAt),
 			By:    r.line(KeyRedrivenBy),
 			ID:    r.line(KeyRedriveID),
+
+			Letter: identityOrNone(r[KeyRedrivenLetter]),
 		},
 		Trace: r.identity(KeyEarlierTrace),
 	}

@@ -97,6 +97,7 @@ func (l Letter) writeRest(w *writer, max limits) {
 	w.time(KeyRedrivenAt, l.Redrive.At)
 	w.text(KeyRedrivenBy, l.Redrive.By, 128)
 	w.text(KeyRedriveID, l.Redrive.ID, 128)
+	w.set(KeyRedrivenLetter, identityOrNone(l.Redrive.Letter))
 	w.identity(KeyOriginalPartition, l.Origin.Partition)
 	w.identity(KeyOriginalOffset, l.Origin.Offset)
 	w.time(KeyOriginalTimestamp, l.Origin.Timestamp)

@@ -58,6 +58,9 @@ const (
 	KeyRedrivenAt   = "x-redriven-at"
 	KeyRedrivenBy   = "x-redriven-by"
 	KeyRedriveID    = "x-redrive-id"
+	// KeyRedrivenLetter is the Letter.Identity of the letter that the message was brought back from. A letter of the message that fails
+	// again carries it, so that the letter is known whose redrive failed, also if the message has no id.
+	KeyRedrivenLetter = "x-redriven-letter"
 
 	// Base64Suffix ends the key of a value that is not text.
 	Base64Suffix = "-b64"
@@ -98,7 +101,7 @@ var ours = func() map[string]writers {
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
 		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRetryEntry, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID,
-		KeyEarlierTrace, KeySealed)
+		KeyRedrivenLetter, KeyEarlierTrace, KeySealed)
 	for _, prefix := range []string{"kafka_dlt-", "kafka_"} {
 		for _, key := range []string{
 			"original-topic", "original-partition", "original-offset", "original-timestamp", "original-timestamp-type",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/errorkind"
 )
 
 // Letter is a dead letter: the message as it arrived, and why it failed.
@@ -14,6 +15,9 @@ type Letter struct {
 	// Original is the message as it arrived: its id, the producer's metadata, its payload byte for byte.
 	// None of this package's metadata keys is left on it.
 	Original *message.Message
+	// Identity is the letter's own name in its letters.Store, 32 hexadecimal digits. It stays the same for as long as the letter is
+	// there, and is made of nothing that the message has. It is empty elsewhere.
+	Identity string
 	// Topic is the dead-letter topic the letter was placed in, empty before that and after Decode.
 	Topic string
 
@@ -75,6 +79,8 @@ type Redrive struct {
 	At    time.Time
 	By    string
 	ID    string
+	// Letter is the Identity of the letter that the message was brought back from. It is empty if that letter was in no letters.Store.
+	Letter string
 }
 
 // fail writes the story of f into the letter, over whatever an earlier failure left there.
@@ -88,7 +94,7 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 		Class:         f.Verdict.Class,
 		Reason:        f.Verdict.ReasonOrDefault(),
 		Description:   description,
-		Type:          typeChain(f.Err),
+		Type:          errorkind.Types(f.Err),
 		Stack:         stack,
 		StackHash:     hashStack(stack),
 		Node:          node,
@@ -110,7 +116,7 @@ func (f *Failure) goOn(earlier Failure) {
 // Redriven returns the message to publish when the letter is redriven: the original with its origin, its history and one more
 // redrive on record, and nothing of the failure. by names the operator, and id the campaign.
 func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
-	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id}
+	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id, Letter: l.Identity}
 	l.Failure, l.redriven = Failure{History: l.Failure.History}, true
 	return l.redrivenWithin(defaultLimits)
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/errorkind"
 )
 
 var longAgo = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -81,6 +82,33 @@ func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
 	}
 	if IsLetter(msg) {
 		t.Error("a redriven message is not a dead letter any more")
+	}
+}
+
+// Feature V4, decision 22: a redriven message names the letter that it was brought back from, its next letter does too, and a redrive of
+// that one names no older letter. What cannot be a name is none.
+func TestRedrivenNamesItsLetter(t *testing.T) {
+	l := sampleLetter()
+	l.Identity = strings.Repeat("0a", 16)
+	back := l.Redriven("grace", "campaign-2", longAgo)
+	if got := back.Metadata[KeyRedrivenLetter]; got != l.Identity {
+		t.Errorf("%s is %q", KeyRedrivenLetter, got)
+	}
+	failed := Read(back)
+	if failed.Redrive.Letter != l.Identity || failed.Identity != "" || failed.Original.Metadata[KeyRedrivenLetter] != "" {
+		t.Errorf("%+v", failed)
+	}
+	if again := Read(failed.Encode()); again.Redrive.Letter != l.Identity {
+		t.Errorf("the letter names %q", again.Redrive.Letter)
+	}
+	if value, is := failed.Redriven("grace", "campaign-3", longAgo).Metadata[KeyRedrivenLetter]; is {
+		t.Errorf("a letter of no store is named %q", value)
+	}
+	for _, forged := range []string{"", "0", strings.Repeat("0A", 16), strings.Repeat("0a", 17), strings.Repeat("0", 31) + "g", strings.Repeat("é", 16)} {
+		back.Metadata[KeyRedrivenLetter] = forged
+		if got := Read(back).Redrive.Letter; got != "" {
+			t.Errorf("%q is read as %q", forged, got)
+		}
 	}
 }
 
@@ -203,10 +231,10 @@ func TestCause(t *testing.T) {
 	if !strings.Contains(carried, "poison.TestCause(...)\n\t") {
 		t.Errorf("the stack of pkg/errors is missing: %q", carried)
 	}
-	if got := typeChain(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")}))); got != "poison.tracedError" {
+	if got := errorkind.Types(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")}))); got != "poison.tracedError" {
 		t.Errorf("type chain %q", got)
 	}
-	if got := typeChain(errors.Join(errors.New("a"), errors.New("b"))); got != "*errors.joinError > *errors.errorString" {
+	if got := errorkind.Types(errors.Join(errors.New("a"), errors.New("b"))); got != "*errors.joinError > *errors.errorString" {
 		t.Errorf("type chain %q", got)
 	}
 }

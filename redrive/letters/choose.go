@@ -40,7 +40,7 @@ func (s *Store) choose(ctx context.Context, f Filter, free bool, n, most int, on
 			w = s.free(f)
 		}
 		before := chosen
-		err = s.read(ctx, func() { chosen = choice{slices.Clip(before.seqs), before.bytes} }, func(rows *sql.Rows) error {
+		err = s.readPlanned(ctx, func() { chosen = choice{slices.Clip(before.seqs), before.bytes} }, func(rows *sql.Rows) error {
 			var seq int64
 			var size int
 			if err := rows.Scan(&seq, &size); err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Count returns the number of letters that f chooses. Filter.Limit is not used.
+// Count returns the number of letters that f chooses. Filter.Limit is not used. With an error there is no number: it returns 0.
 func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
@@ -17,7 +17,10 @@ func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 		return 0, err
 	}
 	n, err := s.countLetters(ctx, f)
-	return n, wrapped("count", err)
+	if err != nil {
+		return 0, wrapped("count", err) // what was counted so far is no number
+	}
+	return n, nil
 }
 
 func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
@@ -39,7 +42,7 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 	}
 	err = s.each(ctx, r, func(f Filter) (bool, error) {
 		w, some := s.where(f), 0
-		err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&some) }, `SELECT COUNT(*) FROM spillway_dead_letters`+r.hint+w.String(), w.args...)
+		err := s.readPlanned(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&some) }, `SELECT COUNT(*) FROM spillway_dead_letters`+r.hint+w.String(), w.args...)
 		n += some
 		return true, err
 	})

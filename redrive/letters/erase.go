@@ -151,7 +151,7 @@ func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, o
 func (s *Store) eraseRow(ctx context.Context, tx *sql.Tx, l swept, act Act) error {
 	identity := make([]byte, sha256.Size)
 	_, _ = rand.Read(identity) // never fails
-	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ?, id = ?, metadata = ?, payload = NULL, description = ?, size = 0, seal_key = '',
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ?, id = ?, metadata = ?, payload = NULL, description = ?, size = 0, seal_key = '', arrived_letter = '',
 	status = 'erased', token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = COALESCE(NULLIF(?, ''), redrive_id) WHERE seq = ?`,
 		append(append([]any{identity, asBytes(string(l.id)), []byte{}, s.db.Bytes("")}, s.marks(act)...), l.seq)...)
 	return err

@@ -42,6 +42,9 @@ const (
 	EventResealed EventKind = "resealed"
 	// EventLeaseBroken says that a person took the letter away from the holder of its lease.
 	EventLeaseBroken EventKind = "lease_broken"
+	// EventKeyRemoved says that a redrive lets the handler of an applied message run again, as a person chose: the receiver's key of the
+	// message was removed.
+	EventKeyRemoved EventKind = "key_removed"
 	// EventShown says that a person saw the letter without masks.
 	EventShown EventKind = "shown"
 	// EventPurged says that the letter was deleted.
@@ -57,7 +60,7 @@ const (
 func EventKinds() []EventKind {
 	return []EventKind{
 		EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
-		EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventShown, EventPurged, EventErased, EventErasure, EventResealed,
+		EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventKeyRemoved, EventShown, EventPurged, EventErased, EventErasure, EventResealed,
 	}
 }
 

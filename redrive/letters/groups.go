@@ -125,7 +125,7 @@ FROM ` + tables + w.String() + ` GROUP BY n.cause HAVING ` + number + ` > 0`
 	}
 	err = s.each(ctx, r, func(f Filter) (bool, error) {
 		w, before := s.where(f), maps.Clone(counted)
-		return true, s.read(ctx, func() { counted = maps.Clone(before) }, add, `SELECT cause, COUNT(*), MIN(first_failed_at), MAX(last_failed_at), MAX(seq)
+		return true, s.readPlanned(ctx, func() { counted = maps.Clone(before) }, add, `SELECT cause, COUNT(*), MIN(first_failed_at), MAX(last_failed_at), MAX(seq)
 FROM spillway_dead_letters`+r.hint+w.String()+` GROUP BY cause`, w.args...)
 	})
 	return counted, err

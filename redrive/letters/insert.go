@@ -14,8 +14,8 @@ import (
 const insert = `
 INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata,
 	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
-	service, cause, size, arrived_redrive_id, seal_key)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	service, cause, size, arrived_redrive_id, seal_key, arrived_letter)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 // How a database counts that a letter arrived again. From then on the transaction has the row to itself.
@@ -134,11 +134,11 @@ func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 	l := &r.letter
 	first, last := r.failed(now)
 	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET dead_letter_topic = ?, class = ?, reason = ?, type = ?,
-	stack_hash = ?, description = ?, cause = ?, size = ?, arrived_redrive_id = ?, first_failed_at = ?, last_failed_at = ?,
+	stack_hash = ?, description = ?, cause = ?, size = ?, arrived_redrive_id = ?, arrived_letter = ?, first_failed_at = ?, last_failed_at = ?,
 	token = '', leased_until = 0, status = ? WHERE identity = ?`,
 		[]byte(r.topic), s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type),
 		s.db.Bytes(l.Failure.StackHash), s.db.Bytes(l.Failure.Description), s.db.Text(r.cause), len(r.metadata)+len(r.msg.Payload),
-		s.db.Bytes(redriveID(l)), first.UnixMicro(), last.UnixMicro(), s.db.Text(string(status)), r.identity)
+		s.db.Bytes(redriveID(l)), s.db.Text(l.Redrive.Letter), first.UnixMicro(), last.UnixMicro(), s.db.Text(string(status)), r.identity)
 	if err == nil {
 		err = s.rewrite(ctx, tx, body, r)
 	}

@@ -45,7 +45,7 @@ type Marked struct {
 // letterQuery reads whole letters. Those of earlier versions have no body.
 const letterQuery = `SELECT seq, dead_letter_topic, id, COALESCE(letter_metadata, metadata),
 	CASE WHEN body IS NULL THEN payload ELSE letter_payload END, COALESCE(payload, letter_payload) IS NOT NULL,
-	status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity, cause, size
+	status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity, cause, size, ` + bodyOf + ` AS its_body
 FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = ` + bodyOf
 
 // List returns the letters that f chooses, in the order of Seq or with Filter.NewestFirst the other way round, at most Filter.Limit of them. StoreConfig.MaxRead may make a
@@ -107,9 +107,9 @@ func scanLetter(rows *sql.Rows) (Letter, error) {
 	var topic, id, metadata, payload []byte
 	var status string
 	var hasPayload bool
-	var storedAt, markedAt int64
+	var storedAt, markedAt, body int64
 	err := rows.Scan(&l.Seq, &topic, &id, &metadata, &payload, &hasPayload, &status, &l.Seen, &storedAt,
-		&markedAt, &l.Marked.By, &l.Marked.Reason, &l.Marked.RedriveID, &l.identity, &l.Cause, &l.Size)
+		&markedAt, &l.Marked.By, &l.Marked.Reason, &l.Marked.RedriveID, &l.identity, &l.Cause, &l.Size, &body)
 	if err != nil {
 		return Letter{}, err
 	}
@@ -125,7 +125,7 @@ func scanLetter(rows *sql.Rows) (Letter, error) {
 	}
 	l.Status, l.StoredAt, l.Marked.At = Status(status), fromMicro(storedAt), fromMicro(markedAt)
 	l.Letter = poison.Read(msg)
-	l.Topic = string(topic)
+	l.Topic, l.Identity = string(topic), ownIdentity(body, storedAt)
 	if damage != nil {
 		l.Failure.Description = fmt.Sprintf("letter %d is damaged: %v", l.Seq, damage)
 	}

@@ -82,7 +82,7 @@ func (s *Store) withMetadata(ctx context.Context, f Filter, free bool, add func(
 			}
 			var found []candidate
 			n, last := 0, int64(0)
-			err := s.read(ctx, func() { found, n = nil, 0 }, func(rows *sql.Rows) error {
+			err := s.readPlanned(ctx, func() { found, n = nil, 0 }, func(rows *sql.Rows) error {
 				var c candidate
 				var packed []byte
 				err := rows.Scan(&c.seq, &c.size, &c.cause, &c.first, &c.last, &packed)

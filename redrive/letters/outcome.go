@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
@@ -21,9 +23,12 @@ type Outcome struct {
 }
 
 // Learn looks for what became of the letters that a drain or campaign redrove, and marks them. It returns the numbers.
-//   - A letter failed again if another letter of the same message arrived with the id of the redrive, or the same one again.
+//   - A letter failed again if another letter arrived with the id of the redrive that names it, or has its message's id. So it did if
+//     the same one arrived again.
 //   - A letter succeeded if the idempotent receiver applied its message: the receiver's keys are in the same database, of the
-//     same service and handler, and the key of the message is its id.
+//     same service and handler, and the key of the message is its id. A message with outputs succeeded when they are published. The
+//     receiver marks that within a spillway.Channel. Elsewhere it is believed 5 minutes after the message was applied, but never of a
+//     letter of reason output_undeliverable, whose message was applied before.
 //
 // Otherwise another program calls Succeeded. Live traffic does nothing for it: Learn looks keys up. Events name the Node.
 func (s *Store) Learn(ctx context.Context, redriveID string) (Outcome, error) {
@@ -75,56 +80,31 @@ func (s *Store) learn(ctx context.Context, act Act) (Outcome, error) {
 type redriven struct {
 	seq         int64
 	id, handler string
+	identity    string // its own
+	reason      string
+	storedAt    int64 // in microseconds
 }
 
 func (s *Store) askedOf(ctx context.Context, redriveID string, after int64) (asked []redriven, err error) {
 	err = s.read(ctx, func() { asked = nil }, func(rows *sql.Rows) error {
 		var a redriven
-		var id, handler []byte
-		err := rows.Scan(&a.seq, &id, &handler)
-		a.id, a.handler = string(id), string(handler)
+		var id, handler, reason []byte
+		var body int64
+		err := rows.Scan(&a.seq, &id, &handler, &reason, &body, &a.storedAt)
+		a.id, a.handler, a.reason, a.identity = string(id), string(handler), string(reason), ownIdentity(body, a.storedAt)
 		asked = append(asked, a)
 		return err
-	}, `SELECT seq, id, handler FROM spillway_dead_letters WHERE redrive_id = ? AND redrive_id <> '' AND seq > ? AND COALESCE(service, '') = ? AND COALESCE(status, '') = 'redriven'
+	}, `SELECT seq, id, handler, reason, `+bodyOf+` AS its_body, stored_at FROM spillway_dead_letters
+WHERE redrive_id = ? AND redrive_id <> '' AND seq > ? AND COALESCE(service, '') = ? AND COALESCE(status, '') = 'redriven'
 ORDER BY seq LIMIT ?`, s.db.Text(redriveID), after, asBytes(s.service), sweepAtOnce)
 	return asked, err
 }
 
-// cameBack returns the letters that have another letter, of the same message and handler, which arrived with the redrive's id.
-func (s *Store) cameBack(ctx context.Context, redriveID string, asked []redriven) (back []redriven, err error) {
-	w := new(where)
-	w.and("COALESCE(service, '') = ?", asBytes(s.service))
-	w.and("arrived_redrive_id = ?", s.db.Bytes(redriveID))
-	ids := make([]string, 0, len(asked))
-	for _, a := range asked {
-		if a.id != "" {
-			ids = append(ids, a.id)
-		}
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	anyIn(w, "id", ids, asBytes)
-	type message struct{ id, handler string }
-	found := make(map[message]int64)
-	err = s.read(ctx, func() { clear(found) }, func(rows *sql.Rows) error {
-		var seq int64
-		var id, handler []byte
-		err := rows.Scan(&seq, &id, &handler)
-		found[message{string(id), string(handler)}] = seq
-		return err
-	}, `SELECT seq, id, handler FROM spillway_dead_letters`+w.String(), w.args...)
-	for _, a := range asked {
-		if seq, ok := found[message{a.id, a.handler}]; ok && seq != a.seq {
-			back = append(back, a)
-		}
-	}
-	return back, err
-}
-
 // hasKeys reports whether the receiver's keys are in this database.
-func (s *Store) hasKeys(ctx context.Context) bool {
-	return s.read(ctx, func() {}, func(*sql.Rows) error { return nil }, `SELECT id FROM spillway_keys WHERE expires_at IS NULL AND consumer = ''`) == nil
+func (s *Store) hasKeys(ctx context.Context) bool { return s.readKeys(ctx) == nil }
+
+func (s *Store) readKeys(ctx context.Context) error {
+	return s.read(ctx, func() {}, func(*sql.Rows) error { return nil }, `SELECT id FROM spillway_keys WHERE expires_at IS NULL AND consumer = ''`)
 }
 
 // applied returns the letters whose messages the receiver applied, without those that came back.
@@ -144,23 +124,45 @@ func (s *Store) applied(ctx context.Context, asked, without []redriven) (applied
 		w.and("consumer = ?", s.db.Text(database.Column(consumer)))
 		anyIn(w, "id", some, func(a redriven) any { return s.db.Text(database.Column(a.id)) })
 		w.and("expires_at IS NULL") // a lease says that a handler is at work
-		has := make(map[string]bool)
-		err := s.read(ctx, func() { clear(has) }, func(rows *sql.Rows) error {
+		keys := make(map[string]appliedKey)
+		err := s.read(ctx, func() { clear(keys) }, func(rows *sql.Rows) error {
 			var id string
-			err := rows.Scan(&id)
-			has[id] = true
+			var k appliedKey
+			err := rows.Scan(&id, &k.published, &k.at, &k.now)
+			keys[id] = k
 			return err
-		}, `SELECT id FROM spillway_keys`+w.String(), w.args...)
+		}, `SELECT id, outputs IS NULL, applied_at, now_ms() FROM spillway_keys`+w.String(), w.args...)
 		if err != nil {
 			return nil, err
 		}
 		for _, a := range some {
-			if has[database.Column(a.id)] {
+			if k, is := keys[database.Column(a.id)]; is && k.says(a) {
 				applied = append(applied, a)
 			}
 		}
 	}
 	return applied, nil
+}
+
+// appliedKey is a key that the receiver applied.
+type appliedKey struct {
+	published bool  // no outputs are recorded, or none any more
+	at, now   int64 // in milliseconds, by the database's clock
+}
+
+// outputsTake is how long the outputs of a message take to be published, or to make a letter of it. Longer ago they were published where
+// no mark says so: by a handler whose publishing the receiver does not see.
+const outputsTake = 5 * time.Minute
+
+// says reports whether the key says that the redriven message of a letter succeeded.
+func (k appliedKey) says(of redriven) bool {
+	switch of.reason {
+	case classify.ReasonOutput: // the key was applied before there was a letter
+		return k.published
+	case classify.ReasonKeyReused: // with another message's payload
+		return 1000*k.at > of.storedAt
+	}
+	return k.published || k.now-k.at > outputsTake.Milliseconds()
 }
 
 // consumer is what idempotency.Store.Consumer returns for the handler.

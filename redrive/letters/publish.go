@@ -1,9 +1,11 @@
 package letters
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -88,9 +90,15 @@ func (s *Store) storeGathered(ctx context.Context, records []record) error {
 	return s.gathering.Do(ctx, &records[0], records[0].size(), alone)
 }
 
-// storeAll stores letters in one transaction.
+// storeAll stores letters in one transaction. If another one that stores the same letters in another order was in the way,
+// it goes in the order of their identities from then on, in which none waits for the other.
 func (s *Store) storeAll(ctx context.Context, records []record) error {
+	again := false
 	return s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {
+		if again {
+			records = slices.SortedFunc(slices.Values(records), func(a, b record) int { return bytes.Compare(a.identity, b.identity) })
+		}
+		again = true
 		now := time.Now()
 		for i := range records {
 			if err := s.store(ctx, tx, t, &records[i], now); err != nil {

@@ -59,7 +59,7 @@ func (r *record) args(now time.Time, db *database.Database) []any {
 		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason), db.Bytes(l.Failure.Type),
 		db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
 		[]byte(r.service), db.Text(r.cause), len(r.metadata) + len(r.msg.Payload), db.Bytes(redriveID(l)),
-		db.Text(sealKey(l)),
+		db.Text(sealKey(l)), db.Text(l.Redrive.Letter),
 	}
 }
 

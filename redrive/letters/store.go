@@ -175,12 +175,23 @@ func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...
 
 // read queries rows and scans each. A writer of another process may be in the way: then it starts again after reset.
 func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	return s.readBy(ctx, s.db.Query, reset, scan, query, args)
+}
+
+// readPlanned is read for what is chosen from the letters of all services.
+func (s *Store) readPlanned(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	return s.readBy(ctx, s.db.QueryPlanned, reset, scan, query, args)
+}
+
+type querying func(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error
+
+func (s *Store) readBy(ctx context.Context, run querying, reset func(), scan func(*sql.Rows) error, query string, args []any) error {
 	if s.db.Held(ctx) && s.db.DB().Stats().MaxOpenConnections == 1 {
 		return errHeld
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return s.db.Query(ctx, reset, scan, s.db.Statement(query), args...)
+	return run(ctx, reset, scan, s.db.Statement(query), args...)
 }
 
 var errHeld = errors.New("the message's own transaction holds the database, so that the Store would wait forever: " +

@@ -18,6 +18,7 @@ var table = schema.Table{
 		{File: "0014_letters.sql", Columns: []string{"leased_by", "moved_from"}},
 		{File: "0019_letters_text.sql"},
 		{File: "0025_letters_sealed.sql", Columns: []string{"seal_key"}},
+		{File: "0026_letters_arrived.sql", Columns: []string{"arrived_letter"}},
 	},
 }
 

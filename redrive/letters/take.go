@@ -12,7 +12,7 @@ import (
 
 // Take leases at most n letters, 1 to MaxLimit, that f chooses and that have no lease, in the order of Seq. No other Take
 // returns them before the lease expires, or before they are marked, released or postponed. Take passes over letters that
-// another transaction is writing at this moment, and letters that were erased. StoreConfig.MaxRead may make it fewer than n. Only a Take that returns none
+// another transaction is writing at this moment, and letters that were discarded or erased. StoreConfig.MaxRead may make it fewer than n. Only a Take that returns none
 // means that there are no more letters. Filter.Limit is not used.
 func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) ([]Taken, error) {
 	if err := s.usable(ctx); err != nil {
@@ -24,7 +24,7 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 	if lease <= 0 || n < 1 || n > MaxLimit {
 		return nil, fmt.Errorf("letters: take %d letters for %s: the number must be 1 to %d and the lease positive", n, lease, MaxLimit)
 	}
-	f, any := f.present()
+	f, any := f.redrivable()
 	if !any {
 		return nil, nil
 	}
@@ -48,6 +48,15 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 	return taken, nil
 }
 
+// redrivable returns f without letters that no redrive may take. It reports whether f can choose others.
+func (f Filter) redrivable() (Filter, bool) {
+	if len(f.Statuses) == 0 {
+		return f, true
+	}
+	f.Statuses = slices.DeleteFunc(slices.Clone(f.Statuses), func(s Status) bool { return !s.Redrivable() })
+	return f, len(f.Statuses) > 0
+}
+
 // present returns f without letters that were erased: they have no message any more. It reports whether f can choose others.
 func (f Filter) present() (Filter, bool) {
 	if slices.Contains(f.Statuses, StatusErased) {
@@ -69,7 +78,7 @@ func (s *Store) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	if n < 1 || n > MaxLimit {
 		return nil, fmt.Errorf("letters: look for %d free letters: the number must be 1 to %d", n, MaxLimit)
 	}
-	f, any := f.present()
+	f, any := f.redrivable()
 	if !any {
 		return nil, nil
 	}
@@ -89,7 +98,7 @@ func (s *Store) Lease(ctx context.Context, f Filter, seqs []int64, lease time.Du
 	if lease <= 0 || len(seqs) > MaxLimit {
 		return nil, fmt.Errorf("letters: lease %d letters for %s: the number must be at most %d and the lease positive", len(seqs), lease, MaxLimit)
 	}
-	f, any := f.present()
+	f, any := f.redrivable()
 	if len(seqs) == 0 || !any {
 		return nil, nil
 	}

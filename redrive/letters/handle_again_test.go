@@ -1,0 +1,90 @@
+package letters_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Features D15, I4, V12: a redriven letter whose outputs could not be published has succeeded when they are published, and a key that was
+// applied before, or with another payload, says nothing of it.
+func TestStore_learnOfOutputs(t *testing.T) { onEach(t, testStore_learnOfOutputs) }
+
+func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store, ctx := storeOn(t, db), t.Context()
+	because := func(reason string) func(*poison.Letter) {
+		return func(l *poison.Letter) { l.Failure.Reason = reason }
+	}
+	if err := store.CheckKeys(ctx); err == nil {
+		t.Error("there are keys before there is a receiver")
+	}
+	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.CheckKeys(ctx); err != nil {
+		t.Error(err)
+	}
+	entry := func(id string) idempotency.Entry {
+		return idempotency.Entry{Key: idempotency.Key{Consumer: keys.Consumer("billing"), ID: id}}
+	}
+	apply := func(id string, outputs []byte) {
+		t.Helper()
+		claim, err := keys.Claim(ctx, entry(id))
+		if err == nil {
+			err = claim.Commit(outputs)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	learn := func(want letters.Outcome) {
+		t.Helper()
+		if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	recorded := []byte{1, 0}
+	apply("output", recorded)
+	apply("reused", nil)
+	if _, err := db.Exec(`UPDATE spillway_keys SET applied_at = applied_at - 1000`); err != nil { // before there were letters
+		t.Fatal(err)
+	}
+	publish(t, store, "orders.dlq", letter("output", "{}", because(classify.ReasonOutput)), letter("reused", "{}", because(classify.ReasonKeyReused)),
+		letter("producing", "{}"), letter("untouched", "{}", because(classify.ReasonOutput)))
+	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
+	if err != nil || len(taken) != 4 {
+		t.Fatal(taken, err)
+	}
+	act := letters.Act{By: "ann", Reason: "the handler is repaired", RedriveID: "campaign-1"}
+	for i, want := range []bool{true, false, false} { // once; the key of the last but one is not there
+		of := taken[[]int{0, 0, 2}[i]]
+		if removed, err := store.HandleAgain(ctx, of, act); err != nil || removed != want {
+			t.Errorf("%d: %v, %v", i, removed, err)
+		}
+	}
+	audit, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventKeyRemoved}})
+	if err != nil || len(audit) != 1 || audit[0].Seq != taken[0].Seq || audit[0].By != "ann" || audit[0].RedriveID != "campaign-1" {
+		t.Errorf("%+v, %v", audit, err)
+	}
+	if marked, err := store.MarkEach(ctx, letters.StatusRedriven, act, taken...); err != nil || len(marked) != 4 {
+		t.Fatal(marked, err)
+	}
+	learn(letters.Outcome{Redriven: 4})
+	apply("output", recorded)    // by the handler that ran again; its outputs are still to come
+	apply("producing", recorded) // for the first time
+	learn(letters.Outcome{Redriven: 4})
+	for i, id := range []string{"output", "producing"} {
+		if err := keys.MarkPublished(ctx, entry(id)); err != nil {
+			t.Fatal(err)
+		}
+		learn(letters.Outcome{Redriven: 3 - i, Succeeded: 1 + i})
+	}
+	wantNumbers(t, db, store)
+}
