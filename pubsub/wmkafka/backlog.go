@@ -35,7 +35,7 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	if err != nil {
 		return 0, err
 	}
-	committed, err := s.committed(ctx, admin, map[string][]int32{topic: partitions})
+	committed, err := admin.committed(ctx, s.group, map[string][]int32{topic: partitions})
 	if err != nil {
 		return 0, err
 	}
@@ -52,11 +52,12 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	return total, nil
 }
 
-// committed returns the offsets of the group. A broker that has just become the group's coordinator is asked again.
-func (s *Subscriber) committed(ctx context.Context, admin admin, of map[string][]int32) (*sarama.OffsetFetchResponse, error) {
-	retry := s.config.Sarama.Admin.Retry
+// committed returns the offsets of a group. A broker that has just become the group's coordinator is asked again, and
+// so is a cluster that makes its topic of offsets just now.
+func (a admin) committed(ctx context.Context, group string, of map[string][]int32) (*sarama.OffsetFetchResponse, error) {
+	retry := a.client.Config().Admin.Retry
 	for left := retry.Max; ; left-- {
-		committed, err := admin.ListConsumerGroupOffsets(s.group, of)
+		committed, err := a.ListConsumerGroupOffsets(group, of)
 		if err == nil && committed.Err != sarama.ErrNoError {
 			err = committed.Err
 		}
@@ -69,7 +70,7 @@ func (s *Subscriber) committed(ctx context.Context, admin admin, of map[string][
 		if ctx.Err() != nil {
 			return nil, errors.Join(ctx.Err(), err)
 		}
-		_ = admin.client.RefreshCoordinator(s.group) // its error is that of the next try
+		_ = a.client.RefreshCoordinator(group) // its error is that of the next try
 	}
 }
 

@@ -67,7 +67,7 @@ func benchSubscription(b *testing.B) (*subscription, func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := newSubscription(sub, func() {})
+	s := newSubscription(sub, "orders", func() {})
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &endless{ctx: ctx, records: make(chan *sarama.ConsumerMessage, 256)}
 	go e.feed(b.N)

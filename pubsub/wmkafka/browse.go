@@ -42,7 +42,7 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 	if err != nil {
 		return err
 	}
-	committed, err := s.committed(ctx, admin, map[string][]int32{topic: partitions})
+	committed, err := admin.committed(ctx, s.group, map[string][]int32{topic: partitions})
 	if err != nil {
 		return err
 	}

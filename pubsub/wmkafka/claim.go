@@ -7,6 +7,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -14,8 +15,17 @@ import (
 // message's context ends with it. So a message need not be given back, only to be delivered again.
 const maxHold = 24 * time.Hour
 
-// Setup begins a group session.
-func (s *subscription) Setup(sarama.ConsumerGroupSession) error { return nil }
+// Setup begins a group session. It writes a line if messages had to wait for it.
+func (s *subscription) Setup(session sarama.ConsumerGroupSession) error {
+	if lost := s.lost.Load(); lost > 0 {
+		logging.SessionAgain.Write(s.config.Logger, nil, logging.Fields{
+			logging.Topic: s.topic, logging.ConsumerGroup: s.group,
+			"lasted": time.Since(time.Unix(0, lost)).Round(time.Millisecond),
+		})
+	}
+	context.AfterFunc(session.Context(), func() { s.lost.Store(time.Now().UnixNano()) })
+	return nil
+}
 
 // Cleanup ends it.
 func (s *subscription) Cleanup(sarama.ConsumerGroupSession) error { return nil }
@@ -42,8 +52,8 @@ func holdable(session sarama.ConsumerGroupSession) context.Context {
 
 // flight is a record whose message is on its way.
 type flight struct {
-	record *sarama.ConsumerMessage
-	acked  chan bool
+	*delivery
+	acked chan bool
 }
 
 // consumeAhead delivers records of the partition before those in front of them are acked, beginning in order, up to InFlight
@@ -56,13 +66,13 @@ func (s *subscription) consumeAhead(session sarama.ConsumerGroupSession, claim s
 	marking.Go(func() { s.markAll(session, ahead) })
 	ctx := holdable(session)
 	for record := next(session, claim); record != nil; record = next(session, claim) {
-		d, f := s.deliver(ctx, record), flight{record, make(chan bool, 1)}
+		f := flight{s.deliver(ctx, record), make(chan bool, 1)}
 		select {
 		case ahead <- f:
 		case <-session.Context().Done():
 			return
 		}
-		if !d.fly(f.acked) {
+		if !f.fly(f.acked) {
 			return
 		}
 	}
@@ -86,8 +96,10 @@ func (s *subscription) markAll(session sarama.ConsumerGroupSession, ahead <-chan
 			acked = <-f.acked
 		}
 		if gap = gap || !acked; !gap {
-			session.MarkMessage(f.record, "")
-			marked = true
+			session.MarkMessage(f.of.record, "")
+			if marked = true; f.first.Load() {
+				session.Commit()
+			}
 		}
 		if len(ahead) == 0 { // nothing may come for long
 			commit()

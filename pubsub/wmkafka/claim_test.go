@@ -94,7 +94,7 @@ func subscriptionOf(t *testing.T, config SubscriberConfig, autoCommit bool) *sub
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSubscription(sub, func() {})
+	return newSubscription(sub, "orders", func() {})
 }
 
 // Promise P1: whatever is acked, nacked and never settled, and whenever the session ends: marked is what is acked, without a

@@ -35,7 +35,7 @@ func (c *recordContext) Value(key any) any {
 	case recordContextKey{}:
 		return c
 	case placing.Key{}:
-		if c.delivery == nil || c.delivery.turn == nil {
+		if c.delivery == nil {
 			return nil
 		}
 		return c.delivery

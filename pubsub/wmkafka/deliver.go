@@ -2,6 +2,7 @@ package wmkafka
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -17,16 +18,20 @@ type delivery struct {
 	of     recordContext // ends with the session, as that of the message does
 	msg    *message.Message
 	now    *attempt // the context of the message
-	first  attempt
+	begun  attempt
 	waited time.Duration // before this delivery
 
-	turn      *inTurn    // if the next message can be delivered while this one is placed
-	placement *placement // of the turn, once there is one
+	turn      *inTurn     // if the next message can be delivered while this one is placed
+	placement *placement  // of the turn, once there is one
+	first     atomic.Bool // it is placed, and committed, before the next message is delivered
 }
 
 // Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with its key are placed, or ctx
 // ends.
 func (d *delivery) Placing(ctx context.Context, msg *message.Message) {
+	if d.turn == nil {
+		return
+	}
 	for before := d.turn.placing(d, msg); before != nil; before = d.turn.before(d) {
 		select {
 		case <-before:
@@ -35,6 +40,9 @@ func (d *delivery) Placing(ctx context.Context, msg *message.Message) {
 		}
 	}
 }
+
+// PlaceFirst lets the next message wait until this one is acked and committed, for placing.FirstFor at most.
+func (d *delivery) PlaceFirst() { d.first.Store(true) }
 
 // pause is the wait before the next delivery of a message that was nacked.
 func (d *delivery) pause() time.Duration {
@@ -52,7 +60,7 @@ func (s *subscription) deliver(session context.Context, record *sarama.ConsumerM
 // send hands the message over, unless the session ends before that.
 func (d *delivery) send() bool {
 	if d.now == nil {
-		d.now = &d.first
+		d.now = &d.begun
 	} else {
 		d.now = new(attempt)
 	}

@@ -62,9 +62,9 @@
 // Publish returns when all in-sync replicas have the record, or with an error within 30 s. A refusal for size wraps
 // poison.ErrTooLarge; messages that were sent with the large one are published.
 //
-// InitializeTopicsFor creates a dead-letter topic with the partitions and replicas of its source. The topic has no expiry,
-// no compaction, and room for the source's largest message with a letter's metadata. An existing topic that would lose
-// letters or refuse the largest one is an error. With a poison.Queue it is an error at the router's start. retention.ms,
+// InitializeTopicsFor creates a dead-letter topic with the partitions, replicas and min.insync.replicas of its source. The
+// topic has no expiry, no compaction, and room for the source's largest message with a letter's metadata. An existing
+// topic that would lose letters or refuse the largest one is an error. With a poison.Queue it is an error at the router's start. retention.ms,
 // retention.bytes and cleanup.policy must keep everything, and max.message.bytes must be that of the source plus 64 KiB.
 // PublisherConfig.AllowLossyTopics accepts such a topic. The same holds for the topics of retry stages.
 //

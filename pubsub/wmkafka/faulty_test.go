@@ -17,6 +17,7 @@ type faulty struct {
 	frozen  sync.RWMutex // held while they stand still
 	silent  bool
 	refuses bool
+	refused int // connections
 	conns   []net.Conn
 }
 
@@ -41,6 +42,7 @@ func (f *faulty) Dial(network, address string) (net.Conn, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.refuses {
+		f.refused++
 		return nil, errors.New("connection refused")
 	}
 	conn, err := net.DialTimeout(network, address, 5*time.Second)

@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -132,6 +133,9 @@ func (t *inTurn) handle(d *delivery) bool {
 		d.cancel()
 		switch outcome {
 		case acked:
+			if d.first.Load() {
+				t.session.Commit()
+			}
 			t.commitMarked()
 			return true
 		case abandoned:
@@ -183,12 +187,27 @@ func (t *inTurn) placing(d *delivery, msg *message.Message) <-chan struct{} {
 	if t.current != d || d.msg != msg {
 		return nil
 	}
-	t.current = nil
 	if d.placement == nil {
 		d.placement = t.marks.place(d.of.record.Offset, d.of.record.Key, sizeOf(d.of.record))
 	}
-	t.ring()
+	if d.first.Load() {
+		time.AfterFunc(placing.FirstFor, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.goOn(d, msg)
+		})
+	} else {
+		t.goOn(d, msg)
+	}
 	return d.placement.turn()
+}
+
+// goOn ends the turn of d's handler, unless it has ended. The caller holds mu.
+func (t *inTurn) goOn(d *delivery, msg *message.Message) {
+	if t.current == d && d.msg == msg {
+		t.current = nil
+		t.ring()
+	}
 }
 
 // before returns what is closed when a message before d with its key is placed, or nil if it is d's turn.

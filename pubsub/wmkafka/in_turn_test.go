@@ -326,3 +326,55 @@ func TestPlacingAfterAck(t *testing.T) {
 		}
 	})
 }
+
+// Feature D10, promise P4: a message that is to be placed first is placed, and committed, before the next one is
+// delivered. While its publisher is away the next one waits for a bounded time.
+func TestPlacingFirst(t *testing.T) {
+	for name, config := range map[string]SubscriberConfig{"in the background": {}, "not in the background": {MaxPlacing: -1}} {
+		consuming(t, 4, config, func(d deliveries) {
+			d.next().Ack()
+			first := d.next()
+			placing.First(first.Context())
+			go placing.Begin(first.Context(), first)
+			time.Sleep(placing.FirstFor - time.Second)
+			select {
+			case msg := <-d.of.output:
+				d.Fatalf("%s: %s came before the message was placed", name, msg.Payload)
+			default:
+			}
+			first.Ack()
+			next := d.next()
+			d.mu.Lock()
+			if fmt.Sprint(d.marked) != "[0 1]" || d.commits != 1 {
+				d.Errorf("%s: %s came with %v marked after %d commits", name, next.Payload, d.marked, d.commits)
+			}
+			d.mu.Unlock()
+			next.Ack()
+		})
+	}
+	consuming(t, 2, SubscriberConfig{}, func(d deliveries) {
+		first := d.next()
+		placing.First(first.Context())
+		go placing.Begin(first.Context(), first)
+		d.next().Ack()
+		if marked := d.settled(); len(marked) > 0 {
+			d.Errorf("marked %v over one that is not placed", marked)
+		}
+		first.Ack()
+		if fmt.Sprint(d.settled()) != "[1]" {
+			d.Errorf("marked %v", d.settled())
+		}
+	})
+	consuming(t, 2, SubscriberConfig{InFlight: 2}, func(d deliveries) {
+		first := d.next()
+		placing.First(first.Context())
+		placing.Begin(first.Context(), first)
+		first.Ack()
+		time.Sleep(time.Second)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.commits != 1 {
+			d.Errorf("with several in flight, %d commits", d.commits)
+		}
+	})
+}

@@ -61,7 +61,7 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	}
 	waiting = make(map[string]int)
 	for _, topic := range topics {
-		n, err := admin.waiting(topic)
+		n, err := admin.waiting(ctx, topic)
 		if ctx.Err() != nil {
 			return waiting, errors.Join(append(errs, fmt.Errorf("topics from %q on were not examined: %w", topic, ctx.Err()))...)
 		}
@@ -76,17 +76,14 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 }
 
 // waiting counts what the group named as the topic has not acked.
-func (a admin) waiting(topic string) (total int, err error) {
+func (a admin) waiting(ctx context.Context, topic string) (total int, err error) {
 	partitions, err := a.client.Partitions(topic)
 	if err != nil {
 		return 0, err
 	}
-	committed, err := a.ListConsumerGroupOffsets(topic, map[string][]int32{topic: partitions})
+	committed, err := a.committed(ctx, topic, map[string][]int32{topic: partitions})
 	if err != nil {
 		return 0, err
-	}
-	if committed.Err != sarama.ErrNoError {
-		return 0, committed.Err
 	}
 	for _, partition := range partitions {
 		n, err := behind(a.client, topic, partition, committed.GetBlock(topic, partition), sarama.OffsetOldest)

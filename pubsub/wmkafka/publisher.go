@@ -109,9 +109,10 @@ type Publisher struct {
 	config    PublisherConfig
 	producers *producers
 	// sending is held shared by every send, and alone by a send that must find out whether its own message is too large.
-	sending sync.RWMutex
-	closed  atomic.Bool
-	idle    idle
+	sending    sync.RWMutex
+	closed     atomic.Bool
+	idle       idle
+	sourceWait time.Duration
 }
 
 var (
@@ -130,7 +131,7 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	p := &Publisher{brokers: brokers, config: config}
+	p := &Publisher{brokers: brokers, config: config, sourceWait: sourceWait}
 	var err error
 	if p.producers, err = newProducers(brokers, &p.config); err != nil {
 		return nil, fmt.Errorf("wmkafka: %w", err)

@@ -1,6 +1,7 @@
 package wmkafka
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -12,9 +13,14 @@ type settings struct {
 	partitions      int32
 	replicas        int16
 	maxMessageBytes int
+	minInSync       int  // 0 leaves it to the cluster
+	guessed         bool // because no broker knows the source
 	// Of an existing topic, as the broker writes them.
 	retentionMs, retentionBytes, cleanupPolicy string
 }
+
+// minInSyncReplicas is the number of replicas that confirm a record.
+const minInSyncReplicas = "min.insync.replicas"
 
 func describeTopic(admin admin, topic string) (settings, error) {
 	metadata, err := topicMetadata(admin, topic)
@@ -25,9 +31,16 @@ func describeTopic(admin admin, topic string) (settings, error) {
 	if s.partitions > 0 {
 		s.replicas = int16(len(metadata.Partitions[0].Replicas))
 	}
-	entries, err := admin.DescribeConfig(sarama.ConfigResource{
-		Type: sarama.TopicResource, Name: topic,
-		ConfigNames: []string{"max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy"},
+	var entries []sarama.ConfigEntry
+	err = untilKnown(sourceWait, func() (err error) {
+		entries, err = admin.DescribeConfig(sarama.ConfigResource{
+			Type: sarama.TopicResource, Name: topic,
+			ConfigNames: []string{"max.message.bytes", minInSyncReplicas, "retention.ms", "retention.bytes", "cleanup.policy"},
+		})
+		if code := (*sarama.DescribeConfigError)(nil); errors.As(err, &code) {
+			return fmt.Errorf("%w: %s", code.Err, code.ErrMsg)
+		}
+		return err
 	})
 	if err != nil {
 		return settings{}, fmt.Errorf("describe the configuration of %q: %w", topic, err)
@@ -37,6 +50,10 @@ func describeTopic(admin admin, topic string) (settings, error) {
 		case "max.message.bytes":
 			if n, err := strconv.Atoi(entry.Value); err == nil {
 				s.maxMessageBytes = n
+			}
+		case minInSyncReplicas:
+			if n, err := strconv.Atoi(entry.Value); err == nil {
+				s.minInSync = n
 			}
 		case "retention.ms":
 			s.retentionMs = entry.Value
@@ -99,14 +116,32 @@ func (s settings) flaws(wanted settings) (flaws []string) {
 	return flaws
 }
 
+// weakness says that an existing topic confirms records with fewer replicas than their source asks for. It returns ""
+// if it does not.
+func (s settings) weakness(wanted settings) string {
+	if s.minInSync >= wanted.minInSync {
+		return ""
+	}
+	text := fmt.Sprintf("its records are confirmed by %s=%d, and those of its source by %d; set it to %d",
+		minInSyncReplicas, s.minInSync, wanted.minInSync, wanted.minInSync)
+	if int(s.replicas) < wanted.minInSync {
+		text += fmt.Sprintf(", after the topic has more replicas than %d", s.replicas)
+	}
+	return text
+}
+
 // entries are what a topic for dead letters is configured with.
 func (s settings) entries() [][2]string {
-	return [][2]string{
+	entries := [][2]string{
 		{"retention.ms", "-1"},
 		{"retention.bytes", "-1"},
 		{"cleanup.policy", "delete"},
 		{"max.message.bytes", strconv.Itoa(s.maxMessageBytes)},
 	}
+	if n := min(s.minInSync, int(s.replicas)); n > 0 { // with more, no letter could be written
+		entries = append(entries, [2]string{minInSyncReplicas, strconv.Itoa(n)})
+	}
+	return entries
 }
 
 func (s settings) detail() *sarama.TopicDetail {

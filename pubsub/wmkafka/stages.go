@@ -57,7 +57,9 @@ type Stages struct {
 }
 
 // NewStages connects to the cluster. brokers are the addresses of some of its brokers. group is the consumer group of all instances of
-// the service, such as the service's name. It must not be the group of another subscriber. An error names the argument or the field of config that is wrong.
+// the service, such as the service's name. It must not be the group of another subscriber: then the stages'
+// subscription, and so the router's start, is an error. An error names the argument or the field of config that is
+// wrong.
 func NewStages(brokers []string, group string, config StagesConfig) (*Stages, error) {
 	if config.InFlight == 0 {
 		config.InFlight = 16
@@ -140,6 +142,12 @@ func (s *stageSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	if s.closed.Err() != nil {
 		return nil, ErrClosed
 	}
+	leave, err := enterGroup(s.of.brokers, s.of.group, true)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)
+	}
+	context.AfterFunc(ctx, leave)
 	t := &stagegroup.Topic{Name: topic, Group: s.group, Stage: stage}
 	out, err := s.of.consumer.Add(ctx, t)
 	if err != nil {

@@ -37,7 +37,12 @@ func newDesk(c *cluster) *desk {
 // stages returns one more instance of the service.
 func (d *desk) stages(config ...*sarama.Config) *Stages {
 	d.Helper()
-	waiting, err := NewStages(d.brokers, d.group, StagesConfig{Sarama: append(config, nil)[0]})
+	return d.stagesWith(StagesConfig{Sarama: append(config, nil)[0]})
+}
+
+func (d *desk) stagesWith(config StagesConfig) *Stages {
+	d.Helper()
+	waiting, err := NewStages(d.brokers, d.group, config)
 	if err != nil {
 		d.Fatal(err)
 	}

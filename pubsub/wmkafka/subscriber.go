@@ -147,13 +147,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
 	// context is cancelled instead.
 	ctx, cancel := cancelledWith(ctx)
-	sub := newSubscription(s, cancel)
+	sub := newSubscription(s, topic, cancel)
 	if err := s.begin(sub); err != nil {
 		cancel()
 		return nil, err
 	}
 	context.AfterFunc(ctx, sub.cutLater)
-	silent, err := sub.start(ctx, s, topic)
+	silent, err := sub.start(ctx, s)
 	if err != nil {
 		s.end(sub)
 		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)

@@ -2,6 +2,7 @@ package wmkafka
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -15,7 +16,9 @@ import (
 // that one would wrap its handler for tracing, the subscription puts its own in the handler's place.
 type subscription struct {
 	config *SubscriberConfig
+	topic  string
 	group  string
+	leave  func() // the group, as far as this process knows
 	cancel context.CancelFunc
 	output chan *message.Message
 	inner  *kafka.Subscriber
@@ -23,23 +26,30 @@ type subscription struct {
 
 	client      *sarama.Config
 	connections *connections
+
+	lost atomic.Int64 // when the last session ended, in nanoseconds; 0 before the first
 }
 
-func newSubscription(of *Subscriber, cancel context.CancelFunc) *subscription {
-	s := &subscription{config: &of.config, group: of.group, cancel: cancel, output: make(chan *message.Message), ended: make(chan struct{})}
+func newSubscription(of *Subscriber, topic string, cancel context.CancelFunc) *subscription {
+	s := &subscription{config: &of.config, topic: topic, group: of.group, cancel: cancel, output: make(chan *message.Message), ended: make(chan struct{})}
 	s.client, s.connections = through(of.config.Sarama)
 	return s
 }
 
 var _ kafka.SaramaTracer = (*subscription)(nil)
 
-func (s *subscription) start(ctx context.Context, of *Subscriber, topic string) (<-chan *message.Message, error) {
+func (s *subscription) start(ctx context.Context, of *Subscriber) (<-chan *message.Message, error) {
+	leave, err := enterGroup(of.brokers, s.group, false)
+	if err != nil {
+		return nil, err
+	}
+	s.leave = leave
 	inner, err := kafka.NewSubscriber(of.watermill(s.client, s), s.config.Logger)
 	if err != nil {
 		return nil, err
 	}
 	s.inner = inner
-	return inner.Subscribe(ctx, topic)
+	return inner.Subscribe(ctx, s.topic)
 }
 
 func (s *subscription) stop() {
@@ -47,6 +57,9 @@ func (s *subscription) stop() {
 	s.cancel()
 	if s.inner != nil {
 		_ = s.inner.Close() // it has ended and returns no error; this ends what it left behind on reconnects
+	}
+	if s.leave != nil {
+		s.leave()
 	}
 }
 

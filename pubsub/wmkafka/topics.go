@@ -22,6 +22,8 @@ const (
 	requestRoom = 16 << 10
 	// leaderPoll is the wait between two looks at whether a topic has its leaders.
 	leaderPoll = 50 * time.Millisecond
+	// sourceWait is how long a source is asked for that no broker knows.
+	sourceWait = 2 * time.Second
 	// usualReplicas is the replication factor of a topic without a source.
 	usualReplicas = 3
 )
@@ -32,10 +34,11 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 	return p.InitializeTopicsFor("", topics...)
 }
 
-// InitializeTopicsFor makes sure that topics exist for the dead letters of source. It creates a missing topic with the partitions
-// and replicas of source, no expiry, no compaction, and room for source's largest message and 64 KiB. It returns when all
-// partitions have leaders, and does not change an existing topic. After a time-out it tries once more. It is an error, with
-// topic, setting and remedy, if:
+// InitializeTopicsFor makes sure that topics exist for the dead letters of source. It creates a missing topic with the
+// partitions, replicas and min.insync.replicas of source, no expiry, no compaction, and room for source's largest
+// message and 64 KiB. If no broker knows source within 2 s, it guesses one partition, and logs that. It returns when
+// all partitions have leaders, and does not change an existing topic. One with less min.insync.replicas than source is
+// logged as an error. After a time-out it tries once more. It is an error, with topic, setting and remedy, if:
 //
 //   - an existing topic expires, is bounded or compacted, or is too small for the largest letter; AllowLossyTopics accepts that,
 //   - a missing topic cannot be created,
@@ -73,7 +76,7 @@ func (p *Publisher) initializeTopics(source string, topics []string) (err error)
 		return err
 	}
 	for _, topic := range topics {
-		if err := p.initializeTopic(admin, topic, wanted); err != nil {
+		if err := p.initializeTopic(admin, source, topic, wanted); err != nil {
 			return err
 		}
 	}
@@ -98,14 +101,19 @@ func (p *Publisher) roomFor(source string, topics []string) int {
 func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, error) {
 	wanted := settings{partitions: 1, replicas: p.config.ReplicationFactor, maxMessageBytes: p.config.MaxMessageBytes}
 	if source != "" {
-		found, err := describeTopic(admin, source)
+		var found settings
+		err := untilKnown(p.sourceWait, func() (err error) {
+			found, err = describeTopic(admin, source)
+			return err
+		})
 		switch {
 		case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // it comes into being when it is subscribed to
+			wanted.guessed = true
 		case err != nil:
 			logging.SourceUnknown.Write(p.config.Logger, err,
 				logging.Fields{logging.Topic: source})
 		default:
-			wanted.partitions = found.partitions
+			wanted.partitions, wanted.minInSync = found.partitions, found.minInSync
 			wanted.maxMessageBytes = found.maxMessageBytes + room
 			if wanted.replicas == 0 {
 				wanted.replicas = found.replicas
@@ -126,12 +134,27 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, e
 	return wanted, nil
 }
 
-func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) error {
+// untilKnown asks again if a broker does not know a topic: one that was just created is known to each broker a little
+// later.
+func untilKnown(within time.Duration, ask func() error) error {
+	for end := time.Now().Add(within); ; time.Sleep(leaderPoll) {
+		err := ask()
+		if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted settings) error {
 	found, err := describeTopic(admin, topic)
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = admin.CreateTopic(topic, wanted.detail(), false)
 		if err == nil {
 			logging.TopicCreated.Write(p.config.Logger, nil, logging.Fields{logging.Topic: topic, "settings": wanted.String()})
+			if wanted.guessed {
+				logging.TopicGuessed.Write(p.config.Logger, nil,
+					logging.Fields{logging.Topic: topic, "source": source, "settings": wanted.String()})
+			}
 			return p.awaitLeaders(admin, topic, wanted)
 		}
 		if !errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was quicker
@@ -148,6 +171,10 @@ func (p *Publisher) initializeTopic(admin admin, topic string, wanted settings) 
 	}
 	if err != nil {
 		return fmt.Errorf("wmkafka: topic %q cannot be looked up; allow this client to describe it: %w", topic, err)
+	}
+	if weakness := found.weakness(wanted); weakness != "" {
+		logging.TopicWeak.Write(p.config.Logger, fmt.Errorf("wmkafka: topic %q: %s", topic, weakness),
+			logging.Fields{logging.Topic: topic, "source": source})
 	}
 	flaws := found.flaws(wanted)
 	if len(flaws) == 0 {
@@ -233,11 +260,28 @@ func connectAdmin(brokers []string, config *sarama.Config) (admin, error) {
 	return admin{clusterAdmin, client}, nil // whose Close closes the client too
 }
 
+// topicMetadata asks one broker, and the others too if that one does not know the topic: it may lag behind.
 func topicMetadata(admin admin, topic string) (*sarama.TopicMetadata, error) {
 	all, err := admin.DescribeTopics([]string{topic})
 	if err != nil {
 		return nil, err
 	}
+	found, err := metadataOf(all, topic)
+	config := admin.client.Config()
+	for _, broker := range admin.client.Brokers() {
+		if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+			break
+		}
+		_ = broker.Open(config) // it is open already, or GetMetadata says why not
+		request := sarama.NewMetadataRequest(config.Version, []string{topic})
+		if response, failed := broker.GetMetadata(request); failed == nil {
+			found, err = metadataOf(response.Topics, topic)
+		}
+	}
+	return found, err
+}
+
+func metadataOf(all []*sarama.TopicMetadata, topic string) (*sarama.TopicMetadata, error) {
 	for _, metadata := range all {
 		if metadata.Name == topic {
 			if metadata.Err != sarama.ErrNoError && metadata.Err != sarama.ErrLeaderNotAvailable {

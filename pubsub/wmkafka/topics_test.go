@@ -8,11 +8,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -66,7 +70,7 @@ func TestInitializeTopics(t *testing.T) {
 			}
 			for _, topic := range []string{dlq, invalid} {
 				found, err := describeTopic(c.admin, topic)
-				want := settings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"}
+				want := settings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, minInSync: 1, retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"}
 				if err != nil || found != want {
 					t.Errorf("%s is %+v, want %+v; %v", topic, found, want, err)
 				}
@@ -229,5 +233,79 @@ func TestChannelInitializes(t *testing.T) {
 	c.deleteLater(missing)
 	if err := pub.InitializeTopicsFor(c.topic+"-missing", missing); err != nil {
 		t.Error(err)
+	}
+}
+
+// Feature D5, promise P1: a letter is confirmed by as many replicas as its source asks for, as far as the topic has
+// them. An existing topic that asks for fewer is an error in the log, with the remedy. It is not changed, and letters
+// are published to it.
+func TestInitializeTopicsReplicas(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	source, weak, strong, made := c.topic+"-source", c.topic+"-weak.dlq", c.topic+"-strong.dlq", c.topic+"-made.dlq"
+	c.create(source, 1, map[string]string{"min.insync.replicas": "2"})
+	sound := map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": strconv.Itoa(kafkaMaxMessageBytes + letterRoom)}
+	c.create(weak, 1, sound)
+	sound["min.insync.replicas"] = "2"
+	c.create(strong, 1, sound)
+	c.deleteLater(made)
+	logged := &logs{}
+	pub := c.publisher(PublisherConfig{Logger: logged})
+	if err := pub.InitializeTopicsFor(source, strong); err != nil || logged.String() != "" {
+		t.Errorf("%v, logged %s", err, logged)
+	}
+	if err := pub.InitializeTopicsFor(source, weak); err != nil {
+		t.Error(err)
+	}
+	for _, part := range []string{"event:topic_weak", weak, "min.insync.replicas=1", "set it to 2", "more replicas than 1"} {
+		if !strings.Contains(logged.String(), part) {
+			t.Errorf("the log lacks %q: %s", part, logged)
+		}
+	}
+	wanted := settings{replicas: 3, minInSync: 2}
+	if value := wanted.detail().ConfigEntries[minInSyncReplicas]; value == nil || *value != "2" {
+		t.Errorf("a created topic has %s %v", minInSyncReplicas, value)
+	}
+	if err := pub.InitializeTopicsFor(source, made); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := describeTopic(c.admin, made); err != nil || found.minInSync != 1 {
+		t.Errorf("a topic of one replica is %+v, %v", found, err)
+	}
+	for _, topic := range []string{weak, made} {
+		if err := pub.Publish(topic, message.NewMessage("", nil)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Feature D5: a source that no broker knows yet is asked for again, before its letters' topics get settings that are
+// guessed. A guess is in the log.
+func TestInitializeTopicsAsksAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	source, dlq := c.topic+"-late", c.topic+"-late.dlq"
+	c.deleteLater(dlq)
+	pub := c.publisher(PublisherConfig{})
+	pub.sourceWait = patience
+	done := make(chan error, 1)
+	go func() { done <- pub.InitializeTopicsFor(source, dlq) }()
+	time.Sleep(20 * leaderPoll) // if the source comes before the question, the test shows less
+	c.create(source, 6, nil)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if found, err := describeTopic(c.admin, dlq); err != nil || found.partitions != 6 {
+		t.Errorf("the topic is %+v, %v", found, err)
+	}
+	logged := &testkit.Log{}
+	guessed := c.topic + "-guessed.dlq"
+	c.deleteLater(guessed)
+	if err := c.publisher(PublisherConfig{Logger: logged}).InitializeTopicsFor(c.topic+"-missing", guessed); err != nil {
+		t.Fatal(err)
+	}
+	lines := logged.Lines(watermill.InfoLogLevel, "")
+	if n := len(lines); n != 2 || lines[1].Fields[logging.EventName] != "topic_guessed" || lines[1].Fields["source"] != c.topic+"-missing" {
+		t.Errorf("the log has %v", lines)
 	}
 }

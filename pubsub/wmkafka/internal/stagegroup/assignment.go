@@ -20,8 +20,11 @@ func newStrategy() *strategy {
 	return &strategy{BalanceStrategy: sarama.NewBalanceStrategyRoundRobin()}
 }
 
-// Name distinguishes these members from those of sarama, which would not understand the assignment.
-func (s *strategy) Name() string { return "spillway-stages" }
+// strategyName distinguishes these members from those of sarama, which would not understand the assignment.
+const strategyName = "spillway-stages"
+
+// Name is that of the protocol of the group.
+func (s *strategy) Name() string { return strategyName }
 
 // Plan distributes the partitions, and returns a plan of sarama's in which no member has any.
 func (s *strategy) Plan(members map[string]sarama.ConsumerGroupMemberMetadata, topics map[string][]int32) (sarama.BalanceStrategyPlan, error) {

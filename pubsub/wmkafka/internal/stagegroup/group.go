@@ -47,6 +47,8 @@ type Group struct {
 	interrupt context.CancelFunc // of the membership
 	ended     chan struct{}      // closed when the membership has ended; nil before the first
 	cut       func()
+	away      time.Time // since when the group cannot be joined, or zero
+	lost      time.Time // when the last session ended, if its end was not our own wish
 }
 
 // Topic is a stage topic that is consumed.
@@ -101,6 +103,9 @@ func (g *Group) add(t *Topic) (ended <-chan struct{}, err error) {
 		client, cut, err := g.config.Connect(newStrategy())
 		if err != nil {
 			return nil, err
+		}
+		if err := g.isOfStages(client); err != nil {
+			return nil, errors.Join(err, client.Close())
 		}
 		group, err := sarama.NewConsumerGroupFromClient(g.config.Group, client)
 		if err != nil {
@@ -191,7 +196,8 @@ func (g *Group) run(group sarama.ConsumerGroup, client sarama.Client, ended chan
 		began := time.Now()
 		err := errNoTopic
 		if len(topics) > 0 {
-			err = group.Consume(ctx, slices.Sorted(maps.Keys(topics)), &membership{Group: g, client: client, topics: topics, missing: missing})
+			member := &membership{Group: g, client: client, version: version, topics: topics, missing: missing}
+			err = group.Consume(ctx, slices.Sorted(maps.Keys(topics)), member)
 		}
 		interrupted := ctx.Err() != nil
 		cancel()
@@ -200,7 +206,7 @@ func (g *Group) run(group sarama.ConsumerGroup, client sarama.Client, ended chan
 			pause = minPause
 		}
 		if err != nil && !interrupted {
-			logging.StagesNotJoined.Write(g.config.Logger, err, logging.Fields{"group": g.config.Group, logging.Wait: pause})
+			g.fails(err)
 			timer := time.NewTimer(pause)
 			select {
 			case <-timer.C:
@@ -286,6 +292,7 @@ func existing(client sarama.Client, topics map[string]*Topic) (there map[string]
 type membership struct {
 	*Group
 	client  sarama.Client
+	version int // of the group's topics
 	topics  map[string]*Topic
 	missing []string
 	session *session
@@ -299,6 +306,7 @@ func (m *membership) Setup(s sarama.ConsumerGroupSession) error {
 	}
 	m.session = newSession(s, m, partitions)
 	m.session.start()
+	m.joined(s.Context())
 	return nil
 }
 
