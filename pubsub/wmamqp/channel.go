@@ -50,7 +50,7 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan str
 	select {
 	case r, open := <-c.returns: // a returned message is confirmed too, after its return
 		if open {
-			return fmt.Errorf("wmamqp: %s returned the message: %d %s: declare the queue, or bind one to the exchange", to, r.ReplyCode, r.ReplyText), true
+			return &returnedError{to, r}, true
 		}
 	default:
 	}
@@ -64,13 +64,16 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan str
 		}
 		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to, reason), false
 	default:
-		return fmt.Errorf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to), false
+		return nacked(fmt.Sprintf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to)), false
 	}
 }
 
 func noConfirm(to address, timeout time.Duration) error {
-	return classify.Transient(fmt.Errorf("wmamqp: %s: no confirm within %s; the message may have arrived", to, timeout))
+	return nacked(fmt.Sprintf("wmamqp: %s: no confirm within %s; the message may have arrived", to, timeout))
 }
+
+// nacked returns the error for a broker that nacks or is silent, which says nothing of the message.
+func nacked(text string) error { return classify.Transient(outage.NewNack(text)) }
 
 // reason is why the channel was closed. The client sends it before it ends what waits for a confirm.
 func (c *channel) reason() error {

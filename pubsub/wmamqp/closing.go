@@ -3,11 +3,14 @@ package wmamqp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // The time that Close has as a whole, whatever the peer does: closeWait for an orderly end, and forceWait for what is
@@ -78,8 +81,15 @@ const (
 	wrapperHears = "handleConnectionClose is for connection or Pub/Sub close"
 )
 
+// The wrapper's words for each failed attempt to dial again, and for the end of an outage. If they change, each attempt is an Error line.
+const (
+	wrapperDials     = "Cannot reconnect to AMQP, retrying"
+	wrapperConnected = "Connected to AMQP"
+)
+
 // connectionLog is the logger of a wrapper of our own. Watermill-amqp calls an error what is an orderly end: it dials again when it is
-// told to close. From the beginning of Close on, that is logged at Debug.
+// told to close. From the beginning of Close on, that is logged at Debug. In an outage it calls each attempt to dial an error: the lost
+// connection is the one Error line.
 //
 // It also ends the wrapper's goroutine: that one waits for a connection without end when the wrapper is closed while it
 // has none.
@@ -88,6 +98,7 @@ type connectionLog struct {
 
 	mu      sync.Mutex
 	ended   bool // Close has begun
+	dialled bool // in vain, since the connection was lost
 	waits   bool
 	wrapper wrapper // set when it is closed
 }
@@ -119,7 +130,28 @@ func (l *connectionLog) Error(msg string, err error, fields watermill.LogFields)
 		l.LoggerAdapter.Debug(msg, fields.Add(watermill.LogFields{"err": err}))
 		return
 	}
-	l.LoggerAdapter.Error(msg, err, fields)
+	if msg != wrapperDials {
+		l.LoggerAdapter.Error(msg, err, fields)
+		return
+	}
+	l.mu.Lock()
+	first := !l.dialled
+	l.dialled = true
+	l.mu.Unlock()
+	say := l.LoggerAdapter.Debug
+	if first { // the loss is in the log, and this is the cause
+		say = l.LoggerAdapter.Info
+	}
+	say(msg, fields.Add(watermill.LogFields{logging.Error: fmt.Sprint(err)}))
+}
+
+func (l *connectionLog) Info(msg string, fields watermill.LogFields) {
+	if msg == wrapperConnected {
+		l.mu.Lock()
+		l.dialled = false
+		l.mu.Unlock()
+	}
+	l.LoggerAdapter.Info(msg, fields)
 }
 
 func (l *connectionLog) hasEnded() bool {

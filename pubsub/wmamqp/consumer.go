@@ -28,6 +28,7 @@ type consumer struct {
 	returnAll bool         // the latest message is to go back with all that were fetched
 	acks      int          // in a row
 	nacks     int          // in a row
+	failing   bool         // the latest attempt to begin again failed
 
 	tag        string
 	channel    *amqp091.Channel
@@ -71,6 +72,7 @@ func (c *consumer) begin() error {
 		return err
 	}
 	c.channel, c.lost = channel, lost
+	c.resumed()
 	c.placements.begin(c)
 	return nil
 }
@@ -111,7 +113,7 @@ func (c *consumer) beginAgain() bool {
 			return true
 		}
 		if c.ctx.Err() == nil {
-			logging.ConsumeNotResumed.Write(c.config.Logger, err, logging.Fields{logging.Queue: c.queue, logging.Wait: beginAgain})
+			c.notResumed(err)
 		}
 		if !wait.For(c.ctx, beginAgain) {
 			break

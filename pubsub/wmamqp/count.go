@@ -8,7 +8,7 @@ import "github.com/ThreeDotsLabs/watermill/message"
 //
 // RabbitMQ counts every delivery that came back, and not only those that ended the process. What other processes gave back counts,
 // and so do deployments. A process that is killed had up to SubscriberConfig.MaxPlacing messages of a queue open, and each is counted. So set Max, 20 by default for this count, higher than those that a message can have. Set the queue's own
-// x-delivery-limit higher than Max, or to -1: otherwise RabbitMQ may drop the message before its letter is published.
+// x-delivery-limit higher than Max, or from RabbitMQ 4 on to -1: otherwise RabbitMQ may drop the message before its letter is published.
 func DeliveryCount(msg *message.Message) (int, bool) {
 	d, ok := DeliveryFromContext(msg.Context())
 	if !d.Redelivered { // on a first delivery the header can only be the producer's

@@ -70,8 +70,9 @@
 //
 // # Log
 //
-// A lost connection is an Error, and so is each failed attempt to dial, or to consume again. What watermill-amqp logs as an error while
-// Close runs is logged at Debug. A connection of NewSubscriberWithConnection keeps its own logger.
+// A lost connection is an Error. The first failed attempt to dial again is an Info line with the cause, and further ones are logged at
+// Debug, until "Connected to AMQP". If consuming cannot begin again, that is an Error once, and an Info line when it does. What
+// watermill-amqp logs as an error while Close runs is logged at Debug. A connection of NewSubscriberWithConnection keeps its own logger.
 //
 // # Retry stages
 //
@@ -89,7 +90,8 @@
 // From RabbitMQ 4 on, a quorum queue drops a message, or sends it to its dead-letter exchange, after 20 redeliveries. Dead-letter
 // queues that Publisher declares there have x-delivery-limit -1. Set the same for a source queue, as an argument or a policy; a policy
 // also changes an existing queue. Or configure enough fallbacks, so that no message is nacked that often. RabbitMQ 3.10 has no limit
-// by default and refuses -1.
+// by default. It accepts -1, and drops a message when it is given back for the first time: so before RabbitMQ 4, Subscriber and Publisher
+// refuse such an argument, and queues that have it as far as the broker shows it. Have no such policy there either.
 //
 // A message that is not settled within the broker's consumer_timeout, 30 minutes by default, closes the channel: its context ends
 // and it is redelivered. Prefetched messages wait for those before them, and their time counts from the fetch. The default prefetch

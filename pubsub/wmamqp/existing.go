@@ -28,7 +28,7 @@ const maxLessons = 40
 func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted amqp091.Table, refusal error) error {
 	arguments, rest := learn(wanted, refusal, func(arguments amqp091.Table) error { return declare(conn, queue, arguments) })
 	fields := logging.Fields{logging.Queue: queue, logging.Error: refusal.Error()}
-	if dropping := drops(arguments); dropping != "" {
+	if dropping := drops(arguments, majorVersion(conn.Properties)); dropping != "" {
 		if !p.config.AllowLossyTopics {
 			return fmt.Errorf("wmamqp: queue %q is there, %s, and loses letters that it confirmed: delete it, so that it is declared anew, "+
 				"use another queue, or set PublisherConfig.AllowLossyTopics", queue, dropping)
@@ -150,16 +150,20 @@ var losing = map[string]string{
 	amqp091.QueueMessageTTLArg: "its letters expire",
 	amqp091.QueueTTLArg:        "it is deleted when it is not used",
 	amqp091.StreamMaxAgeArg:    "its letters expire",
-	"x-delivery-limit":         "a letter is dropped when it was given back that often",
+	deliveryLimit:              "a letter is dropped when it was given back that often",
 	durable:                    "it is gone when the broker starts again",
 	autoDelete:                 "it is deleted with its last consumer",
 	exclusive:                  "it is deleted with its connection",
 }
 
 // drops says with which of its arguments a queue loses letters, and how, or is empty.
-func drops(arguments amqp091.Table) string {
+func drops(arguments amqp091.Table, major int) string {
+	if dropsReturned(arguments, major) {
+		return fmt.Sprintf("with %s %s (before RabbitMQ %d a letter is dropped when it is given back for the first time)", deliveryLimit,
+			text(arguments[deliveryLimit]), unlimitedFrom)
+	}
 	for _, name := range slices.Sorted(maps.Keys(losing)) {
-		if value, is := arguments[name]; is && text(value) != "-1" {
+		if value, is := arguments[name]; is && (name != deliveryLimit || text(value) != "-1") {
 			return fmt.Sprintf("with %s %s (%s)", name, text(value), losing[name])
 		}
 	}

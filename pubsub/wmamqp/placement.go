@@ -3,6 +3,7 @@ package wmamqp
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,7 +24,8 @@ type delivery struct {
 	polled bool // asked for beside the consumer, and no part of its prefetch
 	size   int
 	began  time.Time
-	shuts  uint64 // of the valve, before
+	shuts  uint64      // of the valve, before
+	first  atomic.Bool // it is placed before the next message is delivered
 }
 
 // Value answers for the adapter's own keys.
@@ -40,7 +42,16 @@ func (d *delivery) Value(key any) any {
 }
 
 // Placing lets the consumer go on. The message stays unacked until the router acks it: then it is placed.
-func (d *delivery) Placing(_ context.Context, msg *message.Message) { d.of.place(d, msg) }
+func (d *delivery) Placing(_ context.Context, msg *message.Message) {
+	if d.first.Load() {
+		time.AfterFunc(placing.FirstFor, func() { d.of.place(d, msg) })
+		return
+	}
+	d.of.place(d, msg)
+}
+
+// PlaceFirst lets the next message wait until this one is acked, for placing.FirstFor at most.
+func (d *delivery) PlaceFirst() { d.first.Store(true) }
 
 // placements are the messages of a consumer that are placed while it goes on. Only the consumer's own goroutine calls its methods,
 // except where they say otherwise.

@@ -79,6 +79,32 @@ func TestPlacing(t *testing.T) {
 	}
 }
 
+// Feature D10: a message that is to be placed first is acked before the next one is delivered. While its publisher is
+// away, the next one waits for a bounded time.
+func TestPlacingFirst(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.queue(kind)
+			ids := b.numbered(topic, 3)
+			messages := b.subscribe(b.subscriber(maxPlacing(0, 0), prefetch(3)), topic)
+			first := b.want(messages, ids[0])
+			placing.First(first.Context())
+			place(first)
+			b.none(messages)
+			acks(t, first)
+			second := b.want(messages, ids[1])
+			placing.First(second.Context())
+			place(second)
+			acks(t, b.want(messages, ids[2]))
+			acks(t, second)
+			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+		})
+	}
+}
+
 // The messages that are being placed are bounded in number and bytes, and can be switched off.
 func TestPlacingBounds(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,6 @@
 package wmamqp
 
-import (
-	"time"
-
-	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/wait"
-)
-
-// beginAgain is the wait before another attempt to consume, when the broker refused one.
-const beginAgain = time.Second
+import "github.com/watermill-spillway/spillway/internal/wait"
 
 // adapt fetches no more than one message while the handler's downstream is away. What was fetched before goes back to the broker, for
 // other instances: it would wait here until the broker closes the channel. When as many messages in a row were acked as are fetched
@@ -34,8 +26,7 @@ func (c *consumer) change(prefetch int) {
 		if err == nil || c.of.conn.Closed() { // by its owner: run ends
 			return
 		}
-		logging.ConsumeNotResumed.Write(c.config.Logger, err,
-			logging.Fields{logging.Queue: c.queue, logging.Wait: beginAgain})
+		c.notResumed(err)
 		if !wait.For(c.ctx, beginAgain) {
 			return
 		}

@@ -138,7 +138,7 @@ func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publ
 }
 
 // Publish returns nil when the broker has confirmed every message, which it does after a queue has stored it. It stops at the
-// first failure. The error says why: no queue is bound, the broker refused the message, it is too large (poison.ErrTooLarge), it can
+// first failure. The error says why: no queue is bound, the broker nacked the message, it is too large (poison.ErrTooLarge), it can
 // never be accepted because of its content (poison.ErrRefused), there was no confirm in time, or the connection was lost. After the
 // last two the message may have arrived.
 //
@@ -199,7 +199,7 @@ func (p *Publisher) publishAlone(ctx context.Context, to address, publishing *am
 	err, healthy := c.publish(to, publishing, ctx.Done(), p.config.ConfirmTimeout)
 	if healthy {
 		p.slots <- c
-		return err
+		return p.whyReturned(ctx, to, err)
 	}
 	p.forget(to.exchange) // it may be what is missing
 	p.discard(c)

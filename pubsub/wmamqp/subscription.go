@@ -21,6 +21,7 @@ type subscription struct {
 	queue     string
 	out       chan *message.Message
 	consumers []*consumer
+	resuming  resuming
 	taking    sync.WaitGroup // consumers that the broker may give another message
 
 	ctx  context.Context // ends with that of Subscribe, and with Close
@@ -100,12 +101,19 @@ func (s *subscription) noneTakes() {
 
 // inner returns a subscriber of watermill-amqp to the queue on our connection, and what adapts its declarations.
 func (s *Subscriber) inner(queue string, prefetch int, logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
+	major := 0
+	if conn, err := s.conn.open(); err == nil {
+		major = majorVersion(conn.Properties)
+	}
 	config := s.config.AMQP
+	if err := checkSource(queue, config.Queue.Arguments, major); err != nil {
+		return nil, nil, err
+	}
 	config.Consume.Qos.PrefetchCount = prefetch
 	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
 	var topology *adapting
 	if stock, ok := config.TopologyBuilder.(*amqp.DefaultTopologyBuilder); ok {
-		topology = &adapting{DefaultTopologyBuilder: stock}
+		topology = &adapting{DefaultTopologyBuilder: stock, major: major}
 		config.TopologyBuilder = topology
 	}
 	inner, err := amqp.NewSubscriberWithConnection(config, logger, s.conn.ConnectionWrapper)
@@ -121,12 +129,18 @@ func (s *Subscriber) inner(queue string, prefetch int, logger watermill.LoggerAd
 type adapting struct {
 	*amqp.DefaultTopologyBuilder
 	passive atomic.Bool
+	major   int // version of the broker, or 0
 }
 
 func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config, logger watermill.LoggerAdapter) error {
 	if !a.passive.Load() {
 		err := a.DefaultTopologyBuilder.BuildTopology(c, queue, exchange, config, logger)
 		if refused(err, amqp091.PreconditionFailed) {
+			if name, current, ok := inequivalent(err); ok {
+				if err := checkSource(queue, amqp091.Table{name: current}, a.major); err != nil {
+					return err
+				}
+			}
 			a.passive.Store(true)
 			return errAgain{err}
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
-	"strings"
 
 	"github.com/rabbitmq/amqp091-go"
 )
@@ -19,12 +17,12 @@ import (
 //
 // The broker shows no client what a policy adds to a queue, nor a user without the right to declare it its arguments.
 func (p *Publisher) InitializeTopics(topics ...string) error {
-	if dropping := drops(p.config.AMQP.Queue.Arguments); dropping != "" && !p.config.AllowLossyTopics {
-		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: remove it, or set AllowLossyTopics", dropping)
-	}
 	conn, err := p.conn.open()
 	if err != nil {
 		return err
+	}
+	if dropping := drops(p.config.AMQP.Queue.Arguments, majorVersion(conn.Properties)); dropping != "" && !p.config.AllowLossyTopics {
+		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: remove it, or set AllowLossyTopics", dropping)
 	}
 	for _, topic := range topics {
 		if err := p.declareQueue(conn, topic); err != nil {
@@ -73,27 +71,20 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 }
 
 // queueArguments are those of the config, with the type of the queue. From RabbitMQ 4 on a quorum queue drops a message
-// that was given back 20 times, so the limit is lifted where the broker knows how: before, -1 is an error.
+// that was given back 20 times, so the limit is lifted where the broker knows how: before, there is none, and -1 drops what is given back.
 func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
 	arguments := amqp091.Table{amqp091.QueueTypeArg: p.config.QueueType}
 	maps.Copy(arguments, p.config.AMQP.Queue.Arguments)
-	_, limited := arguments["x-delivery-limit"]
-	if arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum && !limited && majorVersion(conn.Properties) >= 4 {
-		arguments["x-delivery-limit"] = int32(-1)
+	_, limited := arguments[deliveryLimit]
+	if arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum && !limited && majorVersion(conn.Properties) >= unlimitedFrom {
+		arguments[deliveryLimit] = int32(-1)
 	}
 	return arguments
 }
 
-func majorVersion(server amqp091.Table) int {
-	version, _ := server["version"].(string)
-	major, _, _ := strings.Cut(version, ".")
-	n, _ := strconv.Atoi(major)
-	return n
-}
-
 // QuorumQueue returns queue arguments for a quorum queue: those given, and x-queue-type. On RabbitMQ 4 a quorum queue
-// drops a message that was given back 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there,
-// which older brokers refuse, or the same in a policy.
+// drops a message that was given back 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there, or the same in a
+// policy. Before RabbitMQ 4 leave it out: there is no limit, and with -1 the broker drops a message when it is given back for the first time.
 func QuorumQueue(arguments amqp091.Table) amqp091.Table {
 	quorum := amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
 	maps.Copy(quorum, arguments)

@@ -8,7 +8,7 @@ import (
 )
 
 // Promise P1: from RabbitMQ 4 on, where a quorum queue drops what was given back 20 times, the limit is lifted; before,
-// where -1 is refused, and on classic queues it is not mentioned.
+// where -1 drops messages, and on classic queues it is not mentioned.
 func TestDeliveryLimit(t *testing.T) {
 	for _, row := range []struct {
 		kind, version string
