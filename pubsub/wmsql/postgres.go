@@ -79,8 +79,17 @@ func (s postgresSource) registered(topic, group string) wsql.Query {
 }
 
 // position is doubted where its transaction is one that has not begun, where it was refused before, and where it is of
-// another server. What waited for the lock sees a position that is newer than its snapshot, so a doubt is not yet evidence.
+// another server. What waited for the lock sees a position that is newer than its snapshot: it is read again, with the
+// lock.
 func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
+	at, trust, err = s.positionNow(ctx, db, topic, group, lock)
+	if err == nil && trust == doubted && lock != "" {
+		at, trust, err = s.positionNow(ctx, db, topic, group, "")
+	}
+	return at, trust, err
+}
+
+func (s postgresSource) positionNow(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
 	var offset sql.NullInt64
 	var ahead bool
 	var n note

@@ -45,6 +45,9 @@ type Publisher struct {
 	ready   sync.Map // topics whose tables are there
 	// inPieces reports whether a message can be written by several statements.
 	inPieces bool
+	// texts are the arguments of a row that go into columns of JSON or text: drivers that ask the server for no types
+	// take []byte for bytea.
+	texts []int
 }
 
 // NewPublisher returns a Publisher to the tables in db, a PostgreSQL, MySQL or MariaDB. It asks db which one it is. An error
@@ -52,6 +55,9 @@ type Publisher struct {
 func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Publisher, error) {
 	set(&config.Timeout, 30*time.Second)
 	config.Logger = logging.Wrap(config.Logger, nil)
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	if db == nil {
 		return nil, errors.New("wmsql: the db of NewPublisher is nil: give the database to publish to")
 	}
@@ -74,8 +80,9 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 		config.Schema = dialect.schema(dialect.binary, 0)
 	}
 	p := &Publisher{db: db, config: config, dialect: dialect}
-	if _, own := dialect.source(config.Schema, dialect.offsets); own && dialect.inPieces != "" {
-		p.inPieces = payloadType(config.Schema) == dialect.inPieces
+	if _, own := dialect.source(config.Schema, dialect.offsets); own {
+		p.inPieces = dialect.inPieces != "" && payloadType(config.Schema) == dialect.inPieces
+		p.texts = dialect.texts(config.Schema)
 	}
 	return p, nil
 }

@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -191,6 +193,58 @@ func TestServerUpgraded(t *testing.T) {
 	b.handle("d")
 	if got := b.recorded(); got != server {
 		t.Errorf("recorded is %q, not %q", got, server)
+	}
+}
+
+// Feature P1: the log says that the position moved if the server is another one, once, and never at a hand-over
+// between instances: what waited for the lock of the position sees one that is newer than its snapshot.
+func TestHandOversAreNoMoves(t *testing.T) {
+	b := onPostgres(t)
+	log := &testkit.Log{}
+	moves := func() int { return len(log.Lines(watermill.InfoLogLevel, "valid on another server")) }
+	logged := func(c *wmsql.SubscriberConfig) { c.Logger = log }
+	out := make(chan *message.Message)
+	var subs []*wmsql.Subscriber
+	for range 3 {
+		sub := b.subscriber(logged)
+		messages, err := sub.Subscribe(t.Context(), b.topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subs = append(subs, sub)
+		go func() {
+			for msg := range messages {
+				out <- msg
+			}
+		}()
+	}
+	b.publish("0")
+	for i := range 10 {
+		msg := <-out
+		b.until("the others wait for the position", func() bool {
+			var waiting int
+			err := b.db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`, b.topic).Scan(&waiting)
+			return err == nil && waiting == len(subs)-1
+		})
+		b.publish(fmt.Sprint(i + 1)) // newer than the snapshots of those that wait
+		msg.Ack()
+	}
+	(<-out).Ack()
+	b.drained()
+	if moves() != 0 {
+		t.Errorf("%d lines say that the position moved", moves())
+	}
+	for _, sub := range subs {
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	b.exec(`UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1'`)
+	b.publish("behind")
+	b.comes(b.consume(logged), "behind")
+	b.drained()
+	if moves() != 1 {
+		t.Errorf("%d lines say that the position moved to another server, want 1", moves())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -37,6 +38,7 @@ func (p *Publisher) statements(topic string, messages []*message.Message, as for
 	if err != nil {
 		return nil, err
 	}
+	p.asTexts(query.Args)
 	limit, size := p.dialect.maxStatement, sizeOf(query)
 	fits := size+p.dialect.liveRoom() <= limit
 	switch {
@@ -56,6 +58,29 @@ func (p *Publisher) statements(topic string, messages []*message.Message, as for
 		return p.pieces(topic, messages[0], carried[0])
 	default: // in bytes it fits; a driver that writes arguments into the statement says itself what does not
 		return []wsql.Query{query}, nil
+	}
+}
+
+const argumentsPerRow = 3 // of watermill-sql's own adapters: id, payload, metadata
+
+// texts are the arguments of a row that are no bytes to PostgreSQL.
+func (d *dialect) texts(schema wsql.SchemaAdapter) []int {
+	switch {
+	case d.kind != database.Postgres:
+		return nil
+	case strings.EqualFold(payloadType(schema), d.binary):
+		return []int{2}
+	}
+	return []int{1, 2}
+}
+
+func (p *Publisher) asTexts(args []any) {
+	for row := 0; row+argumentsPerRow <= len(args); row += argumentsPerRow {
+		for _, i := range p.texts {
+			if text, ok := args[row+i].([]byte); ok && text != nil {
+				args[row+i] = string(text)
+			}
+		}
 	}
 }
 

@@ -131,6 +131,9 @@ const startTimeout = 30 * time.Second
 // Each subscription holds one connection of db most of the time, also while it waits for its turn in the group. If
 // SetMaxOpenConns leaves no others, a handler that uses db itself waits for ever.
 func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*Subscriber, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	if db == nil {
 		return nil, errors.New("wmsql: the db of NewSubscriber is nil: give the database that the messages are in")
 	}

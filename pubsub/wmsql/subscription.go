@@ -3,7 +3,9 @@ package wmsql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -23,13 +26,15 @@ type subscription struct {
 	out    chan *message.Message
 	logger watermill.LoggerAdapter
 
-	idle   bool // there was nothing: the next transaction waits for something
-	alone  int  // how many messages still get a transaction each, after one was rolled back
-	errors int  // in a row
-	nacks  count
-	cuts   count
-	losses count // that no message is known to have caused
-	gap    gap
+	idle    bool      // there was nothing: the next transaction waits for something
+	alone   int       // how many messages still get a transaction each, after one was rolled back
+	errors  int       // in a row
+	failing time.Time // since when
+	ahead   bool      // the last error was ErrPositionAhead
+	nacks   count
+	cuts    count
+	losses  count // that no message is known to have caused
+	gap     gap
 
 	verified   time.Time // when the position was last compared with the table
 	suspicious bool      // it was found not to be of the table, without a lock
@@ -38,6 +43,8 @@ type subscription struct {
 
 	valve   intake.Valve // shut by a part that finds the downstream of the handler away
 	probing bool         // the transaction is the first one after the valve was shut
+
+	first atomic.Bool // the message ends its batch, so that it is committed before the next one is delivered
 }
 
 // maxLosses times MaxDeliveries is how many deliveries a message has if each time its transaction is lost for another reason
@@ -81,24 +88,50 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	defer s.session.release()
-	ctx = intake.With(ctx, &s.valve)
+	ctx = placing.With(intake.With(ctx, &s.valve), s)
 	for s.taking(ctx) {
 		pause, err := s.transact(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
-			s.errors = 0
+			s.succeeds()
 		} else {
-			s.errors++
+			s.fails(err)
 			pause = s.backoff(s.errors)
-			logging.ConsumeFailed.Write(s.logger, err, logging.Fields{logging.Wait: pause})
 		}
 		if pause > 0 && !wait.For(ctx, pause) {
 			return
 		}
 	}
 }
+
+// fails notes that a transaction failed. Failures in a row have one line when they begin, and one when they end. One
+// that only an operator can end has a line too if it follows on others.
+func (s *subscription) fails(err error) {
+	if s.errors++; s.errors == 1 {
+		s.failing = time.Now()
+	}
+	ahead := errors.Is(err, ErrPositionAhead)
+	if s.errors == 1 || ahead && !s.ahead {
+		logging.ConsumeFailed.Write(s.logger, err, nil)
+	}
+	s.ahead = ahead
+}
+
+func (s *subscription) succeeds() {
+	if s.errors > 0 {
+		lasted := time.Since(s.failing).Round(time.Millisecond)
+		logging.ConsumeGoesOn.Write(s.logger, nil, logging.Fields{"lasted": lasted})
+	}
+	s.errors = 0
+}
+
+// Placing does nothing: no message is delivered while another one is placed.
+func (s *subscription) Placing(context.Context, *message.Message) {}
+
+// PlaceFirst has the message that is being delivered committed before the next one is delivered.
+func (s *subscription) PlaceFirst() { s.first.Store(true) }
 
 // backoff doubles from NackBackoff to MaxNackBackoff.
 func (s *subscription) backoff(times int) time.Duration {
@@ -182,10 +215,11 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 			return 0, fmt.Errorf("wmsql: run the adapter's ConsumedMessageQuery: %w", err)
 		}
 		shuts := s.valve.Shuts()
+		s.first.Store(false)
 		switch outcome := s.deliver(ctx, t, e); outcome {
 		case acked:
 			last = e
-			if !t.leaves() {
+			if !t.leaves() && !s.first.Load() {
 				continue
 			}
 		case nacked:
