@@ -35,6 +35,8 @@
 //   - A password without quotes behind its first space.
 //   - A YAML block: "password: |", and the value in the next lines.
 //   - Short flags of a command line: mysql -pVALUE, curl -u user:VALUE.
+//   - A struct without names, as %v prints it: {ops hunter2}.
+//   - A credential of lower case letters alone behind an unknown scheme: Authorization: Acme swordfish.
 //   - A secret that a program split, compressed, encrypted, or encoded in another way.
 //   - A value that no rule, name or shape knows, such as "hunter2 was refused".
 //

@@ -44,13 +44,19 @@ func pairAt(text string, p int) (start, end int) {
 	for start < len(text) && start < spaced+8 && isSpace(text[start]) {
 		start++
 	}
+	if start > spaced && text[p] == '=' && !isSpace(text[p-1]) && isPair(text[start:]) { // password= port=1
+		return 0, 0
+	}
 	return valueAt(text, start, k, start > spaced && text[p] == ':')
 }
+
+// maxBlanks is the number of blanks between a name and its separator, where these stand below each other.
+const maxBlanks = 32
 
 // nameBefore returns the name that ends before p.
 func nameBefore(text string, p int) string {
 	end := p
-	for least := max(0, p-2); end > least && isSpace(text[end-1]); {
+	for least := max(0, p-maxBlanks); end > least && isSpace(text[end-1]); {
 		end--
 	}
 	for least := max(0, end-8); end > least && (isQuote(text[end-1]) || text[end-1] == '\\' || text[end-1] == ']'); {
@@ -87,7 +93,11 @@ func valueAt(text string, start int, k kind, prose bool) (int, int) {
 		}
 		return start, bareEnd(text, start+n)
 	case isQuote(rest[0]):
-		return start + 1, quotedEnd(text, start+1, rest[0])
+		end := quotedEnd(text, start+1, rest[0])
+		if k == line && end+1 < len(text) && text[end] == rest[0] && text[end+1] == ';' { // cookies, the first one in quotes
+			return restOfLine(text, start)
+		}
+		return start + 1, end
 	case rest[0] == '[' || rest[0] == '{':
 		return start + 1, closedEnd(text, start+1)
 	case k == line:
@@ -173,17 +183,26 @@ var schemes = []string{"bearer", "basic", "digest", "negotiate", "ntlm", "token"
 func lineAt(text string, start int) (int, int) {
 	word := bareEnd(text, start)
 	first := text[start:word]
-	known := strings.ContainsAny(first, "=0123456789")
+	known := strings.ContainsAny(first, "=0123456789") || isCredential(text, word)
 	for _, scheme := range schemes {
 		known = known || strings.EqualFold(first, scheme)
 	}
 	if isNothing(first) || !known && isProse(text, start, word, secret) {
 		return 0, 0
 	}
+	return restOfLine(text, start)
+}
+
+// restOfLine returns the line from start on, at the longest to the quote behind it.
+func restOfLine(text string, start int) (int, int) {
 	for i := start; i < len(text); i++ {
 		switch c := text[i]; {
 		case isBreak(c):
 			return start, i
+		case isQuote(c) && (i == start || text[i-1] == '='): // of a parameter
+			if end := quotedEnd(text, i+1, c); end < len(text) && text[end] == c {
+				i = end
+			}
 		case isQuote(c) && (i+1 == len(text) || strings.IndexByte(" ,)]}\n:", text[i+1]) >= 0):
 			return start, i
 		case c == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r' || text[i+1] == '"'):
@@ -193,40 +212,93 @@ func lineAt(text string, start int) (int, int) {
 	return start, len(text)
 }
 
+// isCredential reports whether the word behind the first one, which ends at end, is that of a scheme and no word of a sentence.
+func isCredential(text string, end int) bool {
+	if end == len(text) || text[end] != ' ' {
+		return false
+	}
+	from := end + 1
+	end = bareEnd(text, from)
+	value := strings.TrimRight(text[from:end], ".,;:!?)")
+	return len(value) >= 8 && strings.IndexFunc(value, func(r rune) bool { return r >= '0' && r <= '9' || strings.ContainsRune("=+/_:", r) }) >= 0 ||
+		len(value) >= 3 && strings.Contains(value, "=") || len(value) >= 8 && !isWords(value)
+}
+
+// maxElement bounds how far the end of an element with elements in it is looked for.
+const maxElement = 512
+
 // elementAt returns the text of the XML element whose tag ends at p.
 func elementAt(text string, p int) (start, end int) {
 	from := strings.LastIndexByte(text[max(0, p-256):p], '<')
 	if from < 0 {
 		return 0, 0
 	}
-	name, _, _ := strings.Cut(text[max(0, p-256)+from+1:p], " ")
-	if k := kindOf(name); strings.HasPrefix(name, "/") || k == harmless || k == several {
+	name := text[max(0, p-256)+from+1 : p]
+	if blank := strings.IndexAny(name, " \t\r\n"); blank >= 0 {
+		name = name[:blank]
+	}
+	if k := kindOf(name); strings.HasPrefix(name, "/") || strings.HasSuffix(text[:p], "/") || k == harmless || k == several {
 		return 0, 0
 	}
-	end = strings.IndexByte(text[p+1:], '<')
-	if end < 0 {
-		end = len(text) - p - 1
+	start = p + 1
+	rest := text[start:]
+	if inside := strings.TrimLeft(rest[:min(len(rest), 64)], " \t\r\n"); strings.HasPrefix(inside, "<") && !strings.HasPrefix(inside, "</") {
+		if strings.HasPrefix(inside, cdata) {
+			start += strings.Index(rest, cdata) + len(cdata)
+			if end = strings.Index(text[start:], "]]>"); end >= 0 {
+				return start, start + end
+			}
+			return start, len(text)
+		}
+		if end = strings.Index(rest[:min(len(rest), maxElement)], "</"+name); end >= 0 {
+			return start, start + end
+		}
 	}
-	return p + 1, p + 1 + end
+	if end = strings.IndexByte(rest, '<'); end < 0 {
+		if strings.HasPrefix(rest, " ") { // AUTH <password> needs a password
+			return 0, 0
+		}
+		end = len(rest)
+	}
+	return start, start + end
 }
 
-// flagAt returns the value of a flag of a command line that begins at p: --password x.
+const cdata = "<![CDATA["
+
+// flagAt returns the value of a flag of a command line that begins at p: --password x, or -password x as package flag has it.
 func flagAt(text string, p int) (start, end int) {
-	if p+2 >= len(text) || text[p+1] != '-' || p > 0 && !isSpace(text[p-1]) && !isQuote(text[p-1]) {
+	if p+2 >= len(text) || p > 0 && !isSpace(text[p-1]) && !isQuote(text[p-1]) {
 		return 0, 0
 	}
-	end = p + 2
-	for end < len(text) && end < p+2+maxName && isName(text[end]) {
+	name := p + 1
+	if text[name] == '-' {
+		name++
+	}
+	end = name
+	for end < len(text) && end < name+maxName && isName(text[end]) {
 		end++
 	}
 	if end == len(text) || !isSpace(text[end]) {
 		return 0, 0
 	}
-	k := kindOf(text[p+2 : end])
+	k := kindOf(text[name:end])
 	if k == harmless || k == several {
 		return 0, 0
 	}
-	return valueAt(text, end+1, secret, false)
+	for start = end; start < len(text) && start < end+8 && isSpace(text[start]); {
+		start++
+	}
+	start, end = valueAt(text, start, secret, false)
+	if start < end && aboutFlags[text[start:end]] {
+		return 0, 0
+	}
+	return start, end
+}
+
+// aboutFlags are words behind a flag that speak of it, as a usage does: -password string.
+var aboutFlags = map[string]bool{
+	"string": true, "value": true, "and": true, "or": true, "is": true, "are": true, "was": true, "must": true, "cannot": true, "to": true, "for": true, "with": true,
+	"not": true, "flag": true, "flags": true, "option": true, "needs": true, "requires": true, "in": true, "on": true, "file": true, "expired": true,
 }
 
 // quotedAfterWord returns the quoted text at p if the word before is password, or the like: invalid password "x".
@@ -271,6 +343,9 @@ func isProse(text string, start, end int, k kind) bool {
 		return false
 	}
 	if strings.HasSuffix(value, ":") { // the next error in a chain
+		return true
+	}
+	if len(value) == 3 && k != password && isDigits(value) && end+1 < len(text) && text[end] == ' ' && isUpper(text[end+1]) { // token: 401 Unauthorized
 		return true
 	}
 	value = strings.TrimRight(value, ".,;!?)")

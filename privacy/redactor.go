@@ -174,6 +174,7 @@ func (r *rules) find(text string, depth int) spans {
 		findTokens(text, &found)
 		findCards(text, &found)
 		findCut(text, &found)
+		findGoForms(text, &found)
 	}
 	for _, pattern := range r.patterns {
 		for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
@@ -190,7 +191,7 @@ func (r *rules) find(text string, depth int) spans {
 	if depth == deepest {
 		return found
 	}
-	for _, v := range []*view{percentView(text), escapeView(text)} {
+	for _, v := range []*view{percentView(text), formView(text), escapeView(text)} {
 		if v != nil {
 			clear := string(v.text)
 			for _, one := range r.find(clear, depth+1).merged(clear) {

@@ -20,7 +20,10 @@ func isBot(c byte) bool { return isToken(c) || c == ':' }
 
 func isDotted(c byte) bool { return isToken(c) || c == '.' }
 
-func isPath(c byte) bool { return isDotted(c) || c == '/' || c == '%' }
+// isPath is what a path and a query have. A colon or a comma can be the next word's.
+func isPath(c byte) bool { return isDotted(c) || strings.IndexByte("/%@~+=?&!$", c) >= 0 }
+
+func isBase32(c byte) bool { return isUpper(c) || '2' <= c && c <= '7' }
 
 // shapes are keys and tokens that are known by how they look, wherever they stand.
 var shapes = []shape{
@@ -32,6 +35,7 @@ var shapes = []shape{
 	{"AIza", 30, isToken, false}, {"ya29.", 20, isToken, false}, {"GOCSPX-", 16, isToken, false}, // Google
 	{"SG.", 32, isDotted, false}, {"npm_", 30, isWord, false}, {"pypi-", 32, isToken, false}, {"sk-", 20, isToken, false}, {"dop_v1_", 32, isWord, false}, {"hvs.", 20, isToken, false},
 	{"dapi", 32, isHex, false}, {"api.telegram.org/bot", 30, isBot, true},
+	{"SU", 56, isBase32, false}, {"SA", 56, isBase32, false}, {"SO", 56, isBase32, false}, // seeds of NATS
 	{"shpat_", 24, isWord, false}, {"shpss_", 24, isWord, false}, {"AGE-SECRET-KEY-1", 20, isUpperOrDigit, false},
 	{"hooks.slack.com/services/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true}, {"webhook.office.com/", 16, isPath, true}, // their path is their password
 }
@@ -50,8 +54,8 @@ func findTokens(text string, found *spans) {
 			for end < len(text) && s.in(text[end]) {
 				end++
 			}
-			inside := i > 0 && isWord(s.prefix[0]) && isWord(text[i-1]) // of a longer word
-			if inside || end-from < s.least {
+			inside := i > 0 && isWord(s.prefix[0]) && isWord(text[i-1])                        // of a longer word
+			if inside || end-from < s.least || strings.HasPrefix(text[end:], "@openssh.com") { // the name of a kind of keys
 				continue
 			}
 			if s.behind {
@@ -150,7 +154,7 @@ func findBehind(text, scheme string, found *spans) {
 // isWords reports whether value is made of letters of one case, as words are.
 func isWords(value string) bool {
 	for i := range len(value) {
-		if !isLetter(value[i]) && value[i] != '-' && !(value[i] == '.' && i == len(value)-1) || i > 0 && isUpper(value[i]) && !isUpper(value[i-1]) {
+		if !isLetter(value[i]) && value[i] != '-' && value[i] != '/' && !(value[i] == '.' && i == len(value)-1) || i > 0 && isUpper(value[i]) && !isUpper(value[i-1]) {
 			return false
 		}
 	}

@@ -18,7 +18,13 @@ func findURLs(text string, found *spans) {
 		for scheme > 0 && i-scheme < 32 && (isWord(text[scheme-1]) || strings.IndexByte("+.-", text[scheme-1]) >= 0) {
 			scheme--
 		}
-		found.add(userInfo(text, from, strings.HasPrefix(strings.ToLower(text[scheme:i]), "http")))
+		http := strings.HasPrefix(strings.ToLower(text[scheme:i]), "http")
+		start, end := userInfo(text, from, http, isBlankInURL)
+		if start == end && scheme > 0 && isQuote(text[scheme-1]) { // of a blank in a password, an error of Go has the whole URL in quotes
+			start, end = userInfo(text, from, http, isBreak)
+		}
+		found.add(start, end)
+		findRepeated(text, start, end, found)
 	}
 	for from := 0; ; {
 		i := strings.IndexByte(text[from:], '@')
@@ -34,15 +40,21 @@ func findURLs(text string, found *spans) {
 // maxURL bounds how far behind its scheme the host of a URL is looked for.
 const maxURL = 2 << 10
 
-// userInfo returns the password of the URL whose authority begins at start. Of http, the user too: it can be a token.
-func userInfo(text string, start int, http bool) (int, int) {
+func isBlankInURL(c byte) bool { return isSpace(c) || isBreak(c) || c == '<' || c == '>' }
+
+// userInfo returns the password of the URL whose authority begins at start. Of http, the user too: it can be a token. The URL ends at a
+// quote, or where ends says.
+func userInfo(text string, start int, http bool, ends func(byte) bool) (int, int) {
 	end := start
-	for end < len(text) && end-start < maxURL && !isSpace(text[end]) && !isBreak(text[end]) && text[end] != '"' && text[end] != '`' && text[end] != '<' && text[end] != '>' {
+	for end < len(text) && end-start < maxURL && text[end] != '"' && text[end] != '`' && !ends(text[end]) {
 		end++
 	}
 	token := text[start:end]
-	if next := strings.Index(token, "://"); next >= 0 { // several, with a comma between
-		token = token[:max(0, strings.LastIndexByte(token[:next], ','))]
+	if next := strings.Index(token, "://"); next >= 0 { // several, with a comma between, or one in the query of the other
+		for next > 0 && (isWord(token[next-1]) || strings.IndexByte("+.-", token[next-1]) >= 0) {
+			next--
+		}
+		token = token[:max(0, next-1)]
 	}
 	at := strings.IndexByte(token, '@')
 	path := strings.IndexAny(token, "/?#")
@@ -74,6 +86,9 @@ func userInfo(text string, start int, http bool) (int, int) {
 
 // address returns the password of user:password@host:port, user:password@host/name, or user:password@tcp(host:port)/name, whose @ is at i.
 func address(text string, i int) (int, int) {
+	if rest := text[i+1:]; strings.HasPrefix(rest, "/") || len(rest) > 2 && rest[0] == '[' && (isHex(rest[1]) || rest[1] == ':') { // of package mysql, or an address of IPv6
+		return pairBefore(text, i)
+	}
 	end := i + 1
 	for end < len(text) && end-i < 256 && (isWord(text[end]) || text[end] == '.' || text[end] == '-') {
 		end++
@@ -88,8 +103,13 @@ func address(text string, i int) (int, int) {
 	case text[end] != '(' && text[end] != '/':
 		return 0, 0
 	}
+	return pairBefore(text, i)
+}
+
+// pairBefore returns the password of the user:password that ends at i.
+func pairBefore(text string, i int) (int, int) {
 	start := i
-	for start > 0 && i-start < 256 && !isSpace(text[start-1]) && !isBreak(text[start-1]) && !isQuote(text[start-1]) && text[start-1] != '=' {
+	for start > 0 && i-start < 128 && !isSpace(text[start-1]) && !isBreak(text[start-1]) && !isQuote(text[start-1]) && text[start-1] != '=' {
 		start--
 	}
 	colon := strings.IndexByte(text[start:i], ':')

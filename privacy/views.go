@@ -27,7 +27,17 @@ func (v *view) put(at int, bytes ...byte) {
 func (v *view) span(s span) (int, int) { return int(v.at[s.start]), int(v.at[s.end]) }
 
 // percentView undoes the percent-encoding of URLs. It returns nil if text has none.
-func percentView(text string) *view {
+func percentView(text string) *view { return percentViewOf(text, '+') }
+
+// formView undoes the encoding of queries and forms, in which a blank is a plus. It returns nil if it is what percentView returns.
+func formView(text string) *view {
+	if strings.IndexByte(text, '+') < 0 {
+		return nil
+	}
+	return percentViewOf(text, ' ')
+}
+
+func percentViewOf(text string, plus byte) *view {
 	if !hasEscape(text, '%', func(rest string) bool { return len(rest) > 1 && hex(rest[0]) >= 0 && hex(rest[1]) >= 0 }) {
 		return nil
 	}
@@ -38,7 +48,11 @@ func percentView(text string) *view {
 			i += 2
 			continue
 		}
-		v.put(i, text[i])
+		c := text[i]
+		if c == '+' {
+			c = plus
+		}
+		v.put(i, c)
 	}
 	v.at = append(v.at, int32(len(text)))
 	return v

@@ -1,0 +1,76 @@
+package privacy_test
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/privacy"
+)
+
+// corpus returns the texts of a file: a quoted string of Go a line, and lines of comments.
+func corpus(t *testing.T, file string) (texts []string) {
+	t.Helper()
+	all, err := os.ReadFile("testdata/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, line := range strings.Split(strings.TrimSpace(string(all)), "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		text, err := strconv.Unquote(line)
+		if err != nil {
+			t.Fatalf("%s, line %d: %v", file, n+1, err)
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+var marked = regexp.MustCompile("(?s)‹(.*?)›")
+
+// Feature D14: what drivers and clients say and print shows no secret, and all around it stays. The secret is found as
+// well where another program has quoted the text, or put it into an address.
+func TestCorpusOfDrivers(t *testing.T) {
+	texts := corpus(t, "secrets.txt")
+	for _, text := range texts {
+		plain, want := marked.ReplaceAllString(text, "$1"), marked.ReplaceAllString(text, privacy.Mark)
+		got := privacy.Default().Text(plain)
+		if got != want {
+			t.Errorf("%q\n got  %q\n want %q", plain, got, want)
+		}
+		if again := privacy.Default().Text(got); again != got {
+			t.Errorf("%q is masked again: %q", got, again)
+		}
+		for _, within := range []string{strconv.Quote(plain), fmt.Sprintf("request failed: %q", plain), "q=" + url.QueryEscape("of "+plain+"\n")} {
+			shown := privacy.Default().Text(within)
+			for _, secret := range marked.FindAllStringSubmatch(text, -1) {
+				if len(secret[1]) > 5 && strings.Contains(shown, secret[1]) {
+					t.Errorf("%q\n shows %q\n in %q", within, secret[1], shown)
+				}
+			}
+		}
+	}
+	if len(texts) < 50 {
+		t.Errorf("%d texts", len(texts))
+	}
+}
+
+// Feature D14: what drivers, clients and servers say of passwords, tokens and keys without having one in it stays as it
+// is.
+func TestCorpusReadable(t *testing.T) {
+	texts := corpus(t, "readable.txt")
+	for _, text := range texts {
+		if got := privacy.Default().Text(text); got != text {
+			t.Errorf("%q\n got %q", text, got)
+		}
+	}
+	if len(texts) < 200 {
+		t.Errorf("%d texts", len(texts))
+	}
+}
