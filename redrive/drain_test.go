@@ -77,6 +77,24 @@ func testDrain(t *testing.T, on database) {
 	}
 }
 
+// Features V1, V12, decision 22: what became of the letters of a drain is learnt, also of messages without an id.
+func TestDrain_learnsOfNoIDs(t *testing.T) {
+	onEach(t, func(t *testing.T, on database) {
+		store := on.NewStore(t)
+		publish(t, store, "orders.dlq", letter("", "a"), letter("", "b"), letter("", "c"))
+		out := &outbox{Before: func(_ string, msg *message.Message) error {
+			if string(msg.Payload) == "b" {
+				return nil
+			}
+			return store.Publish("orders.dlq", withClass(msg))
+		}}
+		report := drain(t, store, out, orders)
+		if got, err := store.Learn(t.Context(), report.ID); err != nil || got != (letters.Outcome{Redriven: 1, FailedAgain: 2}) {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
+
 // Feature V5: filter and maximum choose what is taken.
 func TestDrain_chooses(t *testing.T) { onEach(t, testDrain_chooses) }
 

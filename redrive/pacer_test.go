@@ -46,6 +46,43 @@ func TestHandler_rateOfSlowPublisher(t *testing.T) {
 	})
 }
 
+// Feature V2: however long publishes take, the letters behind make up for at most a turn and 100 ms, as the row of the conformance suite
+// believes.
+func TestHandler_rateOfStalledPublisher(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	const n, every = 11, 50 * time.Millisecond
+	shortest := time.Hour
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			stall := time.Duration(random.IntN(200)) * time.Millisecond
+			out := &outbox{Before: func(string, *message.Message) error { time.Sleep(stall); stall = 0; return nil }}
+			var first, last time.Time
+			h := newHandler(t, out, redrive.HandlerConfig{Park: &outbox{}, Rules: redrive.Rules{Rate: 20, Hooks: redrive.Hooks{
+				OnRedrive: func(context.Context, poison.Letter, string) {
+					if last = time.Now(); first.IsZero() {
+						first = last
+					}
+				},
+			}}})
+			for i := range n {
+				if err := h.Handle(letter(fmt.Sprint(i), "a")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			took := last.Sub(first)
+			if least := (n-2)*every - 100*time.Millisecond; took < least {
+				t.Errorf("%d letters in %s, at least %s were due", n, took, least)
+			}
+			shortest = min(shortest, took)
+		})
+	}
+	if shortest >= (n-2)*every {
+		t.Errorf("the shortest of all took %s: no stall was made up for", shortest)
+	}
+}
+
 // Feature V2: the rate bounds what the publisher is called for, also for letters that it refuses and is offered again, and
 // of letters that may not wait longer, or whose context ends in the wait, none uses up a turn.
 func TestHandler_rateBoundsAttempts(t *testing.T) {

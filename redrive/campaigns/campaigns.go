@@ -32,7 +32,8 @@ type Config struct {
 	// redrive.Rules.ReentryTopic does. Default: none, and workers leave such campaigns to others.
 	ReentryTopic func(poison.Letter) string
 	// Edits are functions that Request.Edit names. A function may change the payload and the metadata of its message. It must do
-	// the same if it is called again. An error refuses the letter. Workers that do not have a function leave its campaigns to
+	// the same if it is called again. An error refuses the letter. The message's context ends with the worker's, or with the
+	// call of Plan: a function that may take long ends with it. Workers that do not have a function leave its campaigns to
 	// others. Default: none.
 	Edits map[string]func(*message.Message) error
 	// ApproveOver is the number of letters above which a campaign needs Approve by a second person. Default: 0, none needs it.

@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,8 +44,8 @@ const (
 )
 
 // diff is what the edit does to a message, which stays as it is.
-func (e *Edit) diff(msg *message.Message, funcs map[string]func(*message.Message) error) (d Diff) {
-	after, err := e.edited(msg, funcs)
+func (e *Edit) diff(ctx context.Context, msg *message.Message, funcs map[string]func(*message.Message) error) (d Diff) {
+	after, err := e.edited(ctx, msg, funcs)
 	if err != nil {
 		d.Refused = boundedtext.Error(err, maxText)
 		return d
@@ -100,7 +101,7 @@ func (d *Diff) Masked(r *privacy.Redactor) *Diff {
 		m.Withheld = fmt.Sprintf("values may be masked, and the payload has more than %d bytes", maxMasked)
 	default:
 		was := masked(r, d.of)
-		is, err := d.edit.edited(was, d.funcs)
+		is, err := d.edit.edited(context.Background(), was, d.funcs) // bounded by maxMasked
 		switch {
 		case err != nil:
 			m.Withheld = "the edit needs values that are masked"

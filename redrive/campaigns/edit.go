@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,9 +31,9 @@ type Edit struct {
 	// Payload replaces the whole payload. It must be text in UTF-8, of at most 256 KiB, and Request.Seqs must name one letter. Default: nil,
 	// the payload stays.
 	Payload *string `json:"payload,omitempty"`
-	// Merge is a JSON merge patch (RFC 7396), such as {"currency":"EUR"}.
+	// Merge is a JSON merge patch (RFC 7396), such as {"currency":"EUR"}, of at most 1000 keys.
 	Merge json.RawMessage `json:"merge,omitempty"`
-	// Patch is a JSON patch (RFC 6902). An operation that fails, such as a test, refuses the letter.
+	// Patch is a JSON patch (RFC 6902) of at most 1000 operations. An operation that fails, such as a test, refuses the letter.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Set sets metadata. Spillway's own keys are refused.
 	Set map[string]string `json:"set,omitempty"`
@@ -55,7 +56,7 @@ func (e *Edit) Validate() error {
 		return fmt.Errorf("set and unset have %d keys, at most %d are possible", len(e.Set)+len(e.Unset), maxKeys)
 	}
 	if len(e.Merge) > 0 {
-		if _, err := jsonedit.Merge([]byte(`{}`), e.Merge); err != nil {
+		if _, err := jsonedit.ParseMerge(context.Background(), e.Merge); err != nil {
 			return fmt.Errorf("merge: %w", err)
 		}
 	}
@@ -101,21 +102,25 @@ func (e *Edit) String() string {
 	return string(text)
 }
 
-// apply changes msg, whose payload and metadata are its own.
+// apply changes msg, whose payload and metadata are its own. It ends with the context of msg.
 func (e *Edit) apply(msg *message.Message, funcs map[string]func(*message.Message) error) (err error) {
-	payload := []byte(msg.Payload)
+	ctx, payload := msg.Context(), []byte(msg.Payload)
 	if e.Payload != nil {
 		payload = []byte(*e.Payload)
 	}
 	if len(e.Merge) > 0 {
-		if payload, err = jsonedit.Merge(payload, e.Merge); err != nil {
+		merge, err := jsonedit.ParseMerge(ctx, e.Merge)
+		if err == nil {
+			payload, err = merge.Apply(ctx, payload)
+		}
+		if err != nil {
 			return fmt.Errorf("merge: %w", err)
 		}
 	}
 	if len(e.Patch) > 0 {
 		patch, err := jsonedit.Parse(e.Patch)
 		if err == nil {
-			payload, err = patch.Apply(payload)
+			payload, err = patch.Apply(ctx, payload)
 		}
 		if err != nil {
 			return fmt.Errorf("patch: %w", err)

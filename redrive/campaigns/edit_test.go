@@ -1,9 +1,12 @@
 package campaigns_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -110,5 +113,55 @@ func TestEdit_validate(t *testing.T) {
 		if err := e.Validate(); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
+	}
+}
+
+// Feature V6: what a request names is checked at a cost that its size bounds, and a merge patch has at most 1000 keys.
+func TestEdit_keys(t *testing.T) {
+	for n, fails := range map[int]bool{1000: false, 1001: true} {
+		merge := make([]string, n)
+		for i := range merge {
+			merge[i] = fmt.Sprintf(`"k%d":1`, i)
+		}
+		e := campaigns.Edit{Merge: []byte("{" + strings.Join(merge, ",") + "}")}
+		if err := e.Validate(); (err != nil) != fails || fails && !strings.Contains(err.Error(), "split it, or use a function") {
+			t.Errorf("%d keys: %v", n, err)
+		}
+	}
+}
+
+// Feature V6: a function that edits can end with its worker, and a worker that ends refuses no letter.
+func TestEdit_ends(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	began, once := make(chan struct{}), sync.Once{}
+	c := config
+	c.Edits = map[string]func(*message.Message) error{"slow": func(msg *message.Message) error {
+		once.Do(func() { close(began) })
+		<-msg.Context().Done()
+		return msg.Context().Err()
+	}}
+	all := open(t, store, c)
+	fixture.Publish(t, store, "orders.dlq", fixture.Letter("1", `{"a":1}`))
+	r := request
+	r.Edit = &campaigns.Edit{Func: "slow"}
+	id := start(t, all, r).ID
+	worker, err := campaigns.NewWorker(all, &fixture.Outbox{}, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	<-began
+	end()
+	<-ended
+	now, err := all.Get(t.Context(), id)
+	if err != nil || now.Refused != 0 || now.Redriven != 0 {
+		t.Errorf("%+v, %v", now.Counts, err)
+	}
+	plan, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := all.Plan(plan, r); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

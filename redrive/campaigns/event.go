@@ -28,6 +28,8 @@ const (
 	Purged      What = "letters purged"
 	// LeftIt says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on record once.
 	LeftIt What = "left to other workers"
+	// WaitsIt says that a campaign waits for its turn: more campaigns have letters due than a worker works on at the same time.
+	WaitsIt What = "waits for its turn"
 )
 
 // Event is one thing that was done with a campaign.
@@ -52,8 +54,8 @@ func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what What
 	return err
 }
 
-// recordLeft notes why a worker cannot do a campaign. What is on record already is not recorded again.
-func (c *Campaigns) recordLeft(ctx context.Context, id, lacks string) error {
+// recordOnce notes why a worker does not do a campaign now. What is on record already is not recorded again.
+func (c *Campaigns) recordOnce(ctx context.Context, id string, what What, why string) error {
 	host, _ := os.Hostname() // a worker without a name is on record too
 	return c.write(ctx, func(tx *sql.Tx) error {
 		known := 0
@@ -63,11 +65,11 @@ func (c *Campaigns) recordLeft(ctx context.Context, id, lacks string) error {
 		}
 		err = c.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&known) },
 			`SELECT COUNT(*) FROM spillway_campaign_events WHERE campaign = ? AND what = ? AND reason = ?`,
-			c.db.Text(id), c.db.Text(string(LeftIt)), c.db.Text(lacks))
+			c.db.Text(id), c.db.Text(string(what)), c.db.Text(why))
 		if err != nil || known > 0 {
 			return err
 		}
-		return c.record(ctx, tx, id, LeftIt, Act{By: ByItself, Reason: lacks}, boundedtext.Text("a worker on "+host, 100))
+		return c.record(ctx, tx, id, what, Act{By: ByItself, Reason: why}, boundedtext.Text("a worker on "+host, 100))
 	})
 }
 

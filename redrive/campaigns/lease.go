@@ -87,7 +87,7 @@ func (f *flight) missing(ctx context.Context, r row) (result, error) {
 	if l.Marked.RedriveID == f.campaign.ID {
 		return f.doneBefore(r, l), nil
 	}
-	if l.Status != letters.StatusErased && chosen(f.campaign.Request.Filter.Statuses, l.Status) {
+	if l.Status.Redrivable() && chosen(f.campaign.Request.Filter.Statuses, l.Status) {
 		return result{row: r, rest: f.config.Lease / 4, tries: r.tries}, nil // a lease of another is on it
 	}
 	return result{row: r, outcome: gone, why: "the letter is " + string(l.Status)}, nil

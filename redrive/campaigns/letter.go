@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -71,14 +72,22 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 		return f.closed(ctx, p, topic, err), ""
 	}
 	if request.Edit != nil {
-		edited, err := request.Edit.edited(l.Original, config.Edits)
-		if err != nil {
+		edited, err := request.Edit.edited(ctx, l.Original, config.Edits)
+		switch {
+		case ctx.Err() != nil: // it says nothing of the letter
+			return result{row: p.row}, ""
+		case err != nil:
 			return result{row: p.row, outcome: refused, why: "edit: " + config.text(err, maxText-10)}, ""
 		}
 		l.Original = edited
 	}
 	if !p.keep(t) || ctx.Err() != nil {
 		return result{row: p.row}, ""
+	}
+	if request.HandleAgain && t.Failure.Reason == classify.ReasonOutput {
+		if _, err := f.store.HandleAgain(ctx, t, f.act()); err != nil {
+			return f.keyStays(ctx, p.row, err), ""
+		}
 	}
 	if err := f.publish(ctx, l, topic, p.claim.turns.every); err != nil {
 		return f.refusal(ctx, p.row, err), ""
@@ -97,6 +106,18 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 		f.refusedBy(r, err)
 	}
 	if tries := r.tries + 1; !own && (tries < maxTries || f.target.isDown() != nil) {
+		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
+	}
+	return result{row: r, outcome: failed, why: f.Campaigns.config.text(err, maxText)}
+}
+
+// keyStays is what becomes of a letter whose handler cannot be let run again, such as by a role that may not delete keys. In an outage of
+// the database it is not taken again.
+func (f *flight) keyStays(ctx context.Context, r row, err error) result {
+	if ctx.Err() != nil {
+		return result{row: r, tries: r.tries}
+	}
+	if tries := r.tries + 1; tries < maxTries {
 		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
 	return result{row: r, outcome: failed, why: f.Campaigns.config.text(err, maxText)}
@@ -176,15 +197,20 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 	}
 }
 
+// act is what is on record of what the campaign does with a letter.
+func (f *flight) act() letters.Act {
+	return letters.Act{By: f.campaign.Request.By, Reason: f.campaign.Request.Reason, RedriveID: f.campaign.ID}
+}
+
 // fields are what a log line says of a letter: never its payload.
 func (f *flight) fields(t letters.Taken, topic string) logging.Fields {
 	return logging.Fields{logging.Campaign: f.campaign.ID, "letter": t.Seq, logging.MessageID: t.Original.UUID, logging.Topic: topic,
 		logging.Handler: t.Origin.Handler}
 }
 
-// edited returns a changed copy of the message.
-func (e *Edit) edited(msg *message.Message, funcs map[string]func(*message.Message) error) (*message.Message, error) {
-	c := message.NewMessage(msg.UUID, slices.Clone(msg.Payload))
+// edited returns a changed copy of the message. It ends with ctx, which is the context of the copy.
+func (e *Edit) edited(ctx context.Context, msg *message.Message, funcs map[string]func(*message.Message) error) (*message.Message, error) {
+	c := message.NewMessageWithContext(ctx, msg.UUID, slices.Clone(msg.Payload))
 	for key, value := range msg.Metadata {
 		c.Metadata[key] = value
 	}

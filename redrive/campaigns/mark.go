@@ -54,7 +54,7 @@ func (f *flight) mark() {
 // more than Unmarked letters are published. It gives letters up whose leases are lost. After the end of the worker it tries for
 // maxWrite.
 func (f *flight) markAll(status letters.Status, some []marking) {
-	act := letters.Act{By: f.campaign.Request.By, Reason: f.campaign.Request.Reason, RedriveID: f.campaign.ID}
+	act := f.act()
 	if status == letters.StatusQuarantined {
 		act.Reason = classify.ReasonMaxRedrives
 	}
@@ -76,6 +76,10 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 		}
 		cancel()
 		if err == nil {
+			if f.markFails {
+				f.markFails = false
+				logging.LettersMarked.Write(f.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
+			}
 			is := make(map[int64]bool, len(marked))
 			for _, t := range marked {
 				is[t.Seq] = true
@@ -85,7 +89,10 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 			}
 			return
 		}
-		logging.LettersUnmarked.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID, logging.Letters: len(some)})
+		if !f.markFails {
+			f.markFails = true
+			logging.LettersUnmarked.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID, logging.Letters: len(some)})
+		}
 		time.Sleep(pause)
 		over := f.settler.isEnding() && time.Since(began) > maxWrite
 		left := some[:0]

@@ -84,6 +84,9 @@ func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 	if err := c.check(&r); err != nil {
 		return Plan{}, err
 	}
+	if err := c.checkKeys(ctx, &r); err != nil {
+		return Plan{}, err
+	}
 	last, err := c.store.LastSeq(ctx)
 	if err != nil {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
@@ -119,7 +122,7 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 		return false, err
 	}
 	for _, l := range found {
-		topic, why := p.target(p.request, l.Origin.Topic)
+		topic, why := p.takes(p.request, l.Status, l.Origin.Topic)
 		if why != "" {
 			p.out.add(why, topic, "", 1)
 			continue
@@ -133,7 +136,7 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 			return false, nil
 		}
 	}
-	return true, nil
+	return true, ctx.Err()
 }
 
 // maxDistinct bounds what is counted apart: topics and causes come with messages, and may be many.
@@ -174,7 +177,7 @@ func (p *planning) sample(ctx context.Context, l *letters.Letter, topic string, 
 		opened, err := p.store.Open(ctx, *l)
 		d := Diff{Refused: whyClosed(err)}
 		if err == nil {
-			d = p.request.Edit.diff(opened.Original, p.config.Edits)
+			d = p.request.Edit.diff(ctx, opened.Original, p.config.Edits)
 		}
 		d.Refused = p.config.Privacy.Text(d.Refused)
 		s.Edited = &d

@@ -47,7 +47,8 @@ type Request struct {
 	// none. It has 16 to 64 letters, digits and hyphens. Default: a new UUID.
 	ID string `json:"id,omitempty"`
 
-	// Filter chooses the letters. The zero value chooses all letters that wait. Filter.Limit and Filter.NewestFirst are not possible.
+	// Filter chooses the letters. The zero value chooses all letters that wait. Discarded and erased letters are left out, whatever
+	// Filter.Statuses says, and it must name another state. Filter.Limit and Filter.NewestFirst are not possible.
 	Filter letters.Filter `json:"filter"`
 	// Seqs are the letters, by Letter.Seq, at most MaxSeqs of them. Of Filter only Statuses may then be set.
 	Seqs []int64 `json:"seqs,omitempty"`
@@ -58,6 +59,11 @@ type Request struct {
 	To string `json:"to,omitempty"`
 	// FirstStage sends letters to the first retry stage of their handler, as Config.ReentryTopic says. Default: false.
 	FirstStage bool `json:"first_stage,omitempty"`
+	// HandleAgain lets the handlers run again for letters of reason output_undeliverable: their messages are applied, and a redrive
+	// publishes the recorded outputs. With HandleAgain the receiver's keys of these messages are removed, so that the handler makes new
+	// outputs. What it wrote before is written a second time. The receiver's keys must be in the letters' database, and be the ids of
+	// the messages. Other letters are redriven as always. Default: false.
+	HandleAgain bool `json:"handle_again,omitempty"`
 	// Edit changes the messages on their way. Default: none, each message is as it first arrived.
 	Edit *Edit `json:"edit,omitempty"`
 
@@ -117,6 +123,9 @@ func (r *Request) validate() error {
 	if f := r.Filter; f.Limit != 0 || f.NewestFirst {
 		return errors.New("campaigns: Request.Filter.Limit and NewestFirst are for lists: leave them out, and use Request.Max")
 	}
+	if s := r.Filter.Statuses; len(s) > 0 && !slices.ContainsFunc(s, letters.Status.Redrivable) {
+		return fmt.Errorf("campaigns: Request.Filter.Statuses is %q: %s", s, notRedriven(slices.Contains(s, letters.StatusDiscarded)))
+	}
 	if len(r.Seqs) > 0 {
 		if f := (letters.Filter{Statuses: r.Filter.Statuses}); !reflect.DeepEqual(f, r.Filter) {
 			return errors.New("campaigns: Request.Seqs and Request.Filter are both set: use one; of the filter only Statuses may stay")
@@ -153,6 +162,14 @@ func (r *Request) validate() error {
 		}
 	}
 	return nil
+}
+
+// notRedriven says of letters that no redrive takes what can be done.
+func notRedriven(discarded bool) string {
+	if discarded {
+		return "discarded letters are not redriven: put them back first, with redrive putback, the console or Store.MarkAll"
+	}
+	return "erased letters have no message any more: name letters of another state"
 }
 
 // isID reports whether a text can be the id of a campaign.

@@ -3,6 +3,7 @@ package campaigns
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -21,13 +22,16 @@ const (
 type flight struct {
 	*Worker
 	campaign Campaign
+	fresh    bool               // this worker did not work on it before
+	stands   atomic.Bool        // nothing is in hand, and no letter is due
 	cancel   context.CancelFunc // no more letters are begun
 	// unmarked has a place for each letter that may be published and not marked.
-	unmarked chan struct{}
-	marks    chan marking // never full: each marking has a place
-	settler  *settler
-	target   target
-	speed    speed
+	unmarked  chan struct{}
+	marks     chan marking // never full: each marking has a place
+	markFails bool         // since the last marks; of the hand that marks alone
+	settler   *settler
+	target    target
+	speed     speed
 }
 
 // piece is a letter on its way.
@@ -37,20 +41,24 @@ type piece struct {
 	taken letters.Taken
 }
 
-// run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and what became
-// of the letters is written down. Letters that were not begun when ctx ended are given back.
-func (w *Worker) run(parent context.Context, c Campaign) {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
+func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 	places := w.config.unmarked(c.Request.Concurrency)
-	f := &flight{Worker: w, campaign: c, cancel: cancel, unmarked: make(chan struct{}, places), marks: make(chan marking, places)}
+	f := &flight{Worker: w, campaign: c, fresh: fresh, unmarked: make(chan struct{}, places), marks: make(chan marking, places)}
 	f.settler = newSettler(f)
 	f.target = target{refused: make(map[int64]bool), accepts: c.Redriven > 0}
+	return f
+}
 
+// run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and what became
+// of the letters is written down. Letters that were not begun when ctx ended are given back.
+func (f *flight) run(parent context.Context) {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	f.cancel = cancel
 	batches, next := make(chan *batch), make(chan piece)
 	var fetching, publishing, marking, settling sync.WaitGroup
 	fetching.Go(func() { defer close(batches); f.fetch(ctx, batches) })
-	for range c.Request.Concurrency {
+	for range f.campaign.Request.Concurrency {
 		publishing.Go(func() {
 			for p := range next {
 				f.one(ctx, p)
@@ -76,27 +84,36 @@ func (w *Worker) run(parent context.Context, c Campaign) {
 
 // fetch claims and leases the next letters while the ones before are published.
 func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
-	pause := firstPause
-	for fresh := true; ctx.Err() == nil; fresh = false {
+	pause, fails := firstPause, false
+	for fresh := f.fresh; ctx.Err() == nil; fresh = false {
 		k, err := f.claim(ctx, f.campaign, f.speed.most(f.config.Batch), fresh)
 		var b *batch
 		if err == nil && len(k.rows) > 0 {
 			f.settler.claimed(len(k.rows))
 			b, err = f.lease(ctx, k)
 		}
+		if err == nil && fails {
+			fails = false
+			logging.CampaignGoesOn.Write(f.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
+		}
 		switch {
 		case err != nil:
 			if ctx.Err() != nil {
 				return
 			}
-			logging.CampaignStands.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+			if !fails {
+				fails = true
+				logging.CampaignStands.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+			}
 			wait.For(ctx, pause)
 			pause = min(2*pause, maxPause)
 			continue
 		case k.stopped:
 			return
 		case b == nil:
+			f.stands.Store(!f.settler.hasInHand())
 			f.settler.wait(ctx, k)
+			f.stands.Store(false)
 			continue
 		}
 		pause = firstPause

@@ -10,7 +10,7 @@ import (
 
 // LeftOut are letters that a selection chooses and does not take.
 type LeftOut struct {
-	// Why is one of the constants NotAllowed, NoOrigin and InCampaign.
+	// Why is one of the constants NotAllowed, NoOrigin, InCampaign, Discarded and Erased.
 	Why string `json:"why"`
 	// Topic is the topic that is not allowed. Campaign is the id of the campaign that has the letters.
 	Topic    string `json:"topic,omitempty"`
@@ -26,6 +26,10 @@ const (
 	NoOrigin = "no_origin"
 	// InCampaign is the reason of letters that another campaign has.
 	InCampaign = "in_campaign"
+	// Discarded is the reason of letters that a person gave up. letters.Store.MarkAll puts them back.
+	Discarded = "discarded"
+	// Erased is the reason of letters that have no message any more.
+	Erased = "erased"
 )
 
 // maxLeftOut is how many different reasons are kept. Topics come with messages, and may be many.
@@ -52,6 +56,17 @@ func (l *leftOut) add(why, topic, campaign string, n int) {
 func (l leftOut) sorted() []LeftOut {
 	slices.SortStableFunc(l, func(a, b LeftOut) int { return cmp.Compare(b.Letters, a.Letters) })
 	return l
+}
+
+// takes returns the topic that a letter in the store goes to by a request, or why the request does not take the letter.
+func (c *Campaigns) takes(r *Request, status letters.Status, origin string) (topic, why string) {
+	switch {
+	case status == letters.StatusErased:
+		return "", Erased
+	case !status.Redrivable():
+		return "", Discarded
+	}
+	return c.target(r, origin)
 }
 
 // target returns the topic that a letter goes to by a request, or why there is none. Without an allow-list any topic will do:

@@ -129,15 +129,21 @@ func (s *settler) settle() {
 	if len(some) == 0 && (!last || s.target.isDown() == nil) {
 		return
 	}
-	runs := true
+	runs, fails := true, false
 	for start, pause := time.Now(), firstPause; ; pause = min(2*pause, maxPause) {
 		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 		err := s.write(ctx, func(tx *sql.Tx) (err error) { runs, err = s.settleIn(ctx, tx, some, last); return err })
 		cancel()
+		if err == nil && fails {
+			logging.OutcomeSaved.Write(s.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: s.campaign.ID})
+		}
 		if err == nil || s.isEnding() && time.Since(start) > maxWrite {
 			break
 		}
-		logging.OutcomeUnsaved.Write(s.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: s.campaign.ID})
+		if !fails {
+			fails = true
+			logging.OutcomeUnsaved.Write(s.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: s.campaign.ID})
+		}
 		time.Sleep(pause)
 	}
 	if !runs { // paused, cancelled, or its canary is out: what was not begun goes back

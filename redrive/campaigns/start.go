@@ -42,6 +42,9 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 	if err != nil {
 		return Campaign{}, wrong{err}
 	}
+	if err := c.checkKeys(ctx, &r); err != nil {
+		return Campaign{}, err
+	}
 	if r.ID != "" {
 		if now, err := c.Get(ctx, r.ID); err == nil || !errors.Is(err, ErrNotFound) {
 			return answer(now, err)
@@ -97,11 +100,26 @@ func (c *Campaigns) check(r *Request) error {
 	return nil
 }
 
+// checkKeys returns an error if the handlers are to run again, and the keys that keep them from it are elsewhere.
+func (c *Campaigns) checkKeys(ctx context.Context, r *Request) error {
+	if !r.HandleAgain {
+		return nil
+	}
+	if err := c.store.CheckKeys(ctx); err != nil {
+		return wrong{fmt.Errorf("campaigns: Request.HandleAgain is true, and the receiver's keys are not in the letters' database: leave it out "+
+			"if the handlers have no receiver, or remove the keys where they are with idempotency.Forget: %w", err)}
+	}
+	return nil
+}
+
 func noLetters(out []LeftOut) string {
 	if len(out) == 0 {
 		return "the selection is empty"
 	}
 	text, _ := json.Marshal(out)
+	if slices.ContainsFunc(out, func(l LeftOut) bool { return l.Why == Discarded }) {
+		text = append(text, "; "+notRedriven(true)...)
+	}
 	return "all of the selection is left out: " + boundedtext.Text(string(text), 1000)
 }
 

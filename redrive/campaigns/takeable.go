@@ -19,7 +19,7 @@ func (c *Campaigns) takeable(ctx context.Context, tx *sql.Tx, r *Request, found 
 		}
 	}
 	for i, l := range chunk {
-		topic, why := c.target(r, l.Topic)
+		topic, why := c.takes(r, l.Status, l.Topic)
 		campaign, is := held[l.Seq]
 		switch {
 		case why != "":

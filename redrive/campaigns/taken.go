@@ -8,7 +8,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Holding returns those of the letters, at most MaxSeqs, that a campaign has and is not through with, each with the id of the campaign.
+// Holding returns those of the letters, at most MaxSeqs, that a campaign of the service has and is not through with, each with the id of the campaign.
 // Other campaigns do not take them. A campaign that was cancelled has a letter until its worker gives it back.
 func (c *Campaigns) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
 	if err := c.usable(ctx); err != nil {
@@ -39,7 +39,8 @@ func (c *Campaigns) holding(ctx context.Context, seqs []int64) (map[int64]string
 		err := rows.Scan(&seq, &id)
 		taken[seq] = id
 		return err
-	}, `SELECT seq, campaign FROM spillway_campaign_letters WHERE claim IN (`+several(len(args))+`)`, padded(args)...)
+	}, `SELECT seq, campaign FROM spillway_campaign_letters JOIN spillway_campaigns ON spillway_campaigns.id = campaign
+WHERE claim IN (`+several(len(args))+`) AND service = ?`, append(padded(args), c.service())...)
 	return taken, err
 }
 

@@ -162,7 +162,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	}
-	r := &rounds{Worker: w, running: make(map[string]context.CancelFunc), complained: make(map[string]bool), listenAt: make(map[string]time.Time)}
+	r := &rounds{Worker: w, turns: newTurnTaking(w.config.Poll), complained: make(map[string]bool), listenAt: make(map[string]time.Time)}
 	defer r.workers.Wait()
 	for ctx.Err() == nil {
 		err := r.round(ctx)
@@ -177,15 +177,11 @@ type rounds struct {
 	*Worker
 	workers sync.WaitGroup
 
-	mu         sync.Mutex
-	running    map[string]context.CancelFunc // campaigns that a goroutine works on
-	complained map[string]bool               // of campaigns that this worker cannot work on
+	turns      *turnTaking
+	complained map[string]bool // of campaigns that this worker cannot work on, or that waited for their turn
 	listenAt   map[string]time.Time
 	away       bool // the database
 }
-
-// maxCampaigns is how many campaigns one worker works on at the same time.
-const maxCampaigns = 8
 
 // round looks what there is to do. All that needs no publisher is done here.
 func (r *rounds) round(ctx context.Context) error {
@@ -193,68 +189,43 @@ func (r *rounds) round(ctx context.Context) error {
 	todo, listed := r.todo(ctx)
 	err = errors.Join(err, listed)
 	if listed == nil {
-		r.stopOthers(todo)
+		r.turns.keep(todo)
 	}
+	var ready []Campaign
 	for _, c := range todo {
 		if ctx.Err() != nil {
 			return nil
 		}
-		err = errors.Join(err, r.look(ctx, c))
-	}
-	return err
-}
-
-// stopOthers ends the work on campaigns that do not run any more, also while a publisher does not return.
-func (r *rounds) stopOthers(todo []Campaign) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, stop := range r.running {
-		if !slices.ContainsFunc(todo, func(c Campaign) bool { return c.ID == id && c.State == Running }) {
-			stop()
+		runs, looked := r.look(ctx, c)
+		if err = errors.Join(err, looked); runs && looked == nil {
+			ready = append(ready, c)
 		}
 	}
+	return errors.Join(err, r.dispatch(ctx, ready))
 }
 
-// look does the next thing of a campaign.
-func (r *rounds) look(ctx context.Context, c Campaign) error {
+// look does the next thing of a campaign, and reports whether it is to be worked on.
+func (r *rounds) look(ctx context.Context, c Campaign) (runs bool, err error) {
 	if !c.State.Ended() && !r.able(ctx, c) {
-		return nil
+		return false, nil
 	}
 	switch c.State {
 	case Selecting:
-		return r.goOn(ctx, c)
+		return false, r.goOn(ctx, c)
 	case Scheduled:
-		return r.wake(ctx, c)
+		return false, r.wake(ctx, c)
 	}
-	err := r.listen(ctx, c)
+	if err := r.listen(ctx, c); err != nil {
+		return false, err
+	}
 	switch {
-	case err != nil:
-		return err
 	case c.State == Paused && !c.ResumeAt.IsZero():
-		return r.wake(ctx, c)
+		return false, r.wake(ctx, c)
 	case c.State != Running:
-		return nil
+		return false, nil
 	}
-	if held, err := r.holdForApproval(ctx, c); held || err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running[c.ID] != nil || len(r.running) >= maxCampaigns {
-		return nil
-	}
-	ctx, stop := context.WithCancel(ctx)
-	r.running[c.ID] = stop
-	r.workers.Go(func() {
-		defer func() {
-			stop()
-			r.mu.Lock()
-			delete(r.running, c.ID)
-			r.mu.Unlock()
-		}()
-		r.run(ctx, c)
-	})
-	return nil
+	held, err := r.holdForApproval(ctx, c)
+	return !held && err == nil, err
 }
 
 // able reports whether this worker can work on a campaign. Others may have what it lacks: another version of the service, for
@@ -269,7 +240,7 @@ func (r *rounds) able(ctx context.Context, c Campaign) bool {
 	case c.Request.To != "" && !slices.Contains(r.Campaigns.config.Allow, c.Request.To):
 		lacks = fmt.Sprintf("the worker's Config.Allow does not have the topic %q", logged(c.Request.To))
 	}
-	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordLeft(ctx, c.ID, lacks) == nil { // else in the next round
+	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, LeftIt, lacks) == nil { // else in the next round
 		r.complained[c.ID] = true
 		logging.CampaignLeft.Write(r.Campaigns.config.Logger, errors.New("campaigns: "+lacks), logging.Fields{logging.Campaign: c.ID})
 	}

@@ -1,55 +1,72 @@
 package jsonedit
 
 import (
-	"encoding/json"
+	"bytes"
+	"errors"
 	"math/big"
 	"strings"
 )
 
-// equal reports whether two values mean the same: members in any order, texts without regard to escapes, numbers by their value.
-func equal(a, b []byte) bool { return same(a, root(a), b, root(b)) }
+// maxNumber is how long a number may be that is compared by its value. A longer one is equal to what is written like it.
+const maxNumber = 1000
 
-func same(a []byte, as span, b []byte, bs span) bool {
+// same reports whether two values mean the same: members in any order, texts without regard to escapes, numbers by their value.
+// It reads of a no more than b makes necessary: a comes with a message, and may be large.
+func same(e *effort, a, b *node) (bool, error) {
 	switch {
-	case isObject(a, as) && isObject(b, bs):
-		am, bm := members(a, as), members(b, bs)
-		if len(am) != len(bm) {
-			return false
+	case a.isObject() && b.isObject() || a.isArray() && b.isArray():
+		if err := errors.Join(a.open(e), b.open(e)); err != nil {
+			return false, err
 		}
-		others := make(map[string]span, len(bm))
-		for _, m := range bm {
-			others[m.key] = m.value
+		if a.isArray() {
+			return sameElements(e, a.entries, b.entries)
 		}
-		for _, m := range am {
-			other, is := others[m.key]
-			if !is || !same(a, m.value, b, other) {
-				return false
-			}
-			delete(others, m.key)
-		}
-		return true
-	case isArray(a, as) && isArray(b, bs):
-		am, bm := members(a, as), members(b, bs)
-		if len(am) != len(bm) {
-			return false
-		}
-		for i := range am {
-			if !same(a, am[i].value, b, bm[i].value) {
-				return false
-			}
-		}
-		return true
-	case a[as.from] == '"' && b[bs.from] == '"':
-		var at, bt string
-		_ = json.Unmarshal(a[as.from:as.to], &at)
-		_ = json.Unmarshal(b[bs.from:bs.to], &bt)
-		return at == bt
+		return sameMembers(e, a, b)
+	case a.isContainer() || b.isContainer():
+		return false, nil
 	}
-	at, bt := string(a[as.from:as.to]), string(b[bs.from:bs.to])
-	return at == bt || isNumber(at) && isNumber(bt) && plain(at) == plain(bt)
+	at, bt := a.bytes(), b.bytes()
+	if err := e.spend(min(len(at), 6*len(bt)) + len(bt)); err != nil || bytes.Equal(at, bt) {
+		return err == nil, err
+	}
+	if at[0] == '"' && bt[0] == '"' {
+		const escape = len(`\u0000`)
+		return len(at) <= escape*len(bt) && unquoted(at) == unquoted(bt), nil
+	}
+	numbers := isNumber(at) && isNumber(bt) && max(len(at), len(bt)) <= maxNumber
+	return numbers && plain(string(at)) == plain(string(bt)), nil
 }
 
-func isNumber(s string) bool { return s[0] == '-' || s[0] >= '0' && s[0] <= '9' }
+func sameElements(e *effort, a, b []*entry) (bool, error) {
+	if len(a) != len(b) {
+		return false, nil
+	}
+	for i := range b {
+		if is, err := same(e, a[i].value, b[i].value); !is {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// sameMembers reports that objects differ in which a key is there twice.
+func sameMembers(e *effort, a, b *node) (bool, error) {
+	if a.repeated || b.repeated || len(a.named) != len(b.named) {
+		return false, nil
+	}
+	for key, here := range b.named {
+		other := a.named[key]
+		if other == nil {
+			return false, nil
+		}
+		if is, err := same(e, other.value, here.value); !is {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func isNumber(s []byte) bool { return s[0] == '-' || s[0] >= '0' && s[0] <= '9' }
 
 // plain is the one form of a number that all its spellings have: digits without zeros at their ends, and an exponent.
 func plain(number string) string {

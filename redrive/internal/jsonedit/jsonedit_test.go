@@ -1,6 +1,7 @@
 package jsonedit
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -52,7 +53,7 @@ func TestPatch(t *testing.T) {
 		p, err := Parse([]byte(c.patch))
 		var got []byte
 		if err == nil {
-			got, err = p.Apply([]byte(c.doc))
+			got, err = p.Apply(context.Background(), []byte(c.doc))
 		}
 		if c.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
@@ -74,12 +75,12 @@ func TestMerge(t *testing.T) {
 		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`}, {`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`}, {`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
 		{"{\n  \"id\": 9007199254740993,\n  \"to\": \"x\"\n}\n", `{"to":"y"}`, "{\n  \"id\": 9007199254740993,\n  \"to\": \"y\"\n}\n"},
 	} {
-		got, err := Merge([]byte(c.doc), []byte(c.patch))
+		got, err := merge([]byte(c.doc), []byte(c.patch))
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s of %s: %q, %v; want %q", c.patch, c.doc, got, err, c.want)
 		}
 	}
-	if _, err := Merge([]byte(`{"a":1,"a":2}`), []byte(`{"a":3}`)); !errors.Is(err, errTwice) {
+	if _, err := merge([]byte(`{"a":1,"a":2}`), []byte(`{"a":3}`)); !errors.Is(err, errTwice) {
 		t.Error(err)
 	}
 }
@@ -89,7 +90,7 @@ func TestPatch_bounded(t *testing.T) {
 	patch := `[{"op":"add","path":"/a","value":[1,2,3,4,5,6,7,8,9]}` + strings.Repeat(`,{"op":"copy","from":"/a","path":"/a/-"}`, 60) + `]`
 	p, err := Parse([]byte(patch))
 	if err == nil {
-		_, err = p.Apply([]byte(`{}`))
+		_, err = p.Apply(context.Background(), []byte(`{}`))
 	}
 	if err == nil || !strings.Contains(err.Error(), "grows") {
 		t.Error(err)
@@ -100,24 +101,32 @@ func TestPatch_bounded(t *testing.T) {
 func FuzzEdit(f *testing.F) {
 	f.Add(`{"a":[1,{"b":null}], "c" : "\"]}" }`, `[{"op":"add","path":"/a/1/b","value":{}},{"op":"remove","path":"/c"}]`, `{"a":{"x":1},"c":null}`)
 	f.Add(`[[],[{}]]`, `[{"op":"move","from":"/1/0","path":"/0/-"}]`, `[]`)
-	f.Fuzz(func(t *testing.T, doc, patch, merge string) {
+	f.Fuzz(func(t *testing.T, doc, patch, patchOf string) {
 		if p, err := Parse([]byte(patch)); err == nil {
-			if got, err := p.Apply([]byte(doc)); err == nil && !json.Valid(got) {
+			if got, err := p.Apply(context.Background(), []byte(doc)); err == nil && !json.Valid(got) {
 				t.Errorf("%q of %q is %q", patch, doc, got)
 			}
 		}
-		got, err := Merge([]byte(doc), []byte(merge))
+		got, err := merge([]byte(doc), []byte(patchOf))
 		if err != nil {
 			return
 		}
 		var d, m, g any
-		if json.Unmarshal([]byte(doc), &d) != nil || json.Unmarshal([]byte(merge), &m) != nil {
+		if json.Unmarshal([]byte(doc), &d) != nil || json.Unmarshal([]byte(patchOf), &m) != nil {
 			return
 		}
 		if err := json.Unmarshal(got, &g); err != nil || !reflect.DeepEqual(g, merged(d, m)) {
-			t.Errorf("%q of %q is %q: %v", merge, doc, got, err)
+			t.Errorf("%q of %q is %q: %v", patchOf, doc, got, err)
 		}
 	})
+}
+
+func merge(doc, patch []byte) ([]byte, error) {
+	m, err := ParseMerge(context.Background(), patch)
+	if err != nil {
+		return nil, err
+	}
+	return m.Apply(context.Background(), doc)
 }
 
 // merged is MergePatch as RFC 7396 writes it.

@@ -1,7 +1,7 @@
 package jsonedit
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +11,11 @@ import (
 const (
 	// MaxOperations is the largest number of operations of a patch.
 	MaxOperations = 1000
-	// MaxDepth is the deepest place that a patch may name: each level is looked for from the top.
+	// MaxKeys is the largest number of keys of a merge patch.
+	MaxKeys = 1000
+	// MaxDepth is the deepest place that a patch may name.
 	MaxDepth = 100
-	// headroom is by how much a document may grow beyond twice its size: copies of copies would fill the memory.
+	// headroom is how many bytes more than the document has may be copied in it: copies of copies would fill the memory.
 	headroom = 1 << 20
 )
 
@@ -82,104 +84,64 @@ func (o *Operation) prepare() (err error) {
 	return nil
 }
 
-// Apply returns the document with all operations done, or an error and none done.
-func (p Patch) Apply(doc []byte) ([]byte, error) {
-	if err := valid(doc); err != nil {
-		return nil, err
-	}
-	most := 2*len(doc) + headroom
-	for i := range p {
-		var err error
-		if doc, err = p[i].apply(doc); err != nil {
-			return nil, fmt.Errorf("operation %d, %s %q: %w", i, p[i].Op, cut(*p[i].Path), err)
-		}
-		if len(doc) > most {
-			return nil, fmt.Errorf("operation %d, %s %q: the document grows to %d bytes, more than %d", i, p[i].Op, cut(*p[i].Path), len(doc), most)
-		}
-	}
-	return doc, nil
+// Apply returns the document with all operations done, or an error and none done. It ends with ctx.
+func (p Patch) Apply(ctx context.Context, doc []byte) ([]byte, error) {
+	return p.apply(&effort{ctx: ctx}, doc)
 }
 
-func (o *Operation) apply(doc []byte) ([]byte, error) {
+func (p Patch) apply(e *effort, doc []byte) ([]byte, error) {
+	left := len(doc) + headroom
+	return edited(e, doc, func(root *node) (_ *node, err error) {
+		for i := range p {
+			if err := e.ctx.Err(); err != nil {
+				return nil, err
+			}
+			if root, err = p[i].apply(e, root, &left); err != nil {
+				return nil, fmt.Errorf("operation %d, %s %q: %w", i, p[i].Op, cut(*p[i].Path), err)
+			}
+		}
+		return root, nil
+	})
+}
+
+// apply returns the document's value behind the operation. left is how many bytes may still be copied.
+func (o *Operation) apply(e *effort, root *node, left *int) (*node, error) {
 	switch o.Op {
 	case "add":
-		return add(doc, o.path, o.Value)
+		return root.add(e, o.path, parsed(o.Value))
 	case "replace":
-		return replace(doc, o.path, o.Value)
+		return root.replace(e, o.path, parsed(o.Value))
 	case "remove":
-		return remove(doc, o.path)
-	}
-	place := o.path
-	if o.Op != "test" {
-		place = o.from
-	}
-	at, err := find(doc, place)
-	if err != nil {
-		return nil, err
-	}
-	value := bytes.Clone(doc[at.from:at.to])
-	switch o.Op {
+		return root, root.remove(e, o.path)
 	case "test":
-		if !equal(value, o.Value) {
-			return nil, errors.New("the value is another")
-		}
-		return doc, nil
-	case "move":
-		if slices.Equal(o.from, o.path) {
-			return doc, nil
-		}
-		if doc, err = remove(doc, o.from); err != nil {
-			return nil, err
-		}
-	}
-	return add(doc, o.path, value)
-}
-
-// Merge returns the document with a merge patch applied.
-func Merge(doc, patch []byte) ([]byte, error) {
-	if err := valid(patch); err != nil {
-		return nil, fmt.Errorf("read the merge patch: %w", err)
-	}
-	if err := valid(doc); err != nil {
-		return nil, err
-	}
-	return merge(doc, nil, patch)
-}
-
-func merge(doc []byte, place []string, patch []byte) ([]byte, error) {
-	at := root(patch)
-	if !isObject(patch, at) {
-		return add(doc, place, patch[at.from:at.to])
-	}
-	if len(place) > MaxDepth {
-		return nil, errDeep
-	}
-	if found, err := find(doc, place); errors.Is(err, errTwice) {
-		return nil, err
-	} else if err != nil || !isObject(doc, found) {
-		if doc, err = add(doc, place, []byte("{}")); err != nil {
-			return nil, err
-		}
-	}
-	for _, m := range members(patch, at) {
-		here := append(slices.Clone(place), m.key)
-		_, err := find(doc, here)
-		with := patch[m.value.from:m.value.to]
-		switch {
-		case errors.Is(err, errTwice):
-			return nil, err
-		case string(with) == "null":
-			if err == nil {
-				doc, err = remove(doc, here)
-			} else {
-				err = nil
-			}
-		default:
-			doc, err = merge(doc, here, with)
-		}
+		value, err := root.find(e, o.path)
 		if err != nil {
 			return nil, err
 		}
+		if same, err := same(e, value, parsed(o.Value)); err != nil || same {
+			return root, err
+		}
+		return nil, errors.New("the value is another")
 	}
-	return doc, nil
+	value, err := root.find(e, o.from)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Op == "copy":
+		text, err := value.write(e, nil)
+		if err != nil {
+			return nil, err
+		}
+		if *left -= len(text); *left < 0 {
+			return nil, fmt.Errorf("the document grows by more than its size and %d bytes", headroom)
+		}
+		value = parsed(text)
+	case slices.Equal(o.from, o.path):
+		return root, nil
+	default:
+		if err := root.remove(e, o.from); err != nil {
+			return nil, err
+		}
+	}
+	return root.add(e, o.path, value)
 }

@@ -3,6 +3,7 @@ package jsonedit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -55,117 +56,132 @@ func index(token string, most int) (int, error) {
 	return n, nil
 }
 
-// find returns where the value at a place stands.
-func find(doc []byte, tokens []string) (span, error) {
-	at := root(doc)
+// member returns the member of an object with a key, or nil. A key that is there twice is an error.
+func (n *node) member(key string) (*entry, error) {
+	here := n.named[key]
+	if here != nil && here.repeated {
+		return nil, fmt.Errorf("%q: %w", cut(key), errTwice)
+	}
+	return here, nil
+}
+
+// child returns the entry of an object or array, which it opens, and its index in an array.
+func (n *node) child(e *effort, token string) (here *entry, i int, err error) {
+	if !n.isContainer() {
+		return nil, 0, fmt.Errorf("%q: the value above it is neither an object nor an array: %w", cut(token), errAbsent)
+	}
+	if err := n.open(e); err != nil {
+		return nil, 0, err
+	}
+	if n.isArray() {
+		if i, err = index(token, len(n.entries)-1); err != nil {
+			return nil, 0, err
+		}
+		return n.entries[i], i, nil
+	}
+	if here, err = n.member(token); err == nil && here == nil {
+		err = fmt.Errorf("%q: %w", cut(token), errAbsent)
+	}
+	return here, 0, err
+}
+
+// find returns the value at a place.
+func (n *node) find(e *effort, tokens []string) (*node, error) {
 	for _, token := range tokens {
-		m, err := child(doc, at, token)
+		here, _, err := n.child(e, token)
 		if err != nil {
-			return span{}, err
+			return nil, err
 		}
-		at = m.value
+		n = here.value
 	}
-	return at, nil
+	return n, nil
 }
 
-// child returns a member of an object or an element of an array.
-func child(doc []byte, at span, token string) (member, error) {
-	switch {
-	case isObject(doc, at):
-		found := named(doc, at, token)
-		switch len(found) {
-		case 0:
-			return member{}, fmt.Errorf("%q: %w", cut(token), errAbsent)
-		case 1:
-			return found[0], nil
-		}
-		return member{}, fmt.Errorf("%q: %w", cut(token), errTwice)
-	case isArray(doc, at):
-		all := members(doc, at)
-		i, err := index(token, len(all)-1)
-		if err != nil {
-			return member{}, err
-		}
-		return all[i], nil
-	}
-	return member{}, fmt.Errorf("%q: the value above it is neither an object nor an array: %w", cut(token), errAbsent)
+// above returns the object or array that holds a place, and the last token of the place.
+func (n *node) above(e *effort, tokens []string) (*node, string, error) {
+	last := len(tokens) - 1
+	holder, err := n.find(e, tokens[:last])
+	return holder, tokens[last], err
 }
 
-// replace puts a value in the place of another.
-func replace(doc []byte, tokens []string, with []byte) ([]byte, error) {
-	at, err := find(doc, tokens)
-	if err != nil {
-		return nil, err
-	}
-	return splice(doc, at, with), nil
-}
-
-// add puts a value where there may be none: an object gets a member, an array an element more.
-func add(doc []byte, tokens []string, with []byte) ([]byte, error) {
+// add puts a value where there may be none: an object gets a member, an array an element more. It returns the document.
+func (n *node) add(e *effort, tokens []string, with *node) (*node, error) {
 	if len(tokens) == 0 {
-		return splice(doc, root(doc), with), nil
+		return with, nil
 	}
-	above, last := tokens[:len(tokens)-1], tokens[len(tokens)-1]
-	at, err := find(doc, above)
+	holder, last, err := n.above(e, tokens)
 	if err != nil {
 		return nil, err
 	}
-	all := members(doc, at)
-	switch {
-	case isObject(doc, at):
-		switch found := named(doc, at, last); len(found) {
-		case 0:
-			with = append(append(quote(last), ':'), with...)
-		case 1:
-			return splice(doc, found[0].value, with), nil
-		default:
-			return nil, fmt.Errorf("%q: %w", cut(last), errTwice)
-		}
-	case isArray(doc, at):
-		if last != "-" {
-			i, err := index(last, len(all))
-			if err != nil {
-				return nil, err
-			}
-			if i < len(all) {
-				from := all[i].whole.from
-				return splice(doc, span{from, from}, append(append([]byte(nil), with...), ',')), nil
-			}
-		}
-	default:
+	if !holder.isContainer() {
 		return nil, fmt.Errorf("%q: the value above it is neither an object nor an array: %w", cut(last), errAbsent)
 	}
-	if len(all) == 0 {
-		return splice(doc, span{at.from + 1, at.from + 1}, with), nil
+	if err := holder.open(e); err != nil {
+		return nil, err
 	}
-	end := all[len(all)-1].whole.to
-	return splice(doc, span{end, end}, append([]byte{','}, with...)), nil
+	if holder.isObject() {
+		here, err := holder.member(last)
+		switch {
+		case err != nil:
+			return nil, err
+		case here != nil:
+			here.value = with
+		default:
+			holder.put(last, with)
+		}
+		return n, nil
+	}
+	i := len(holder.entries)
+	if last != "-" {
+		if i, err = index(last, i); err != nil {
+			return nil, err
+		}
+	}
+	if i == len(holder.entries) {
+		holder.put("", with)
+		return n, nil
+	}
+	holder.entries = slices.Insert(holder.entries, i, &entry{value: with, behind: []byte{','}})
+	return n, e.spend((len(holder.entries) - i) / perByte)
 }
 
+// perByte is how many elements of an array are moved in the time in which a byte is read.
+const perByte = 8
+
 // remove takes a value away, with its key and a comma.
-func remove(doc []byte, tokens []string) ([]byte, error) {
+func (n *node) remove(e *effort, tokens []string) error {
 	if len(tokens) == 0 {
-		return nil, errors.New("the whole document cannot be removed")
+		return errors.New("the whole document cannot be removed")
 	}
-	at, err := find(doc, tokens[:len(tokens)-1])
+	holder, last, err := n.above(e, tokens)
+	if err != nil {
+		return err
+	}
+	here, i, err := holder.child(e, last)
+	if err != nil {
+		return err
+	}
+	if holder.isObject() {
+		holder.drop(here)
+		return nil
+	}
+	holder.entries = slices.Delete(holder.entries, i, i+1)
+	return e.spend((len(holder.entries) - i) / perByte)
+}
+
+// replace puts a value in the place of another. It returns the document.
+func (n *node) replace(e *effort, tokens []string, with *node) (*node, error) {
+	if len(tokens) == 0 {
+		return with, nil
+	}
+	holder, last, err := n.above(e, tokens)
 	if err != nil {
 		return nil, err
 	}
-	m, err := child(doc, at, tokens[len(tokens)-1])
+	here, _, err := holder.child(e, last)
 	if err != nil {
 		return nil, err
 	}
-	all := members(doc, at)
-	for i := range all {
-		if all[i].whole != m.whole {
-			continue
-		}
-		switch {
-		case i+1 < len(all):
-			return splice(doc, span{m.whole.from, all[i+1].whole.from}, nil), nil
-		case i > 0:
-			return splice(doc, span{all[i-1].whole.to, m.whole.to}, nil), nil
-		}
-	}
-	return splice(doc, m.whole, nil), nil
+	here.value = with
+	return n, nil
 }

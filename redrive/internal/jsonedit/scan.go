@@ -1,6 +1,7 @@
 package jsonedit
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,14 +21,60 @@ func valid(doc []byte) error {
 	return nil
 }
 
-// span is where a value, or a member of an object, stands in a document.
-type span struct{ from, to int }
+// step is how many bytes are read between two looks at the context.
+const step = 64 << 10
 
-// member is a member of an object or an element of an array.
-type member struct {
-	key   string // of an object
-	whole span   // with the key
-	value span
+// effort counts the bytes that an edit reads and writes, and ends it with its context.
+type effort struct {
+	ctx         context.Context
+	spent, seen int
+}
+
+func (e *effort) spend(n int) error {
+	if e.spent += n; e.spent-e.seen < step {
+		return nil
+	}
+	e.seen = e.spent
+	return e.ctx.Err()
+}
+
+// source is a JSON text and where its objects and arrays stand, so that each byte is looked at once at each of two times: when
+// these are found, and when what holds the byte is opened.
+type source struct {
+	text       []byte
+	containers []container // in the order of their beginnings; empty until one is opened
+}
+
+// container is an object or array. next is the index of the first container behind all that it holds.
+type container struct{ from, to, next int }
+
+// find notes the containers. The text is valid.
+func (s *source) find(e *effort) error {
+	if s.containers != nil {
+		return nil
+	}
+	var open []int
+	last := 0
+	for i := 0; i < len(s.text); i++ {
+		switch s.text[i] {
+		case '"':
+			i = textEnd(s.text, i) - 1
+			continue
+		case '{', '[':
+			open = append(open, len(s.containers))
+			s.containers = append(s.containers, container{from: i})
+		case '}', ']':
+			c := &s.containers[open[len(open)-1]]
+			open, c.to, c.next = open[:len(open)-1], i+1, len(s.containers)
+		default:
+			continue
+		}
+		if err := e.spend(i - last); err != nil {
+			return err
+		}
+		last = i
+	}
+	return e.spend(len(s.text) - last)
 }
 
 // space returns the first place at or behind i that is no white space.
@@ -38,8 +85,8 @@ func space(doc []byte, i int) int {
 	return i
 }
 
-// text returns the end of the string that begins at i.
-func text(doc []byte, i int) int {
+// textEnd returns the end of the string that begins at i.
+func textEnd(doc []byte, i int) int {
 	for i++; doc[i] != '"'; i++ {
 		if doc[i] == '\\' {
 			i++
@@ -48,79 +95,21 @@ func text(doc []byte, i int) int {
 	return i + 1
 }
 
-// value returns the end of the value that begins at i. The document is valid.
-func value(doc []byte, i int) int {
-	switch doc[i] {
-	case '"':
-		return text(doc, i)
-	case '{', '[':
-		for depth := 0; ; i++ {
-			switch doc[i] {
-			case '"':
-				i = text(doc, i) - 1
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return i + 1
-				}
-			}
-		}
+// scalarEnd returns the end of the string, number or word that begins at i.
+func scalarEnd(doc []byte, i int) int {
+	if doc[i] == '"' {
+		return textEnd(doc, i)
 	}
-	for i < len(doc) && doc[i] != ',' && doc[i] != '}' && doc[i] != ']' && doc[i] != ' ' && doc[i] != '\t' && doc[i] != '\n' && doc[i] != '\r' {
+	for i < len(doc) && doc[i] != ',' && doc[i] != '}' && doc[i] != ']' && space(doc, i) == i {
 		i++
 	}
 	return i
 }
 
-// root is the value of the document.
-func root(doc []byte) span {
-	from := space(doc, 0)
-	return span{from, value(doc, from)}
-}
-
-// members are the members or elements of the value at s. A value that is neither an object nor an array has none.
-func members(doc []byte, s span) (all []member) {
-	object := isObject(doc, s)
-	if !object && !isArray(doc, s) {
-		return nil
-	}
-	for i := space(doc, s.from+1); i < s.to-1; i = space(doc, i+1) {
-		m := member{whole: span{from: i}}
-		if object {
-			end := text(doc, i)
-			_ = json.Unmarshal(doc[i:end], &m.key) // it is valid
-			i = space(doc, space(doc, end)+1)
-		}
-		m.value = span{i, value(doc, i)}
-		m.whole.to = m.value.to
-		all = append(all, m)
-		if i = space(doc, m.value.to); doc[i] != ',' {
-			break
-		}
-	}
-	return all
-}
-
-func isObject(doc []byte, s span) bool { return doc[s.from] == '{' }
-func isArray(doc []byte, s span) bool  { return doc[s.from] == '[' }
-
-// named are the members with a key. There may be several: JSON does not forbid it.
-func named(doc []byte, s span, key string) (found []member) {
-	for _, m := range members(doc, s) {
-		if m.key == key {
-			found = append(found, m)
-		}
-	}
-	return found
-}
-
-// splice returns the document with the bytes at s replaced.
-func splice(doc []byte, s span, with []byte) []byte {
-	out := make([]byte, 0, len(doc)-(s.to-s.from)+len(with))
-	out = append(out, doc[:s.from]...)
-	out = append(out, with...)
-	return append(out, doc[s.to:]...)
+// unquoted is the text that a JSON string means.
+func unquoted(quoted []byte) (s string) {
+	_ = json.Unmarshal(quoted, &s) // it is valid
+	return s
 }
 
 // quote is a key as JSON.

@@ -1,0 +1,81 @@
+package campaigns_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V7, promise P6: whatever a request asks for, no redrive takes a letter that a person gave up. The plan and the campaign say how
+// many are left out. A letter that was put back is redriven.
+func TestDiscarded(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		fixture.Publish(t, store, "orders.dlq", fixture.Letter("1", "{}"), fixture.Letter("2", "{}"), fixture.Letter("3", "{}"), fixture.Letter("4", "{}"))
+		gaveUp := letters.Act{By: "ann", Reason: "a test"}
+		discard := func(id string) int64 {
+			l := fixture.List(t, store, letters.Filter{IDs: []string{id}})[0]
+			if n, err := store.MarkAll(t.Context(), letters.Filter{IDs: []string{id}}, letters.StatusDiscarded, gaveUp); err != nil || n != 1 {
+				t.Fatal(n, err)
+			}
+			return l.Seq
+		}
+		first := discard("1")
+		left := func(out []campaigns.LeftOut, why string, n int) bool {
+			return len(out) == 1 && out[0].Why == why && out[0].Letters == n
+		}
+
+		r := request
+		r.Filter = letters.Filter{Statuses: letters.Statuses()}
+		plan, err := all.Plan(t.Context(), r)
+		if err != nil || plan.Letters != 3 || !left(plan.LeftOut, "discarded", 1) {
+			t.Errorf("the plan of every state: %d letters, left out %+v, %v", plan.Letters, plan.LeftOut, err)
+		}
+		r.NotBefore = time.Now().Add(time.Hour)
+		c := start(t, all, r)
+		if c.Selected != 3 || !left(c.LeftOut, "discarded", 1) {
+			t.Errorf("a campaign of every state: %+v", c)
+		}
+		discard("2") // it is in the campaign
+		for status, says := range map[letters.Status]string{letters.StatusDiscarded: "put them back first", letters.StatusErased: "no message any more"} {
+			only := request
+			only.Filter = letters.Filter{Statuses: []letters.Status{status}}
+			if _, err := all.Plan(t.Context(), only); !errors.Is(err, campaigns.ErrRequest) || !strings.Contains(err.Error(), says) {
+				t.Errorf("a plan of %s letters alone: %v", status, err)
+			}
+		}
+		named := request
+		named.Seqs, named.Filter.Statuses = []int64{first}, letters.Statuses()
+		if plan, err := all.Plan(t.Context(), named); err != nil || plan.Letters != 0 || !left(plan.LeftOut, "discarded", 1) {
+			t.Errorf("a plan of a discarded letter: %+v, %v", plan, err)
+		}
+		if _, err := all.Start(t.Context(), named); !errors.Is(err, campaigns.ErrNoLetters) || !strings.Contains(err.Error(), "put them back first") {
+			t.Errorf("a campaign of a discarded letter: %v", err)
+		}
+		if _, err := all.Cancel(t.Context(), c.ID, act); err != nil {
+			t.Fatal(err)
+		}
+
+		r.NotBefore = time.Time{}
+		c = start(t, all, r)
+		discard("3") // it may be in the hand of no worker: none runs yet
+		out := &fixture.Outbox{}
+		run(t, all, out, quick)
+		c = reach(t, all, c.ID, campaigns.Finished)
+		if sent := out.All(); len(sent) != 1 || sent[0].Msg.UUID != "4" || c.Gone != 1 {
+			t.Errorf("%d letters are published, %+v", len(sent), c.Counts)
+		}
+		if n, err := store.MarkAll(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}}, letters.StatusWaiting, gaveUp); err != nil || n != 3 {
+			t.Fatal(n, err)
+		}
+		if c := reach(t, all, start(t, all, request).ID, campaigns.Finished); c.Redriven != 3 {
+			t.Errorf("after they were put back: %+v", c.Counts)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package campaigns_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+const twelve = 12
+
+// ofTwelve starts a campaign for each of twelve topics, with some letters each, and returns them with their ids.
+func ofTwelve(t *testing.T, store *letters.Store, rate float64) (all *campaigns.Campaigns, ids []string) {
+	t.Helper()
+	var c campaigns.Config
+	for i := range twelve {
+		c.Allow = append(c.Allow, fmt.Sprintf("topic-%d", i))
+	}
+	all = open(t, store, c)
+	for i := range twelve {
+		for k := range 3 {
+			fixture.Publish(t, store, "some.dlq", fixture.Letter(fmt.Sprintf("%d-%d", i, k), "{}", fixture.From(c.Allow[i])))
+		}
+		r := request
+		r.Filter, r.Rate = letters.Filter{Topics: c.Allow[i : i+1]}, rate
+		ids = append(ids, start(t, all, r).ID)
+	}
+	return all, ids
+}
+
+// awaitTopics waits until messages of so many topics were published.
+func awaitTopics(t *testing.T, out *fixture.Outbox, n int) {
+	t.Helper()
+	published := map[string]int{}
+	testkit.Eventually(t, "campaigns have published", func() bool {
+		clear(published)
+		for _, p := range out.All() {
+			published[p.Topic]++
+		}
+		return len(published) == n
+	}, func() string { return fmt.Sprint(published) })
+}
+
+// Feature V7, promise P4: a campaign without a letter due keeps no other from its turn.
+func TestCampaignsBehindSlowOnes(t *testing.T) {
+	all, _ := ofTwelve(t, fixture.SQLite.NewStore(t), 0.02) // a letter at once, and the next one in 50 s
+	out := &fixture.Outbox{}
+	run(t, all, out, quick)
+	awaitTopics(t, out, twelve)
+}
+
+// Feature V7, promise P4: campaigns with letters due take turns, also if publishers do not return, and the record says what one waits for.
+// A campaign whose turn ended goes on at its next one, and no letter is published twice.
+func TestCampaignsTakeTurns(t *testing.T) {
+	all, ids := ofTwelve(t, fixture.SQLite.NewStore(t), 0)
+	let := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(let) })
+	defer goOn()
+	out := &fixture.Outbox{Before: func(topic string, _ *message.Message) error {
+		if n, err := strconv.Atoi(strings.TrimPrefix(topic, "topic-")); err == nil && n < 8 {
+			<-let
+		}
+		return nil
+	}}
+	run(t, all, out, quick)
+	awaitTopics(t, out, twelve-8)
+	for _, id := range ids[8:] {
+		reach(t, all, id, campaigns.Finished)
+	}
+	goOn()
+	waited := 0
+	for _, id := range ids {
+		reach(t, all, id, campaigns.Finished)
+		events, err := all.History(t.Context(), id, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if e.What == campaigns.WaitsIt && strings.Contains(e.Reason, "they take turns") {
+				waited++
+			}
+		}
+	}
+	if waited == 0 || waited > twelve {
+		t.Errorf("%d campaigns say that they waited", waited)
+	}
+	wantIDs(t, out, 3*twelve)
+}
+
+// Feature V7: what a campaign of one service has in hand is no business of another service.
+func TestHoldingOfAnotherService(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		db := d.Create(t)()
+		of := func(service string) (*letters.Store, *campaigns.Campaigns) {
+			store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: service})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store, open(t, store, config)
+		}
+		shop, mine := of("shop")
+		_, others := of("stock")
+		fixture.Publish(t, shop, "orders.dlq", fixture.Letter("id-1", "{}"))
+		c := start(t, mine, request)
+		seq := fixture.List(t, shop, letters.Filter{})[0].Seq
+		if held, err := mine.Holding(t.Context(), seq); err != nil || held[seq] != c.ID {
+			t.Errorf("%v %v", held, err)
+		}
+		if held, err := others.Holding(t.Context(), seq); err != nil || len(held) > 0 {
+			t.Errorf("another service is told %v %v", held, err)
+		}
+	})
+}

@@ -1,0 +1,206 @@
+package jsonedit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// keyed is an object of n keys, with a value for each.
+func keyed(n int, value string) []byte {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%06d":%s`, i, value)
+	}
+	return []byte("{" + b.String()[1:] + "}")
+}
+
+// listed is a list of n values.
+func listed(n int, value func(i int) string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = value(i)
+	}
+	return "[" + strings.Join(all, ",") + "]"
+}
+
+// nested is a value below so many levels of objects.
+func nested(levels int, value string) string {
+	return strings.Repeat(`{"a":`, levels) + value + strings.Repeat("}", levels)
+}
+
+func wide(int) string { return "[0,{},1]" }
+
+// apply does an edit, and returns how many bytes it read and wrote.
+func apply(t *testing.T, doc, patch string) (out []byte, spent int) {
+	t.Helper()
+	e := &effort{ctx: t.Context()}
+	var err error
+	if patch[0] == '{' {
+		keys := 0
+		if err = valid([]byte(patch)); err == nil {
+			var m *Merge
+			if m, err = read(e, parsed([]byte(patch)), 0, &keys); err == nil {
+				out, err = m.apply(e, []byte(doc))
+			}
+		}
+	} else {
+		var p Patch
+		if p, err = Parse([]byte(patch)); err == nil {
+			out, err = p.apply(e, []byte(doc))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, e.spent
+}
+
+// Feature V6: an edit costs what its document and its patch are long. It is the bytes that are read, written and allocated which
+// are counted: neither a scan nor a copy for each key goes unseen.
+func TestEdit_linear(t *testing.T) {
+	operations := func(n int, op func(i int) string) string { return listed(n, op) }
+	for name, edit := range map[string]func(n int) (doc, patch string){
+		"merge into nothing":   func(n int) (string, string) { return `{}`, string(keyed(n/16, "1")) },
+		"merge of all":         func(n int) (string, string) { return string(keyed(n/16, "0")), string(keyed(n/16, "1")) },
+		"merge that removes":   func(n int) (string, string) { return string(keyed(n/16, "0")), string(keyed(n/16, "null")) },
+		"merge of a large one": func(n int) (string, string) { return string(keyed(n, "[0]")), `{"k000001":2}` },
+		"merge deep down": func(n int) (string, string) {
+			return nested(MaxDepth-1, string(keyed(n, "{}"))), nested(MaxDepth, "1")
+		},
+		"add": func(n int) (string, string) {
+			return `{}`, operations(n/16, func(i int) string { return fmt.Sprintf(`{"op":"add","path":"/k%d","value":1}`, i) })
+		},
+		"remove": func(n int) (string, string) {
+			return string(keyed(n/16, "0")), operations(n/16, func(i int) string { return fmt.Sprintf(`{"op":"remove","path":"/k%06d"}`, i) })
+		},
+		"replace deep down": func(n int) (string, string) {
+			return nested(MaxDepth-1, listed(n, wide)), operations(n/16, func(i int) string {
+				return fmt.Sprintf(`{"op":"replace","path":"%s/%d","value":1}`, strings.Repeat("/a", MaxDepth-1), i)
+			})
+		},
+		"test": func(n int) (string, string) {
+			return listed(n, wide), operations(n/16, func(int) string { return `{"op":"test","path":"/1","value":[0,{},1]}` })
+		},
+		"copy beside a long text": func(n int) (string, string) {
+			return `{"a":"` + strings.Repeat("x", n) + `","b":1}`, operations(n/16, func(int) string { return `{"op":"copy","from":"/b","path":"/c"}` })
+		},
+		"append": func(n int) (string, string) {
+			return `[0]`, operations(n/16, func(int) string { return `{"op":"add","path":"/-","value":[1]}` })
+		},
+		"move": func(n int) (string, string) {
+			return string(keyed(n, "[0]")), operations(n/16, func(i int) string { return fmt.Sprintf(`{"op":"move","from":"/k%06d","path":"/m%d"}`, i, i) })
+		},
+	} {
+		cost := func(n int) int {
+			doc, patch := edit(n)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, spent := apply(t, doc, patch)
+			runtime.ReadMemStats(&after)
+			return spent + int(after.TotalAlloc-before.TotalAlloc)
+		}
+		if small, large := cost(2000), cost(16000); large > 12*small {
+			t.Errorf("%s: eight times as much costs %d instead of %d, %.1f times as much", name, large, small, float64(large)/float64(small))
+		}
+	}
+}
+
+// Feature V6: a message cannot make a patch costly: each operation reads no more of it than the operation says.
+func TestPatch_hostileDocument(t *testing.T) {
+	const size = 1 << 20
+	for name, c := range map[string]struct{ doc, value string }{
+		"a long text":     {`{"a":"` + strings.Repeat("x", size) + `"}`, `"x"`},
+		"a long number":   {`{"a":` + strings.Repeat("9", size) + `}`, `9`},
+		"a long exponent": {`{"a":1e` + strings.Repeat("9", size) + `}`, `1e9`},
+		"a long list":     {`{"a":` + listed(size/2, func(int) string { return "0" }) + `}`, `[0]`},
+		"a large object":  {`{"a":` + string(keyed(size/12, "0")) + `}`, `{"k000000":0}`},
+		"a deep value":    {`{"a":` + nested(5000, listed(size/8, wide)) + `}`, nested(50, "0")},
+	} {
+		p, err := Parse([]byte(listed(MaxOperations, func(int) string { return `{"op":"test","path":"/a","value":` + c.value + `}` })))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, left := &effort{ctx: t.Context()}, 0
+		root := parsed([]byte(c.doc))
+		for i := range p { // a failed test ends a patch, so each is tried for itself
+			if _, err := p[i].apply(e, root, &left); err == nil {
+				t.Errorf("%s is equal to %s", name, c.value)
+			}
+		}
+		if e.spent > 4*len(c.doc) {
+			t.Errorf("%s: %d operations read %d bytes of %d", name, len(p), e.spent, len(c.doc))
+		}
+	}
+}
+
+// Feature V6: a merge patch has as many keys as a patch has operations, at most.
+func TestMerge_bounded(t *testing.T) {
+	for n, fails := range map[int]bool{MaxKeys: false, MaxKeys + 1: true} {
+		for shape, patch := range map[string]string{
+			"flat": string(keyed(n, "1")), "nested": `{"a":` + string(keyed(n-1, "1")) + `}`,
+		} {
+			_, err := merge([]byte(`{}`), []byte(patch))
+			if fails != (err != nil) || fails && !strings.Contains(err.Error(), "more than 1000 keys: split it") {
+				t.Errorf("%d keys, %s: %v", n, shape, err)
+			}
+		}
+	}
+	if _, err := merge([]byte(`{}`), []byte(nested(MaxDepth, "1"))); err != nil {
+		t.Error(err)
+	}
+	if _, err := merge([]byte(`{}`), []byte(nested(MaxDepth+2, "1"))); !errors.Is(err, errDeep) {
+		t.Error(err)
+	}
+	if _, err := merge([]byte(`{}`), []byte(`{"a":1,"a":2}`)); !errors.Is(err, errTwice) {
+		t.Error(err)
+	}
+}
+
+// ending is a context that ends when it is asked for the n-th time.
+type ending struct {
+	context.Context
+	left *int
+}
+
+func (e ending) Err() error {
+	if *e.left--; *e.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Feature V6: wherever an edit is, it ends with its context, and looks at it at least once for every 64 KiB.
+func TestEdit_ends(t *testing.T) {
+	doc := nested(1, listed(50_000, wide))
+	for _, patch := range []string{`{"b":1}`, `[{"op":"replace","path":"/a/7","value":1}]`} {
+		for looks := 0; ; looks++ {
+			left := looks
+			ctx := ending{t.Context(), &left}
+			var err error
+			if patch[0] == '{' {
+				var m *Merge
+				if m, err = ParseMerge(ctx, []byte(patch)); err == nil {
+					_, err = m.Apply(ctx, []byte(doc))
+				}
+			} else {
+				var p Patch
+				if p, err = Parse([]byte(patch)); err == nil {
+					_, err = p.Apply(ctx, []byte(doc))
+				}
+			}
+			if err == nil {
+				if least := len(doc) / step; looks < least {
+					t.Errorf("%.40s: the context of %d bytes is looked at %d times, at least %d are due", patch, len(doc), looks, least)
+				}
+				break
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("%.40s: after %d looks: %v", patch, looks, err)
+			}
+		}
+	}
+}
