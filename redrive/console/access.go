@@ -42,16 +42,26 @@ type Person struct {
 	Name string
 	// Role is what the person may do. Default: None.
 	Role Role
+
+	note string // what the pages say about the access
+}
+
+// Loopback is an access function for a console on your own machine: all who reach it from there may look, without a name, and change
+// nothing. It proves where a connection begins, and not who sends a request. Other users of the machine are let in. So is everyone
+// behind a proxy or a tunnel on the machine that adds no header, such as httputil.ReverseProxy with SetURL, or proxy_pass. If there may
+// be one, use a function that knows people.
+//
+// A request that comes from another machine is refused. So is one with a header that proxies add, and one that asks for a name other
+// than localhost: a page of another site can have its own name resolve to the machine.
+func Loopback(r *http.Request) (Person, error) {
+	if whyNot := notFromHere(r); whyNot != "" {
+		return Person{note: whyNot}, nil
+	}
+	return Person{Role: Look, note: text("access.loopback")}, nil
 }
 
 // person returns who sends a request, and a text if there is something to say about it.
 func (c *Console) person(r *http.Request) (who Person, why string, err error) {
-	if c.config.Access == nil {
-		if whyNot := notFromHere(r); whyNot != "" {
-			return Person{}, whyNot, nil
-		}
-		return Person{Role: Look}, text("access.loopback"), nil
-	}
 	err = safecall.Call("console.Config.Access", func() (err error) {
 		who, err = c.config.Access(r)
 		return err
@@ -63,11 +73,10 @@ func (c *Console) person(r *http.Request) (who Person, why string, err error) {
 	if who.Name == "" && who.Role > Look {
 		return Person{Role: Look}, text("access.nameless"), nil
 	}
-	return who, "", nil
+	return who, who.note, nil
 }
 
-// notFromHere says why a request may come from another machine. A proxy on this machine forwards requests of others, and a page
-// of another site can have its own name resolve to this machine.
+// notFromHere says why a request may come from another machine.
 func notFromHere(r *http.Request) (why string) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil || !loopback(host) {

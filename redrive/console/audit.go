@@ -38,7 +38,7 @@ type auditLine struct {
 // eventKinds are the kinds of events in the order of the form.
 var eventKinds = []letters.EventKind{
 	letters.EventSelected, letters.EventEdited, letters.EventRedriven, letters.EventSucceeded, letters.EventFailedAgain, letters.EventQuarantined,
-	letters.EventRefused, letters.EventDiscarded, letters.EventWaiting, letters.EventShown, letters.EventArrivedAgain, letters.EventLeaseBroken,
+	letters.EventRefused, letters.EventDiscarded, letters.EventWaiting, letters.EventShown, letters.EventArrivedAgain, letters.EventLeaseBroken, letters.EventKeyRemoved,
 	letters.EventResealed, letters.EventPurged, letters.EventErased, letters.EventErasure, letters.EventStored,
 }
 
@@ -121,8 +121,10 @@ func (c *Console) auditLine(r *request, e letters.Event) auditLine {
 		line.Letter = r.link("letters/"+id(e.Seq), nil)
 	}
 	switch {
-	case isDiscard(e.RedriveID):
-		line.Redrive = r.link("discards/"+e.RedriveID, nil)
+	case discards.isKey(e.RedriveID):
+		line.Redrive = r.link(discards.path(e.RedriveID), nil)
+	case putBacks.isKey(e.RedriveID):
+		line.Redrive = r.link(putBacks.path(e.RedriveID), nil)
 	case e.RedriveID != "":
 		line.Redrive = r.link("campaigns/"+url.PathEscape(e.RedriveID), nil)
 	}

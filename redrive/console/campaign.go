@@ -89,7 +89,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}), MayLook: r.person.Role >= Look,
 		Own: strings.EqualFold(strings.TrimSpace(request.By), strings.TrimSpace(r.person.Name)),
 	}
-	if one.Remaining > 0 {
+	if one.Remaining > 0 && slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary}, one.State) { // no time passes while it stands
 		v.Remaining = age(one.Remaining)
 	}
 	if v.Rate = text("rate.none"); one.Rate > 0 {
@@ -206,6 +206,7 @@ func settingsOfRequest(r campaigns.Request) (lines []settingLine) {
 	}
 	add("settings.to", r.To, r.To != "")
 	add("settings.firststage", text("yes"), r.FirstStage)
+	add("settings.handleagain", text("yes"), r.HandleAgain)
 	add("settings.max", grouped(r.Max), r.Max > 0)
 	add("settings.canary", grouped(r.Canary), r.Canary > 0)
 	add("settings.canarywait", age(r.CanaryWait), r.Canary > 0)

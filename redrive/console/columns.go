@@ -11,6 +11,7 @@ import (
 type column struct {
 	Name, Label, Class string
 	usual              bool
+	name               func(*letters.Head) string // of a column whose short values are not broken
 	value              func(*Console, *letters.Head) template.HTML
 }
 
@@ -26,9 +27,9 @@ func columns() []column {
 	}
 	named := []column{
 		{Name: "last", usual: true, value: func(_ *Console, h *letters.Head) template.HTML { return when(h.LastFailedAt) }},
-		{Name: "handler", usual: true, value: shown(func(h *letters.Head) string { return h.Handler }, 40)},
-		{Name: "topic", usual: true, value: shown(func(h *letters.Head) string { return h.Topic }, 40)},
-		{Name: "reason", usual: true, value: shown(func(h *letters.Head) string { return h.Reason }, 40)},
+		{Name: "handler", usual: true, name: func(h *letters.Head) string { return h.Handler }},
+		{Name: "topic", usual: true, name: func(h *letters.Head) string { return h.Topic }},
+		{Name: "reason", usual: true, name: func(h *letters.Head) string { return h.Reason }},
 		{Name: "description", usual: true, value: shown(func(h *letters.Head) string { return h.Description }, 120)},
 		{Name: "class", value: plain(func(h *letters.Head) string { return h.Class.String() })},
 		{Name: "type", value: shown(func(h *letters.Head) string { return h.Type }, 60)},
@@ -37,15 +38,18 @@ func columns() []column {
 		{Name: "stored", value: func(_ *Console, h *letters.Head) template.HTML { return when(h.StoredAt) }},
 		{Name: "seen", Class: "number", value: plain(func(h *letters.Head) string { return grouped(h.Seen) })},
 		{Name: "size", Class: "number", value: plain(func(h *letters.Head) string { return size(h.Size) })},
-		{Name: "dead-letter-topic", value: shown(func(h *letters.Head) string { return h.DeadLetterTopic }, 40)},
+		{Name: "dead-letter-topic", name: func(h *letters.Head) string { return h.DeadLetterTopic }},
 		{Name: "cause", value: shown(func(h *letters.Head) string { return h.Cause }, 8)},
-		{Name: "marked", value: shown(func(h *letters.Head) string { return h.Marked.By }, 40)},
+		{Name: "marked", name: func(h *letters.Head) string { return h.Marked.By }},
 		{Name: "why", value: shown(func(h *letters.Head) string { return h.Marked.Reason }, 80)},
 		{Name: "lease", value: shown(func(h *letters.Head) string { return h.LeasedBy }, 40)},
-		{Name: "key", value: shown(func(h *letters.Head) string { return h.SealKey }, 40)},
+		{Name: "key", name: func(h *letters.Head) string { return h.SealKey }},
 		{Name: "seq", Class: "number", value: plain(func(h *letters.Head) string { return id(h.Seq) })},
 	}
 	for i := range named {
+		if named[i].name != nil {
+			named[i].value = shown(named[i].name, 40)
+		}
 		named[i].Label = text("column." + named[i].Name)
 	}
 	return named

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -15,26 +16,28 @@ func TestNewRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	who := func(*http.Request) (console.Person, error) { return console.Person{}, nil }
 	for field, config := range map[string]console.Config{
-		"Campaigns":      {},
-		"Timeout":        {Campaigns: all, Timeout: -1},
-		"Title":          {Campaigns: all, Title: strings.Repeat("x", 2000)},
-		"Prefix":         {Campaigns: all, Prefix: "deadletters"},
-		"TrustedOrigins": {Campaigns: all, TrustedOrigins: []string{"ops.example.com"}},
+		"Campaigns":      {Access: who},
+		"Access":         {Campaigns: all},
+		"Timeout":        {Campaigns: all, Access: who, Timeout: -1},
+		"Title":          {Campaigns: all, Access: who, Title: strings.Repeat("x", 2000)},
+		"Prefix":         {Campaigns: all, Access: who, Prefix: "deadletters"},
+		"TrustedOrigins": {Campaigns: all, Access: who, TrustedOrigins: []string{"ops.example.com"}},
 	} {
-		if _, err := console.New(config); err == nil || !strings.Contains(err.Error(), "Config."+field) {
+		if _, err := console.New(config); err == nil || !strings.Contains(err.Error(), "Config."+field+" ") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 	for _, config := range []console.Config{
-		{Campaigns: all, Prefix: "//evil"}, {Campaigns: all, Prefix: "/a?b"}, {Campaigns: all, TrustedOrigins: []string{"https://a.example/path"}},
-		{Campaigns: all, TrustedOrigins: []string{"*"}}, {Campaigns: all, TrustedOrigins: []string{""}},
+		{Campaigns: all, Access: who, Prefix: "//evil"}, {Campaigns: all, Access: who, Prefix: "/a?b"}, {Campaigns: all, Access: who, TrustedOrigins: []string{"https://a.example/path"}},
+		{Campaigns: all, Access: who, TrustedOrigins: []string{"*"}}, {Campaigns: all, Access: who, TrustedOrigins: []string{""}},
 	} {
 		if _, err := console.New(config); err == nil {
 			t.Errorf("%+v is taken", config)
 		}
 	}
-	if c, err := console.New(console.Config{Campaigns: all}); err != nil || c == nil {
+	if c, err := console.New(console.Config{Campaigns: all, Access: console.Loopback}); err != nil || c == nil {
 		t.Error(err)
 	}
 }

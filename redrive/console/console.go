@@ -31,6 +31,7 @@ type Console struct {
 	origins   *http.CrossOriginProtection
 	now       func() time.Time
 	counting  time.Duration // how long a page waits for the number of the letters that it lists
+	step      time.Duration // how long one request discards letters, or puts them back
 }
 
 // New returns a Console. It makes no table, and asks the database nothing.
@@ -41,7 +42,7 @@ func New(config Config) (*Console, error) {
 	config.setDefaults()
 	c := &Console{
 		config: config, campaigns: config.Campaigns, store: config.Campaigns.Store(), routes: routes(),
-		origins: http.NewCrossOriginProtection(), now: time.Now, counting: 200 * time.Millisecond,
+		origins: http.NewCrossOriginProtection(), now: time.Now, counting: 200 * time.Millisecond, step: stepTime,
 	}
 	for _, origin := range config.TrustedOrigins {
 		if err := c.origins.AddTrustedOrigin(origin); err != nil {

@@ -9,7 +9,8 @@
 // # Access
 //
 // Config.Access returns the Person of each request: a name for the record, and a Role. Each route names the least Role that it
-// needs, in the table of routes.go. Without Config.Access a person on the same machine may look, and no other.
+// needs, in the table of routes.go. There is no Console without it: where a connection begins proves no person. Loopback is for
+// one's own machine.
 //
 // # What a browser may do
 //

@@ -43,6 +43,7 @@ type editView struct {
 	Ready           bool // the difference is shown, and can be redriven
 	Target          string
 	LeftOut         []leftOutLine
+	WrongReason     string
 	Problem, Detail string
 	Action          string
 }
@@ -101,8 +102,8 @@ func (c *Console) edit(r *request) (answer, error) {
 	}
 	reason := strings.TrimSpace(form.Get("reason"))
 	switch do := form.Get("do"); {
-	case do == "show" && reason == "":
-		return c.editPage(r, l, nil, problem{status: http.StatusBadRequest, text: text("act.noreason")})
+	case do == "show" && wrongReason(reason) != "":
+		return c.editPage(r, l, nil, problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
 	case do == "show":
 		act := letters.Act{By: r.person.Name, Reason: reason}
 		if _, err := c.store.Record(r.Context(), nil, letters.EventShown, act, l.Seq); err != nil {
@@ -111,8 +112,8 @@ func (c *Console) edit(r *request) (answer, error) {
 		return c.editPage(r, l, unmasked(l), problem{})
 	case form.Get("version") != versionOf(l):
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
-	case do == "start" && reason == "":
-		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: text("act.noreason")})
+	case do == "start" && wrongReason(reason) != "":
+		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
 	case do == "start":
 		return c.redriveEdited(r, l, form, reason)
 	}
@@ -133,7 +134,8 @@ func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	switch {
 	case errors.Is(err, campaigns.ErrNoLetters):
 		form.Set("key", watermill.NewUUID())
-		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: text("edit.taken"), leftOut: c.leftOut(r, started.LeftOut)})
+		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: text("edit.taken"), leftOut: c.leftOut(r, started.LeftOut),
+			happened: c.happenedUnless(r, selection{seqs: request.Seqs}, len(started.LeftOut) > 0)})
 	case err != nil && started.ID == "":
 		return c.editPage(r, l, form, c.problemOf(r, err))
 	case err != nil:
@@ -213,7 +215,8 @@ func unmasked(l letters.Letter) url.Values {
 func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
 	view := editView{
 		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l), Key: form.Get("key"), Reason: form.Get("reason"),
-		Problem: p.text, Detail: p.detail, LeftOut: p.leftOut, Action: r.link("letters/"+id(l.Seq)+"/edit", nil), Target: l.Origin.Topic,
+		Problem: joined(p.text, p.happened), Detail: p.detail, LeftOut: p.leftOut, Action: r.link("letters/"+id(l.Seq)+"/edit", nil), Target: l.Origin.Topic,
+		WrongReason: p.fields["reason"],
 	}
 	if view.Key == "" {
 		view.Key = watermill.NewUUID()

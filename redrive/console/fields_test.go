@@ -31,7 +31,7 @@ func TestUnknownFormFields(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 10)
 	at := "/campaigns/" + b.started(campaigns.Request{Seqs: []int64{9, 10}, Rate: 1}).ID
-	whole := url.Values{"reason": {"INC-7"}, "rate": {"2"}, "seq": {"1"}, "key": {discardBegin + "9f3a12bc-0000-4000-8000-000000000001"}, "do": {"start"}}
+	whole := url.Values{"reason": {"INC-7"}, "rate": {"2"}, "seq": {"1"}, "key": {"discard-" + "9f3a12bc-0000-4000-8000-000000000001"}, "do": {"start"}}
 	for _, row := range rights {
 		if row.method != http.MethodPost {
 			continue

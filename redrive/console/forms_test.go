@@ -51,6 +51,28 @@ func (p page) fields(t testing.TB) url.Values {
 	return values
 }
 
+// wrong is what the page says is wrong with a field: next to it, and tied to it.
+func (p page) wrong(t testing.TB, field string) string {
+	t.Helper()
+	said := map[string]string{}
+	for _, line := range p.elements(t, "p") {
+		said[attribute(line, "id")] = textOf(line)
+	}
+	for _, node := range p.elements(t, "") {
+		if attribute(node, "name") != field || attribute(node, "aria-invalid") != "true" {
+			continue
+		}
+		next := node.Parent.NextSibling
+		if why := attribute(node, "aria-describedby"); next == nil || attribute(next, "id") != why {
+			t.Errorf("what is wrong with %s does not stand next to it", field)
+		} else {
+			return said[why]
+		}
+	}
+	t.Errorf("the page says nothing of %s: %s", field, p.body)
+	return ""
+}
+
 // with is a form with other values.
 func with(form url.Values, pairs ...string) url.Values {
 	changed := url.Values{}

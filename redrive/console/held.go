@@ -31,7 +31,7 @@ type heldBy struct {
 
 // heldOf says who has letters of a selection. It looks at the first ones, as many as a dry run reads.
 func (c *Console) heldOf(r *request, s selection) (h held, err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), 10*c.counting)
+	ctx, cancel := context.WithTimeout(r.Context(), careful*c.counting)
 	defer cancel()
 	if h.Leased, err = c.leased(ctx, s); err == nil {
 		err = c.inCampaigns(ctx, r, s, &h)

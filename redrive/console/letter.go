@@ -27,8 +27,11 @@ func (c *Console) letter(r *request) (answer, error) {
 	if l.Status == letters.StatusWaiting {
 		v.Redrive = r.link("redrive", this)
 	}
-	if slices.Contains(mayDiscard, l.Status) {
-		v.Discard = r.link("discard", this)
+	if slices.Contains(discards.from, l.Status) {
+		v.Discard = r.link(discards.Name, this)
+	}
+	if slices.Contains(putBacks.from, l.Status) {
+		v.PutBack = r.link(putBacks.Name, this)
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
 	if v.Look && l.closed == nil && l.Status != letters.StatusErased {
@@ -50,6 +53,7 @@ type letterPage struct {
 	Base      string
 	Redrive   string // the page that redrives this letter alone, if it waits
 	Discard   string
+	PutBack   string // the page that lets this letter wait again, if it is discarded
 	Edits     bool
 	Payload   *payloadView
 	Line      []entry

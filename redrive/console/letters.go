@@ -43,9 +43,8 @@ type letterList struct {
 	First   string // link to the first page, if this is another
 	Next    string
 	All     []field // the selection of all that match
-	Redrive string
-	Discard string
-	Any     bool // the person may do something with letters
+	Actions []listAction
+	Any     bool // the person may do something with letters of the list
 }
 
 type letterRow struct {
@@ -109,13 +108,43 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	for _, h := range heads {
 		row := letterRow{Seq: h.Seq, ID: h.MessageID, Link: r.link("letters/"+id(h.Seq), nil), Chosen: slices.Contains(q[fieldSeq], id(h.Seq))}
 		for _, column := range v.Heads {
-			row.Cells = append(row.Cells, cell{column.Label, column.value(c, &h), column.Class})
+			class := column.Class
+			if column.name != nil {
+				class = shortName(column.name(&h))
+			}
+			row.Cells = append(row.Cells, cell{column.Label, column.value(c, &h), class})
 		}
 		v.Rows = append(v.Rows, row)
 	}
-	v.Redrive, v.Discard = r.link("redrive", nil), r.link("discard", nil)
-	v.Any = c.can(r.person, "redrive") || c.can(r.person, "discard")
+	v.Actions = c.listActions(r, f.Statuses, v.Number)
+	v.Any = len(v.Actions) > 0
 	return v, nil
+}
+
+// listAction is what a person can do with letters of a list: with all that match, or with the chosen ones.
+type listAction struct {
+	Name, Link  string
+	All, Chosen string // what the buttons say
+	Class       string // of the style
+}
+
+// listActions are the actions that take letters of the list. The button of one that takes not all of them says no number.
+func (c *Console) listActions(r *request, statuses []letters.Status, number int) (actions []listAction) {
+	add := func(name, class string, from []letters.Status) {
+		some, all := among(statuses, from)
+		if !some || !c.can(r.person, name) {
+			return
+		}
+		one := listAction{Name: name, Link: r.link(name, nil), All: text("letters." + name + ".some"), Chosen: text("letters." + name + ".chosen"), Class: class}
+		if all {
+			one.All = text("letters."+name+".all", number)
+		}
+		actions = append(actions, one)
+	}
+	add("redrive", "main", redrivable)
+	add(putBacks.Name, "main", putBacks.from)
+	add(discards.Name, "danger", discards.from)
+	return actions
 }
 
 // number says how many letters match, and freezes the selection of all of them: those up to the last Seq. Letters that arrived
@@ -123,13 +152,13 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 // the page does not wait for their number, unless the person asks.
 func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
-	if r.query.Get("exact") == "" {
+	if r.query.Get(fieldExact) == "" {
 		ctx, cancel = context.WithTimeout(ctx, c.counting)
 	}
 	defer cancel()
 	n, last, err := c.counted(ctx, f)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Context().Err() == nil {
-		v.Exact = r.link("letters", merged(filterValues(f), only(r.query, listFields...), url.Values{"exact": {"1"}}))
+		v.Exact = r.link("letters", merged(filterValues(f), only(r.query, listFields...), url.Values{fieldExact: {"1"}}))
 		return nil
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
@@ -14,7 +15,7 @@ import (
 
 const (
 	chartCauses    = 5   // that have a colour of their own
-	arrivalCauses  = 100 // whose arrivals are looked up: those with the most letters
+	arrivalCauses  = 500 // whose arrivals are looked up: those with the most letters
 	shownCampaigns = 20
 	shownEvents    = 10
 	readEvents     = 200 // to fold into as many lines
@@ -33,11 +34,13 @@ type overview struct {
 	Oldest      time.Time
 	OldestAge   string
 	Hour        int
+	HourPart    bool // of so many causes that not all are counted
 	Chart       template.HTML
 	Top         int
 	Legend      []legend
 	Guards      []guardLine
 	HasGuards   bool
+	GuardsFail  bool // Config.Guards panicked
 	Campaigns   []campaignLine
 	Events      []eventLine
 }
@@ -106,7 +109,7 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 		return v, err
 	}
 	if v.HasGuards = c.config.Guards != nil; v.HasGuards {
-		v.Guards = guardLines(c.config.Guards())
+		v.Guards, v.GuardsFail = c.guards(r)
 	}
 	running, err := c.campaigns.List(ctx, campaigns.List{Limit: shownCampaigns, States: []campaigns.State{
 		campaigns.Selecting, campaigns.Approval, campaigns.Scheduled, campaigns.Running, campaigns.Canary, campaigns.Paused,
@@ -159,6 +162,7 @@ func (c *Console) arrivals(r *request, v *overview) error {
 	if err != nil {
 		return err
 	}
+	v.HourPart = len(groups) == arrivalCauses
 	causes := make([]string, len(groups))
 	for i, g := range groups {
 		causes[i] = g.Cause
@@ -211,6 +215,15 @@ func (c *Console) arrivals(r *request, v *overview) error {
 		v.Chart = chart.Bars("arrivals", text("overview.arrivals"), text("overview.arrivals.desc", v.Top), series...)
 	}
 	return nil
+}
+
+// guards asks Config.Guards, whose panic costs this part of the page alone.
+func (c *Console) guards(r *request) (lines []guardLine, failed bool) {
+	err := safecall.Call("console.Config.Guards", func() error { lines = guardLines(c.config.Guards()); return nil })
+	if err != nil {
+		c.log(r, err)
+	}
+	return lines, err != nil
 }
 
 func guardLines(held []outageguard.Status) (lines []guardLine) {

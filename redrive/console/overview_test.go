@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -38,3 +42,45 @@ func TestOverviewFoldsEvents(t *testing.T) {
 		t.Errorf("%d lines: %s", n, p.body)
 	}
 }
+
+// Feature V11: a function that the console is given and that fails costs its own part of a page. The rest is shown, and the log has the
+// error. So it is with a guard that is nil, and with a logger that panics.
+func TestGivenFunctionsFail(t *testing.T) {
+	var none *outageguard.Guard
+	for name, guards := range map[string]func() []outageguard.Status{
+		"panics": func() []outageguard.Status { panic("the guards are on fire") },
+		"nil":    none.Health,
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := new(testkit.Log)
+			b := newBench(t, func(c *Config) { c.Guards, c.Logger = guards, log })
+			b.fill(1, 12)
+			for _, live := range []bool{false, true} {
+				p := b.get("/", func(r *http.Request) {
+					if live {
+						r.Header.Set("Spillway-Live", "1")
+					}
+				})
+				p.want(t, http.StatusOK, ">12</a>", "no_such_customer", text("overview.guards"), text("overview.campaigns.none"), text("overview.audit.none"))
+				failed := strings.Contains(p.body, text("overview.guards.failed"))
+				if failed == strings.Contains(p.body, text("overview.guards.none")) || failed != (len(log.Errors()) > 0) || !failed && name != "nil" {
+					t.Errorf("failed: %v, the log has %v: %s", failed, log.Errors(), p.body)
+				}
+				if strings.Contains(p.body, "on fire") {
+					t.Errorf("the page says what failed: %s", p.body)
+				}
+			}
+		})
+	}
+	b := newBench(t, func(c *Config) {
+		c.Guards = func() []outageguard.Status { panic("the guards are on fire") }
+		c.Logger = burning{}
+	})
+	b.get("/").want(t, http.StatusOK, text("overview.guards.failed"))
+	b.get("/letters", func(r *http.Request) { r.Header.Set("Test-Role", "panic") }).want(t, http.StatusServiceUnavailable, text("access.failed"))
+}
+
+// burning is a logger that panics.
+type burning struct{ watermill.NopLogger }
+
+func (burning) Error(string, error, watermill.LogFields) { panic("the logger is on fire") }

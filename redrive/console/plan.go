@@ -89,6 +89,10 @@ func (c *Console) leftOut(r *request, out []campaigns.LeftOut) (lines []leftOutL
 			line.Why, line.Name, line.InMessage = text("leftout.notallowed"), one.Topic, true
 		case campaigns.NoOrigin:
 			line.Why = text("leftout.noorigin")
+		case campaigns.Discarded:
+			line.Why = text("leftout.discarded")
+		case campaigns.Erased:
+			line.Why = text("leftout.erased")
 		case campaigns.InCampaign:
 			line.Why, line.Name = text("leftout.incampaign"), one.Campaign
 			if one.Campaign != "" {

@@ -14,6 +14,8 @@ type problem struct {
 	status       int
 	text, detail string
 	leftOut      []leftOutLine
+	fields       map[string]string // what is wrong with fields, by their names
+	happened     string            // who did what before
 }
 
 // problemOf says why an action failed. Forms can be sent again: their actions happen once.

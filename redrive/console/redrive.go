@@ -3,9 +3,11 @@ package console
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -23,17 +25,23 @@ const (
 	maxEditForm = 1 << 20
 )
 
+// redrivable are the states of letters that a redrive takes. Discarded letters are put back first.
+var redrivable = []letters.Status{
+	letters.StatusWaiting, letters.StatusRedriven, letters.StatusSucceeded, letters.StatusFailedAgain, letters.StatusQuarantined, letters.StatusRefused,
+}
+
 // redriving is the page between a selection and its campaign.
 type redriving struct {
-	Settings settings
+	Settings settingsForm
 	Hidden   []field // the selection
 	Plan     *planView
 	NoPlan   string // why there is no dry run
 	Problem  string // why the campaign did not start
 	Detail   string // of the problem
-	Number   int    // of letters that the campaign would take
+	Number   number // of letters that the campaign would take, if that is known
 	Seen     int    // letters that the selection has, with those that are left out
-	UpTo     bool   // Number is not exact: letters may be left out
+	UpTo     bool   // letters of Number may be left out
+	Exact    string // the address of the page that counts
 	Action   string
 	Letters  string // the address of the selection as a list
 	Edits    bool   // the request edits
@@ -47,7 +55,8 @@ func (c *Console) redriveForm(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.redrivePage(r, s, newSettings(), problem{})
+	n := c.chosenWithin(r, s, c.counting)
+	return c.redrivePage(r, s, n, newSettings(n), problem{})
 }
 
 // redrive starts the campaign, or shows the dry run of other settings.
@@ -60,21 +69,21 @@ func (c *Console) redrive(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	set := settingsOf(form)
+	set, n := settingsOf(form), c.chosenWithin(r, s, c.counting)
 	if form.Get("do") != "start" {
-		return c.redrivePage(r, s, set, problem{})
+		return c.redrivePage(r, s, n, set, problem{})
 	}
-	request, wrong := set.request(s.request(), r.now)
+	request := set.request(s.request(), r.now)
 	request.ID, request.By, request.Reason = set.Key, r.person.Name, set.Reason
-	if wrong.text == "" && request.Reason == "" {
-		wrong = problem{status: http.StatusBadRequest, text: text("act.noreason")}
+	if wrong := wrongReason(request.Reason); wrong != "" {
+		set.wrong["reason"] = wrong
 	}
-	if wrong.text != "" {
-		return c.redrivePage(r, s, set, wrong)
+	if len(set.wrong) > 0 {
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
 	}
 	seen, _ := strconv.Atoi(form.Get(fieldSeen))
-	if now, exact := c.chosen(r, s); exact && now > seen && (set.most() == 0 || seen < set.most()) {
-		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("redrive.more", now)})
+	if n.Known() && n.N() > seen && (set.most() == 0 || seen < set.most()) {
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: text("decide.more", n.N())})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
 	defer cancel()
@@ -82,21 +91,25 @@ func (c *Console) redrive(r *request) (answer, error) {
 	switch {
 	case errors.Is(err, campaigns.ErrNoLetters):
 		set.Key = watermill.NewUUID() // the campaign of the old key is over
-		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("redrive.noletters"), leftOut: c.leftOut(r, started.LeftOut)})
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: text("redrive.noletters"),
+			leftOut: c.leftOut(r, started.LeftOut), happened: c.happenedUnless(r, s, len(started.LeftOut) > 0)})
+	case set.about(err):
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
 	case err != nil && started.ID == "":
-		return c.redrivePage(r, s, set, c.problemOf(r, err))
+		return c.redrivePage(r, s, n, set, c.problemOf(r, err))
 	case err != nil: // it has begun: workers go on with its selection
 		c.log(r, err)
 	case !sameSettings(&started.Request, &request): // the form was sent before, and was changed since
 		set.Key = watermill.NewUUID()
-		return c.redrivePage(r, s, set, problem{status: http.StatusConflict, text: text("redrive.sent", started.ID)})
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: text("redrive.sent", started.ID)})
 	}
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
 }
 
 // sameSettings compares what a person typed, without times that count from now.
 func sameSettings(a, b *campaigns.Request) bool {
-	return a.Rate == b.Rate && a.Max == b.Max && a.Canary == b.Canary && a.To == b.To && a.FirstStage == b.FirstStage && a.Reason == b.Reason
+	return a.Rate == b.Rate && a.Max == b.Max && a.Canary == b.Canary && a.To == b.To && a.FirstStage == b.FirstStage && a.HandleAgain == b.HandleAgain &&
+		a.Reason == b.Reason
 }
 
 // toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose other states.
@@ -112,9 +125,7 @@ func (c *Console) toRedrive(r *request, posted bool) (s selection, err error) {
 		s.filter.Statuses, s.narrowed = []letters.Status{letters.StatusWaiting}, true
 		return s, nil
 	}
-	s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool {
-		return status == letters.StatusDiscarded || status == letters.StatusErased
-	})
+	s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool { return !slices.Contains(redrivable, status) })
 	if len(s.filter.Statuses) == 0 {
 		return s, badInput(text("redrive.discarded"))
 	}
@@ -130,54 +141,67 @@ func (r *request) selection(q map[string][]string) (selection, error) {
 	return s, err
 }
 
-// redrivePage shows the form with what was typed. A dry run that fails leaves the form as it is.
-func (c *Console) redrivePage(r *request, s selection, set settings, p problem) (answer, error) {
+// redrivePage shows the form with what was typed, and n letters, if that is known. A dry run that fails leaves the form as it is.
+func (c *Console) redrivePage(r *request, s selection, n number, set settings, p problem) (answer, error) {
 	view := redriving{
-		Settings: set, Hidden: hidden(s.values()), Problem: p.text, Detail: p.detail, Number: s.number, Seen: s.number, UpTo: true,
-		Action: r.link("redrive", nil), Letters: r.link("letters", s.values()), Narrowed: s.narrowed,
+		Hidden: hidden(s.values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.number, UpTo: true, Number: n,
+		Action: r.link("redrive", nil), Letters: r.link("letters", s.values()), Exact: r.exactLink("redrive", s.values()), Narrowed: s.narrowed,
 		Again: slices.ContainsFunc(s.filter.Statuses, func(status letters.Status) bool { return status != letters.StatusWaiting }),
 	}
-	if n, exact := c.chosen(r, s); exact {
-		view.Seen = n
+	if view.Number.Known() {
+		view.Seen = view.Number.N()
+	}
+	if most := set.most(); most > 0 && (!view.Number.Known() || most < view.Number.N()) {
+		view.Number = exactly(most)
 	}
 	if p.status != http.StatusServiceUnavailable {
-		request, wrong := set.request(s.request(), r.now)
+		was := set.wrong
+		request := set.request(s.request(), r.now)
+		maps.Copy(set.wrong, was)
 		view.Edits = request.Edit != nil
-		var err error
-		switch {
-		case wrong.text != "":
-			view.NoPlan = wrong.text
-		default:
-			err = c.dryRun(r, request, &view)
-		}
-		if err != nil {
+		if err := c.dryRun(r, request, &set, &view); err != nil {
 			failed := c.problemOf(r, err)
 			view.NoPlan, view.Detail = failed.text, failed.detail
 			if p.status == 0 && failed.status == http.StatusServiceUnavailable {
 				p.status = failed.status
 			}
 		}
+		if p.status == 0 && len(set.wrong) > 0 {
+			p.status = http.StatusBadRequest
+		}
 	}
 	if len(p.leftOut) > 0 && view.Plan == nil {
 		view.Plan = &planView{LeftOut: p.leftOut}
 	}
+	view.Settings = set.form()
 	return answer{status: p.status, page: "redrive", title: text("redrive.title"), view: view}, nil
 }
 
-// dryRun plans a campaign of at most planned letters.
-func (c *Console) dryRun(r *request, request campaigns.Request, view *redriving) error {
+// joined is two sentences, the second of which may be missing.
+func joined(first, second string) string { return strings.TrimSpace(first + " " + second) }
+
+// dryRun plans a campaign of at most planned letters. Settings that are wrong have none.
+func (c *Console) dryRun(r *request, request campaigns.Request, set *settings, view *redriving) error {
+	if wrong := len(set.wrong); wrong > 1 || wrong == 1 && set.wrong["reason"] == "" {
+		view.NoPlan = text("plan.wrong")
+		return nil
+	}
 	part := request.Max == 0 || request.Max > planned
 	if part {
 		request.Max = planned
 	}
 	plan, err := c.campaigns.Plan(r.Context(), request)
+	if set.about(err) {
+		view.NoPlan = text("plan.wrong")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	part = part && plan.Letters == planned
 	view.Plan = c.planView(r, plan, part)
 	if view.UpTo = part; !part {
-		view.Number = plan.Letters
+		view.Number = exactly(plan.Letters)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func TestDiscardedAreNotRedriven(t *testing.T) {
 		}
 	}
 	f.Statuses = []letters.Status{letters.StatusSucceeded}
-	b.get("/discard?"+selection{filter: f, number: 1}.values().Encode()).want(t, http.StatusBadRequest, text("discard.states"))
+	b.get("/discard?"+selection{filter: f, number: 1}.values().Encode()).want(t, http.StatusBadRequest, text("decide.discard.states"))
 }
 
 // Feature V11: if more letters match than the dry run had, the start asks again.
@@ -118,7 +118,7 @@ func TestRedriveTakesNoMoreThanShown(t *testing.T) {
 	back(letters.StatusDiscarded, letters.StatusWaiting)
 	form := with(dry.fields(t), "reason", "INC-7", "do", "start")
 	again := b.post("/redrive", form)
-	again.want(t, http.StatusConflict, text("redrive.more", 6), "Redrive 6 letters")
+	again.want(t, http.StatusConflict, text("decide.more", 6), "Redrive 6 letters")
 	if len(b.all()) > 0 {
 		t.Fatal("more letters were taken than shown")
 	}

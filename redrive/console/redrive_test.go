@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"html"
 	"net/http"
 	"strings"
 	"sync"
@@ -78,7 +79,11 @@ func TestIncident(t *testing.T) {
 	if len(b.all()) > 0 {
 		t.Fatal("a dry run began a campaign")
 	}
-	form := with(dry.fields(t), "rate", "1,000", "stop-at", "50%", "do", "plan")
+	usual := dry.fields(t)
+	if usual.Get("rate") != "20" || usual.Get("canary") != "10" {
+		t.Errorf("the form begins with the rate %q and the canary %q", usual.Get("rate"), usual.Get("canary"))
+	}
+	form := with(usual, "rate", "1,000", "canary", "", "stop-at", "50%", "do", "plan")
 	again := b.post("/redrive", form)
 	again.want(t, http.StatusOK, `name="rate" inputmode="decimal" value="1,000"`)
 	at := b.post("/redrive", with(again.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
@@ -126,7 +131,7 @@ func TestRedrive_twice(t *testing.T) {
 	// the browser's way back, and another rate
 	other := b.post("/redrive", with(form, "rate", "2"))
 	other.want(t, http.StatusConflict, text("redrive.sent", form.Get("key")), `value="2"`)
-	if key := other.fields(t).Get("key"); key == form.Get("key") || b.all()[0].Request.Rate != 0 {
+	if key := other.fields(t).Get("key"); key == form.Get("key") || b.all()[0].Request.Rate != usualRate {
 		t.Errorf("the same key %q, or the settings of %+v were changed", key, b.all())
 	}
 	// a second person, with a form of the same letters: none is left
@@ -139,26 +144,41 @@ func TestRedrive_refused(t *testing.T) {
 	b.fill(1, 3)
 	form := with(b.get("/redrive?"+b.everything()).fields(t), "do", "start", "reason", `"> <b>INC</b>`)
 	for says, pair := range map[string][2]string{
-		"The reason is missing":   {"reason", "  "},
-		"Letters a second":        {"rate", "fast"},
-		"At most so many":         {"max", "-1"},
-		"Wait for what becomes":   {"canary-wait", "soon"},
-		"Begin later":             {"not-before", "2020-01-01"},
-		"Request.StopAt":          {"stop-at", "300"},
-		"Config.Allow":            {"to", "admin"},
-		"is no patch":             {"patch", "{"},
-		"written as key=value":    {"set", "x"},
-		"Spillway&#39;s own":      {"set", poison.KeyRedriveCount + "=0"},
-		"Request.Concurrency":     {"concurrency", "9999"},
-		"must be text of at most": {"reason", strings.Repeat("x", 2000)},
-		"Request.ID":              {"key", "no id"},
+		"The reason is missing":                       {"reason", "  "},
+		"is no number from 0 on":                      {"rate", "fast"},
+		"0.001 to 1,000,000 letters a second":         {"rate", "0.0001"},
+		"is no whole number from 0 on":                {"max", "-1"},
+		"&#34;1.5&#34; is no whole number":            {"canary", "1.5"},
+		"&#34;soon&#34; is no time":                   {"canary-wait", "soon"},
+		"is no time to come":                          {"not-before", "2020-01-01"},
+		"A share has at most 100 percent":             {"stop-at", "101"},
+		"&#34;half&#34; is no number":                 {"stop-at", "half"},
+		"may not publish to this topic":               {"to", "admin"},
+		"is no patch":                                 {"patch", "{"},
+		"written as key=value":                        {"set", "x"},
+		"Spillway&#39;s own":                          {"set", poison.KeyRedriveCount + "=0"},
+		"&#34;" + poison.KeyRedriveCount + "&#34; is": {"unset", poison.KeyRedriveCount},
+		"At most 256.":                                {"concurrency", "9999"},
+		"may have at most 1,024 bytes":                {"reason", strings.Repeat("x", 2000)},
 	} {
 		p := b.post("/redrive", with(form, pair[0], pair[1]))
-		p.want(t, http.StatusBadRequest, says)
+		p.want(t, http.StatusBadRequest, text("redrive.wrong", 1))
+		if got := p.wrong(t, pair[0]); !strings.Contains(html.EscapeString(got), says) {
+			t.Errorf("%s: the field says %q, want %q", pair[0], got, says)
+		}
+		if strings.Contains(p.body, "Request.") || strings.Contains(p.body, "campaigns: ") {
+			t.Errorf("%s: the page speaks of the program's own names: %s", pair[0], p.body)
+		}
 		if pair[0] != "reason" && !strings.Contains(p.body, `value="&#34;&gt; &lt;b&gt;INC&lt;/b&gt;"`) {
 			t.Errorf("%s: the reason is lost: %s", says, p.body)
 		}
+		if strings.Contains(says, "number") { // what it says to write is not what is refused
+			if strings.Contains(p.wrong(t, pair[0]), "or "+pair[1]) {
+				t.Errorf("%s: %q is refused, and asked for: %s", pair[0], pair[1], p.wrong(t, pair[0]))
+			}
+		}
 	}
+	b.post("/redrive", with(form, "key", "no id")).want(t, http.StatusBadRequest, "Request.ID") // no person types it
 	b.post("/redrive", with(form, "patch", strings.Repeat("x", maxEditForm))).want(t, http.StatusRequestEntityTooLarge)
 	if len(b.all()) > 0 {
 		t.Errorf("%+v", b.all())

@@ -27,14 +27,15 @@ type route struct {
 var (
 	filterFields    = slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields)
 	selectionFields = slices.Concat(filterFields, []string{fieldTake, fieldSeq, fieldUpTo, fieldNumber})
+	countedFields   = slices.Concat(selectionFields, []string{fieldExact})
 	causesFields    = slices.Concat(filterFields, []string{"rows"})
-	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", "exact"})
+	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", fieldExact})
 	auditFields     = []string{"by", "kind", "since", "until", "id", "redrive-id", "letter", "after"}
 	reasonForm      = []string{"reason"}
 	rateForm        = []string{"reason", "rate"}
 	redriveForm     = slices.Concat(selectionFields, settingsFields(), []string{fieldSeen, "do"})
 	editForm        = slices.Concat([]string{"do", "version", "key", "reason", "payload"}, keyFields())
-	discardForm     = slices.Concat(selectionFields, []string{"key", "reason"})
+	decisionForm    = slices.Concat(selectionFields, []string{"key", "reason"})
 )
 
 // unknown returns a field of a query, or of a form, that is none of those named.
@@ -64,14 +65,17 @@ func routes() []route {
 		{name: "rate", method: http.MethodPost, pattern: "/campaigns/{id}/rate", right: Operate, handle: (*Console).setRate, form: rateForm},
 		{name: "cancel", method: http.MethodPost, pattern: "/campaigns/{id}/cancel", right: Operate, handle: (*Console).cancel, within: 2 * starting, form: reasonForm},
 		{name: "approve", method: http.MethodPost, pattern: "/campaigns/{id}/approve", right: Approve, handle: (*Console).approve, form: reasonForm},
-		{name: "redrive", method: http.MethodGet, pattern: "/redrive", right: Operate, handle: (*Console).redriveForm, fields: selectionFields},
+		{name: "redrive", method: http.MethodGet, pattern: "/redrive", right: Operate, handle: (*Console).redriveForm, fields: countedFields},
 		{name: "redrive", method: http.MethodPost, pattern: "/redrive", right: Operate, handle: (*Console).redrive, body: maxEditForm, within: 2 * starting, form: redriveForm},
 		{name: "edit", method: http.MethodGet, pattern: "/letters/{seq}/edit", right: Operate, handle: (*Console).editForm},
 		{name: "edit", method: http.MethodPost, pattern: "/letters/{seq}/edit", right: Operate, handle: (*Console).edit, body: maxEditForm, within: 2 * starting, form: editForm},
-		{name: "discard", method: http.MethodGet, pattern: "/discard", right: Operate, handle: (*Console).discardForm, fields: selectionFields},
-		{name: "discard", method: http.MethodPost, pattern: "/discard", right: Operate, handle: (*Console).discard, within: 2 * discarding, form: discardForm},
-		{name: "discarded", method: http.MethodGet, pattern: "/discards/{id}", right: LookWithoutPayload, handle: (*Console).discarded, fields: selectionFields},
-		{name: "discarded", method: http.MethodPost, pattern: "/discards/{id}/undo", right: Operate, handle: (*Console).undoDiscard, within: 2 * discarding, form: reasonForm},
+		{name: "discard", method: http.MethodGet, pattern: "/discard", right: Operate, handle: (*Console).discardForm, fields: countedFields},
+		{name: "discard", method: http.MethodPost, pattern: "/discard", right: Operate, handle: (*Console).discard, within: 2 * stepTime, form: decisionForm},
+		{name: "discarded", method: http.MethodGet, pattern: "/discards/{id}", right: LookWithoutPayload, handle: (*Console).discarded, fields: countedFields},
+		{name: "discarded", method: http.MethodPost, pattern: "/discards/{id}/undo", right: Operate, handle: (*Console).undoDiscard, within: 2 * stepTime, form: reasonForm},
+		{name: "putback", method: http.MethodGet, pattern: "/putback", right: Operate, handle: (*Console).putBackForm, fields: countedFields},
+		{name: "putback", method: http.MethodPost, pattern: "/putback", right: Operate, handle: (*Console).putBack, within: 2 * stepTime, form: decisionForm},
+		{name: "waiting", method: http.MethodGet, pattern: "/putbacks/{id}", right: LookWithoutPayload, handle: (*Console).waitAgain, fields: countedFields},
 		{name: "audit", method: http.MethodGet, pattern: "/audit", right: LookWithoutPayload, handle: (*Console).audit, fields: auditFields, nav: true},
 		{name: "audit", method: http.MethodGet, pattern: "/audit/{file}", right: LookWithoutPayload, handle: (*Console).exportAudit, within: exporting, fields: auditFields},
 		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: None, handle: (*Console).static},

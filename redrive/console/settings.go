@@ -2,8 +2,9 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
-	"net/http"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -22,11 +23,33 @@ type settings struct {
 	Reason                                               string
 	Rate, Max, Canary, CanaryWait, StopAt, StopAfter, To string
 	NotBefore, ResumeAfter, Concurrency                  string
-	FirstStage, Approval                                 bool
+	FirstStage, HandleAgain, Approval                    bool
 	Patch, Set, Unset, Func                              string
+
+	wrong map[string]string // what is wrong with fields, by their names
 }
 
-func newSettings() settings { return settings{Key: watermill.NewUUID()} }
+// The most that fields may have. Package campaigns refuses more, in its own words.
+const (
+	maxConcurrency = 256
+	minRate        = 0.001
+)
+
+// The settings that a form begins with. A person sees them and may empty them: a campaign that is started in a hurry goes at a rate, and
+// tries some letters first if there are many.
+const (
+	usualRate   = 20
+	usualCanary = 10
+	manyLetters = 20
+)
+
+func newSettings(n number) settings {
+	s := settings{Key: watermill.NewUUID(), Rate: strconv.Itoa(usualRate)}
+	if !n.Known() || n.N() > manyLetters {
+		s.Canary = strconv.Itoa(usualCanary)
+	}
+	return s
+}
 
 // fields are the settings by the names of their fields.
 func (s *settings) fields() map[string]*string {
@@ -39,67 +62,109 @@ func (s *settings) fields() map[string]*string {
 
 // settingsFields are the names of all fields of settings.
 func settingsFields() []string {
-	return append(slices.Sorted(maps.Keys((&settings{}).fields())), "first-stage", "approval")
+	return append(slices.Sorted(maps.Keys((&settings{}).fields())), "first-stage", "handle-again", "approval")
 }
 
 func settingsOf(form url.Values) (s settings) {
 	for name, to := range s.fields() {
 		*to = strings.TrimSpace(form.Get(name))
 	}
-	s.FirstStage, s.Approval = form.Get("first-stage") != "", form.Get("approval") != ""
+	s.FirstStage, s.HandleAgain, s.Approval = form.Get("first-stage") != "", form.Get("handle-again") != "", form.Get("approval") != ""
 	return s
 }
 
-// request is the campaign that the settings ask for. The selection is in r.
-func (s *settings) request(r campaigns.Request, now time.Time) (campaigns.Request, problem) {
-	r.To, r.FirstStage, r.Approval = s.To, s.FirstStage, s.Approval
-	wrong := ""
-	number := func(field, typed string, to *int) {
+// request is the campaign that the settings ask for. The selection is in r. What is wrong with fields is kept with them.
+func (s *settings) request(r campaigns.Request, now time.Time) campaigns.Request {
+	s.wrong = map[string]string{}
+	r.To, r.FirstStage, r.HandleAgain, r.Approval = s.To, s.FirstStage, s.HandleAgain, s.Approval
+	number := func(field, typed string, to *int, most int) {
 		n, err := strconv.Atoi(ungrouped(typed))
-		if typed != "" && (err != nil || n < 0) && wrong == "" {
-			wrong = text("settings.number", text(field), typed)
-		}
-		*to = n
-	}
-	fraction := func(field, typed string, to *float64) {
-		n, err := strconv.ParseFloat(ungrouped(strings.TrimSuffix(typed, "%")), 64)
-		if typed != "" && (err != nil || !(n >= 0 && n <= campaigns.MaxRate)) && wrong == "" {
-			wrong = text("settings.number", text(field), typed)
+		switch {
+		case typed == "":
+		case err != nil || n < 0:
+			s.wrong[field] = text("settings.whole", typed)
+		case n > most:
+			s.wrong[field] = text("settings.atmost", most)
 		}
 		*to = n
 	}
 	duration := func(field, typed string, to *time.Duration) {
 		d, err := time.ParseDuration(typed)
-		if typed != "" && (err != nil || d < 0) && wrong == "" {
-			wrong = text("settings.duration", text(field), typed)
+		if typed != "" && (err != nil || d < 0) {
+			s.wrong[field] = text("settings.duration", typed)
 		}
 		*to = d
 	}
-	fraction("settings.rate", s.Rate, &r.Rate)
-	number("settings.max", s.Max, &r.Max)
-	number("settings.canary", s.Canary, &r.Canary)
-	duration("settings.canarywait", s.CanaryWait, &r.CanaryWait)
-	fraction("settings.stopat", s.StopAt, &r.StopAt)
-	r.StopAt /= 100
-	number("settings.stopafter", s.StopAfter, &r.StopAfter)
-	duration("settings.resumeafter", s.ResumeAfter, &r.ResumeAfter)
-	number("settings.concurrency", s.Concurrency, &r.Concurrency)
+	var wrong string
+	if r.Rate, wrong = rateOf(s.Rate); wrong != "" {
+		s.wrong["rate"] = wrong
+	}
+	number("max", s.Max, &r.Max, math.MaxInt32)
+	number("canary", s.Canary, &r.Canary, math.MaxInt32)
+	duration("canary-wait", s.CanaryWait, &r.CanaryWait)
+	percent, isNumber := readNumber(strings.TrimSpace(strings.TrimSuffix(s.StopAt, "%")))
+	switch {
+	case s.StopAt == "":
+	case !isNumber:
+		s.wrong["stop-at"] = text("settings.number", s.StopAt)
+	case percent > 100:
+		s.wrong["stop-at"] = text("settings.percent")
+	}
+	r.StopAt = percent / 100
+	number("stop-after", s.StopAfter, &r.StopAfter, math.MaxInt32)
+	duration("resume-after", s.ResumeAfter, &r.ResumeAfter)
+	number("concurrency", s.Concurrency, &r.Concurrency, maxConcurrency)
+	if s.To != "" && s.FirstStage {
+		s.wrong["to"] = text("settings.toandstage")
+	}
 	if s.NotBefore != "" {
 		if in, err := time.ParseDuration(s.NotBefore); err == nil && in > 0 {
 			r.NotBefore = now.Add(in)
 		} else if at, err := moment(s.NotBefore, now); err == nil && at.After(now) {
 			r.NotBefore = at
-		} else if wrong == "" {
-			wrong = text("settings.notbefore", s.NotBefore)
+		} else {
+			s.wrong["not-before"] = text("settings.notbefore", s.NotBefore)
 		}
 	}
-	if why := s.edit(&r); wrong == "" {
-		wrong = why
+	s.edit(&r)
+	return r
+}
+
+// rateOf reads a rate. Nothing is no limit.
+func rateOf(typed string) (rate float64, wrong string) {
+	if typed == "" {
+		return 0, ""
 	}
-	if wrong != "" {
-		return r, problem{status: http.StatusBadRequest, text: wrong}
+	rate, ok := readNumber(typed)
+	switch {
+	case !ok:
+		return 0, text("settings.number", typed)
+	case rate != 0 && (rate < minRate || rate > campaigns.MaxRate):
+		return 0, text("settings.rate.wrong", strconv.FormatFloat(minRate, 'f', -1, 64), grouped(int(campaigns.MaxRate)))
 	}
-	return r, problem{}
+	return rate, ""
+}
+
+// readNumber reads a number from 0 on.
+func readNumber(typed string) (n float64, ok bool) {
+	n, err := strconv.ParseFloat(ungrouped(typed), 64)
+	return n, err == nil && n >= 0 && !math.IsInf(n, 0)
+}
+
+// about gives an error of a request to the field that it is about, if it is about one that a person typed into.
+func (s *settings) about(err error) bool {
+	if !errors.Is(err, campaigns.ErrRequest) {
+		return false
+	}
+	switch said := err.Error(); {
+	case s.To != "" && strings.Contains(said, "Request.To is "):
+		s.wrong["to"] = text("settings.to.wrong")
+	case s.HandleAgain && strings.Contains(said, "Request.HandleAgain is "):
+		s.wrong["handle-again"] = text("settings.handleagain.wrong")
+	default:
+		return false
+	}
+	return true
 }
 
 // most is how many letters the person allows at most, or 0.
@@ -109,12 +174,13 @@ func (s *settings) most() int {
 }
 
 // edit sets the edit of all letters, if there is one.
-func (s *settings) edit(r *campaigns.Request) (wrong string) {
+func (s *settings) edit(r *campaigns.Request) {
 	e := campaigns.Edit{Func: s.Func, Unset: filled(lines(s.Unset))}
 	for _, line := range filled(lines(s.Set)) {
 		key, value, found := strings.Cut(line, "=")
 		if !found || key == "" {
-			return text("settings.set", line)
+			s.wrong["set"] = text("settings.set", line)
+			return
 		}
 		if e.Set == nil {
 			e.Set = map[string]string{}
@@ -124,7 +190,8 @@ func (s *settings) edit(r *campaigns.Request) (wrong string) {
 	if patch := json.RawMessage(s.Patch); len(patch) > 0 {
 		switch {
 		case !json.Valid(patch) || patch[0] != '{' && patch[0] != '[':
-			return text("settings.patch.wrong")
+			s.wrong["patch"] = text("settings.patch.wrong")
+			return
 		case patch[0] == '[':
 			e.Patch = patch
 		default:
@@ -132,13 +199,20 @@ func (s *settings) edit(r *campaigns.Request) (wrong string) {
 		}
 	}
 	if e.Func == "" && len(e.Unset)+len(e.Set)+len(e.Patch)+len(e.Merge) == 0 {
-		return ""
+		return
 	}
 	if err := e.Validate(); err != nil {
-		return text("settings.edit.wrong", err.Error())
+		field := "patch"
+		switch {
+		case strings.Contains(err.Error(), "metadata") && len(e.Set) > 0:
+			field = "set"
+		case strings.Contains(err.Error(), "metadata"):
+			field = "unset"
+		}
+		s.wrong[field] = text("settings.edit.wrong", err.Error())
+		return
 	}
 	r.Edit = &e
-	return ""
 }
 
 var grouping = regexp.MustCompile(`^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$`)

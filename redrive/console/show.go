@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +18,15 @@ const maxShown = 200
 // functions are what templates call. All that came with a message goes through v or block.
 func (c *Console) functions() template.FuncMap {
 	return template.FuncMap{
-		"text":  text,
-		"n":     grouped[int],
-		"bytes": size[int],
-		"when":  when,
-		"v":     c.value,
-		"plain": func(s string) string { line, _ := c.shown(s, maxShown); return line },
-		"lines": func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
+		"text":   text,
+		"n":      grouped[int],
+		"bytes":  size[int],
+		"when":   when,
+		"v":      c.value,
+		"plain":  c.plain,
+		"reason": reasonField,
+		"short":  shortName,
+		"lines":  func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
 	}
 }
 
@@ -51,6 +54,16 @@ func (c *Console) shown(s string, limit int) (line, whole string) {
 		return line, ""
 	}
 	return firstRunes(line, limit) + "…", firstRunes(line, 10*limit)
+}
+
+var names = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,24}$`)
+
+// shortName is the class of a cell whose value is a name that a wide table does not break.
+func shortName(s string) string {
+	if names.MatchString(s) {
+		return "short"
+	}
+	return ""
 }
 
 func firstRunes(s string, n int) string {

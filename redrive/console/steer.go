@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -13,7 +12,9 @@ import (
 // steering is the page of an action that was not done: it has the reason, and the form with what was typed.
 type steering struct {
 	Action          action
-	Reason, Rate    string
+	Reason          string
+	WrongReason     string
+	RateField       formField
 	Problem, Detail string
 	Back, State     string
 	Again           bool // the form can be sent again
@@ -38,13 +39,21 @@ func (c *Console) approve(r *request) (answer, error) {
 
 func (c *Console) setRate(r *request) (answer, error) {
 	return c.steer(r, "rate", func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
-		typed := strings.ReplaceAll(strings.TrimSpace(r.PostForm.Get("rate")), ",", "")
-		rate, err := strconv.ParseFloat(ungrouped(typed), 64)
-		if err != nil {
-			return campaigns.Campaign{}, badInput(text("settings.number", text("settings.rate"), typed))
+		rate, wrong := rateOf(strings.TrimSpace(r.PostForm.Get("rate")))
+		if wrong != "" { // the form has been checked
+			return campaigns.Campaign{}, badInput(wrong)
 		}
 		return all.SetRate(ctx, id, rate, act)
 	})
+}
+
+// wrongRate says why the rate of a form cannot be one. It must be there: nothing is not no limit.
+func wrongRate(typed string) string {
+	if typed == "" {
+		return text("steer.norate")
+	}
+	_, wrong := rateOf(typed)
+	return wrong
 }
 
 // steer does an action, and goes to the campaign.
@@ -55,12 +64,21 @@ func (c *Console) steer(r *request, name string, do func(*campaigns.Campaigns, c
 	}
 	id := r.values["id"]
 	act := campaigns.Act{By: r.person.Name, Reason: strings.TrimSpace(form.Get("reason"))}
-	var now campaigns.Campaign
-	if act.Reason == "" {
-		err = badInput(text("act.noreason"))
-	} else {
-		now, err = do(c.campaigns, r.Context(), id, act)
+	view := steering{
+		Action: actionOf(r, name, id), Reason: act.Reason, WrongReason: wrongReason(act.Reason), Back: r.link("campaigns/"+id, nil), Again: true,
+		RateField: formField{Name: "rate", Label: text("settings.rate"), Value: strings.TrimSpace(form.Get("rate")), Mode: "decimal", Required: true},
 	}
+	if name == "rate" {
+		view.RateField.Wrong = wrongRate(view.RateField.Value)
+		view.RateField.First = view.RateField.Wrong != ""
+	}
+	if view.WrongReason != "" || view.RateField.Wrong != "" {
+		if _, err := c.campaigns.Get(r.Context(), id); errors.Is(err, campaigns.ErrNotFound) {
+			return answer{}, err
+		}
+		return answer{status: http.StatusBadRequest, page: "steer", title: view.Action.Label, view: view}, nil
+	}
+	now, err := do(c.campaigns, r.Context(), id, act)
 	switch {
 	case err == nil:
 		return answer{to: r.link("campaigns/"+now.ID, nil)}, nil
@@ -68,13 +86,19 @@ func (c *Console) steer(r *request, name string, do func(*campaigns.Campaigns, c
 		return answer{}, err
 	}
 	p := c.problemOf(r, err)
-	view := steering{
-		Action: actionOf(r, name, id), Reason: act.Reason, Rate: strings.TrimSpace(form.Get("rate")), Problem: p.text, Detail: p.detail,
-		Back: r.link("campaigns/"+id, nil), Again: p.status != http.StatusConflict,
-	}
+	view.Problem, view.Detail, view.Again = p.text, p.detail, p.status != http.StatusConflict
 	if errors.Is(err, campaigns.ErrState) && now.ID != "" {
-		state := text("campaign." + string(now.State))
-		view.Problem = text("steer.state", state)
+		view.Problem = joined(text("steer.state", text("campaign."+string(now.State))), c.steeredBy(r, id))
 	}
 	return answer{status: p.status, page: "steer", title: view.Action.Label, view: view}, nil
+}
+
+// steeredBy says who brought a campaign into its state, for the one who came second.
+func (c *Console) steeredBy(r *request, id string) string {
+	events, err := c.campaigns.History(r.Context(), id, 0)
+	if err != nil || len(events) == 0 {
+		return ""
+	}
+	last := events[len(events)-1]
+	return text("steer.by", text("what."+string(last.What)), c.plain(last.By), c.plain(last.Reason))
 }

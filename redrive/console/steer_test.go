@@ -42,7 +42,7 @@ func TestSteer(t *testing.T) {
 		says   string
 	}{
 		{"pause", nil, 400, "The reason is missing"},
-		{"pause", url.Values{"reason": {strings.Repeat("x", 2000)}}, 400, "must be text of at most"},
+		{"pause", url.Values{"reason": {strings.Repeat("x", 2000)}}, 400, "may have at most 1,024 bytes"},
 		{"resume", reason, 409, "is now: running"},
 		{"approve", reason, 409, "is now: running"},
 		{"pause", with(reason, "reason", `slow <b>`), 303, ""},

@@ -8,7 +8,10 @@ import (
 	"testing"
 )
 
-var called = regexp.MustCompile(`\btext(?:\(| \(?)"([a-z][a-z0-9._-]*)"( \+)?`)
+var called = regexp.MustCompile(`\btext(?:\(| \(?)"([a-z][a-z0-9._-]*)"( ?\+)?`)
+
+// said is a word of a decision, which each decision that needs it has a text for.
+var said = regexp.MustCompile(`\.Says(?:\(| )"([a-z.]+)"`)
 
 // Each text that a page or a template asks for is there, and each that is there is asked for.
 func TestTexts(t *testing.T) {
@@ -23,7 +26,13 @@ func TestTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for _, found := range said.FindAllStringSubmatch(string(source), -1) {
+				asked["decide.discard."+found[1]], asked["decide.putback."+found[1]] = true, true
+			}
 			for _, found := range called.FindAllStringSubmatch(string(source), -1) {
+				if found[1] == "decide." { // of Says
+					continue
+				}
 				if found[2] != "" { // followed by a value
 					begins = append(begins, found[1])
 				} else if asked[found[1]] = true; texts[found[1]] == "" {

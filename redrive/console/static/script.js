@@ -11,6 +11,8 @@
 			if (!isNaN(d)) t.textContent = local(d);
 		}
 	}
+	const served = new Map(); // the pieces of moving parts, as the server sent them
+	for (const p of document.querySelectorAll("[data-piece]")) served.set(p.dataset.piece, p.innerHTML);
 	times(document);
 	for (const p of document.querySelectorAll("[data-zone]")) {
 		p.textContent = p.dataset.zone.replace("%s", Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC" + -new Date().getTimezoneOffset() / 60);
@@ -37,25 +39,60 @@
 		count();
 	}
 
+	// A form that goes on until all is done. Its page is the answer to a form: no address leads to it, and going back does not send it.
+	for (const form of document.querySelectorAll("form[data-goes-on]")) {
+		if (performance.getEntriesByType("navigation")[0]?.type === "navigate") setTimeout(() => form.requestSubmit(), 1000);
+	}
+
 	// Moving parts: asked for again each data-live seconds, with an ETag, later and later while nothing changes or the server is away.
 	for (const part of document.querySelectorAll("[data-live]")) {
 		const least = Math.max(1, Number(part.dataset.live) || 5) * 1000;
 		let wait = least, tag = "", timer = 0, asking = false;
 		const stale = (is) => document.querySelectorAll("[data-stale]").forEach((p) => { p.hidden = !is; });
 
-		const busy = () => {
+		const fieldsOf = (root) => [...root.querySelectorAll("input:not([type=hidden]), textarea, select")];
+		const typed = (field) => field === document.activeElement || field.value !== field.defaultValue;
+		const formsOf = (root) => [...root.querySelectorAll("form")].map((form) => form.getAttribute("action")).join(" ");
+		// What a person reads with a selection, or types into a form that is still there, stays.
+		const busy = (old, fresh) => {
 			const chosen = getSelection();
-			const held = part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
-			return held || chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode);
+			return chosen && !chosen.isCollapsed && old.contains(chosen.anchorNode) || fieldsOf(old).some(typed) && formsOf(old) === formsOf(fresh);
 		};
-		const swap = (html) => {
-			const at = part.contains(document.activeElement) ? document.activeElement : null;
-			const key = at && (at.id ? "#" + CSS.escape(at.id) : at.getAttribute("href") ? "a[href='" + CSS.escape(at.getAttribute("href")) + "']" : "");
-			const open = [...part.querySelectorAll("details[id][open]")].map((d) => d.id);
-			part.innerHTML = html;
+		const put = (into, html) => {
+			const at = into.contains(document.activeElement) ? document.activeElement : null;
+			const key = at && (at.id ? "#" + CSS.escape(at.id) : at.getAttribute("href") ? "a[href='" + CSS.escape(at.getAttribute("href")) + "']" :
+				at.name && at.form ? "form[action='" + CSS.escape(at.form.getAttribute("action")) + "'] [name='" + CSS.escape(at.name) + "']" : "");
+			const open = [...into.querySelectorAll("details[id][open]")].map((d) => d.id);
+			const kept = fieldsOf(into).filter(typed).map((f) => [f.form.getAttribute("action"), f.name, f.value]);
+			into.innerHTML = html;
 			open.forEach((id) => { const d = document.getElementById(id); if (d) d.open = true; });
-			times(part);
-			if (key) part.querySelector(key)?.focus();
+			for (const field of fieldsOf(into)) {
+				const was = kept.find(([action, name]) => action === field.form.getAttribute("action") && name === field.name);
+				if (was) field.value = was[2];
+			}
+			times(into);
+			if (key) into.querySelector(key)?.focus();
+		};
+		// Reports whether all is on the page now. A piece that is as it was stays untouched.
+		const swap = (html) => {
+			const fresh = document.createElement("template");
+			fresh.innerHTML = html;
+			const pieces = [...fresh.content.querySelectorAll("[data-piece]")];
+			if (!pieces.length) {
+				if (busy(part, fresh.content)) return false;
+				put(part, html);
+				return true;
+			}
+			let all = true;
+			for (const piece of pieces) {
+				const name = piece.dataset.piece, old = part.querySelector("[data-piece='" + name + "']");
+				old.toggleAttribute("data-done", piece.hasAttribute("data-done"));
+				if (served.get(name) === piece.innerHTML) continue;
+				if (busy(old, piece)) { all = false; continue; }
+				served.set(name, piece.innerHTML);
+				put(old, piece.innerHTML);
+			}
+			return all;
 		};
 		const ask = async () => {
 			if (asking || document.hidden) return;
@@ -67,11 +104,8 @@
 				const answer = await fetch(location.href, { headers, cache: "no-store", signal: limit.signal, redirect: "error" });
 				if (answer.status === 200) {
 					const html = await answer.text();
-					if (busy()) { wait = least; } else {
-						tag = answer.headers.get("ETag") || "";
-						swap(html);
-						wait = least;
-					}
+					if (swap(html)) tag = answer.headers.get("ETag") || "";
+					wait = least;
 					stale(false);
 				} else if (answer.status === 304) {
 					wait = Math.min(wait * 1.5, 30000);

@@ -1,0 +1,130 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// decidedView is what a decision did, what is left of its selection, and what can be put back.
+type decidedView struct {
+	D               *decision
+	By, Reason      string
+	At              time.Time
+	Done            number
+	Exact           string // the address of the page that counts
+	IsLeft          bool   // letters of the selection are as they were
+	Left            number
+	Hidden          []field
+	Key             string
+	GoOn, Undo      string
+	CanUndo         bool
+	Audit, Letters  string
+	UndoReason      string
+	WrongReason     string
+	Problem, Detail string
+}
+
+// UndoButton is what the button says that puts the letters back.
+func (v decidedView) UndoButton() string { return putBacks.Button(v.Done) }
+
+func (c *Console) discarded(r *request) (answer, error) {
+	return c.decidedPage(r, discards, "", problem{})
+}
+func (c *Console) waitAgain(r *request) (answer, error) {
+	return c.decidedPage(r, putBacks, "", problem{})
+}
+
+func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
+	key := r.values["id"]
+	if !d.isKey(key) {
+		return answer{}, notFound(text("error.page"))
+	}
+	view := decidedView{
+		D: d, Key: key, UndoReason: typed, WrongReason: p.fields["reason"], Problem: p.text, Detail: p.detail, GoOn: r.link(d.Name, nil), Undo: r.link(d.path(key)+"/undo", nil),
+		Exact: r.exactLink(d.path(key), withoutField(r.query, fieldExact)), Audit: r.link("audit", url.Values{"redrive-id": {key}}), Letters: r.link("letters", filterValues(d.record(key))),
+	}
+	a := answer{status: p.status, page: "decided", title: d.Says("done.title")}
+	if p.status != http.StatusServiceUnavailable {
+		events, err := c.recorded(r, key)
+		if err != nil {
+			return answer{}, err
+		}
+		if len(events) == 0 {
+			return answer{}, notFound(d.Says("unknown"))
+		}
+		view.By, view.Reason, view.At = events[0].By, events[0].Reason, events[0].At
+		view.Done = c.numberOf(r, d.record(key))
+		view.CanUndo = d == discards && !view.Done.None()
+		if err := c.whatIsLeft(r, &view); err != nil {
+			return answer{}, err
+		}
+	}
+	a.view = view
+	return a, nil
+}
+
+// whatIsLeft looks for letters of the selection in the address that are as they were. Whether there are some is found out at once,
+// also if it is not known how many.
+func (c *Console) whatIsLeft(r *request, view *decidedView) error {
+	q := withoutField(r.query, fieldExact)
+	s, err := r.toDecide(view.D, q)
+	if err != nil || len(q) == 0 {
+		return nil // the address is of the record alone
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), c.patience(r, careful*c.counting))
+	defer cancel()
+	heads, err := c.sampleOf(ctx, s, max(1, len(s.seqs)))
+	unknown := errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil
+	if view.IsLeft = unknown || len(heads) > 0; err != nil && !unknown || !view.IsLeft {
+		return err
+	}
+	view.Left = c.chosen(r, s)
+	if len(s.seqs) == 0 && view.Left.Some() {
+		s.number = view.Left.N()
+	}
+	view.Hidden = hidden(s.values())
+	return nil
+}
+
+func withoutField(q url.Values, name string) url.Values {
+	rest := merged(q)
+	delete(rest, name)
+	return rest
+}
+
+// undoDiscard lets the letters of a discard wait again: those that nothing has changed since.
+func (c *Console) undoDiscard(r *request) (answer, error) {
+	form, err := r.form()
+	if err != nil {
+		return answer{}, err
+	}
+	key, reason := r.values["id"], strings.TrimSpace(form.Get("reason"))
+	if !discards.isKey(key) {
+		return answer{}, notFound(text("error.page"))
+	}
+	if wrong := wrongReason(reason); wrong != "" {
+		return c.decidedPage(r, discards, reason, problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
+	}
+	s := selection{filter: discards.record(key)}
+	n, cut, err := c.markChosen(r, s, letters.StatusWaiting, letters.Act{By: r.person.Name, Reason: reason})
+	done := answer{to: r.exactLink(discards.path(key), nil)}
+	if err != nil && !cut {
+		return c.decidedPage(r, discards, reason, c.problemOf(r, err))
+	}
+	if cut {
+		left := c.chosen(r, s)
+		if left.None() {
+			return done, nil
+		}
+		return answer{page: "step", title: putBacks.Says("title"), view: stepView{
+			D: putBacks, Now: n, Left: left, Action: r.link(discards.path(key)+"/undo", nil), Stop: r.link(discards.path(key), nil), Reason: reason,
+		}}, nil
+	}
+	return done, nil
+}

@@ -1,0 +1,174 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// truth is how many letters a filter chooses, counted without a limit.
+func (b *bench) truth(f letters.Filter) int {
+	b.t.Helper()
+	n, err := b.store.Count(b.t.Context(), f)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// several stores n letters, few at a time: storing has a time limit.
+func (b *bench) several(n int) {
+	b.t.Helper()
+	for some := range slices.Chunk(fixture.Several(n), 500) {
+		fixture.Publish(b.t, b.store, "orders.dlq", some...)
+	}
+}
+
+// buttons are what the buttons of a page say that begin with a word.
+func (p page) buttons(t testing.TB, begin string) (labels []string) {
+	t.Helper()
+	for _, button := range p.elements(t, "button") {
+		if label := textOf(button); strings.HasPrefix(label, begin) {
+			labels = append(labels, label)
+		}
+	}
+	return labels
+}
+
+// says fails the test unless the button of a decision, and what the page says was done, are true, or say that it is not known.
+func (p page) says(t testing.TB, d *decision, known bool, left, done int) {
+	t.Helper()
+	button := d.Button(number{left, known})
+	if got := p.buttons(t, strings.Fields(d.Says("title"))[0]); !slices.Contains(got, button) {
+		t.Errorf("the buttons say %q, want %q", got, button)
+	}
+	if sofar := d.Says("sofar", done); strings.Contains(p.body, sofar) != known {
+		t.Errorf("known: %v, and the page says %q: %v", known, sofar, !known)
+	}
+}
+
+// patiently sends a form until a step gets somewhere: on a slow machine the time of a step may be too short for one transaction.
+func (b *bench) patiently(path string, form url.Values) page {
+	b.t.Helper()
+	for {
+		p := b.post(path, form)
+		if p.StatusCode != http.StatusServiceUnavailable || b.console.step > time.Minute {
+			return p
+		}
+		b.console.step *= 2
+	}
+}
+
+// Feature V11, decision 23: more letters are discarded than one request can do, in steps that a person can go on with, leave and take
+// up again. Each number is true, or the page says that it is not known. It ends with the number of all. So they are put back.
+func TestDiscard_large(t *testing.T) {
+	for _, on := range []struct {
+		fixture.Database
+		letters int
+	}{{fixture.SQLite, 6_000}, {fixture.Postgres, 3_000}} {
+		t.Run(on.Name, func(t *testing.T) {
+			t.Parallel()
+			b := benchOn(t, on.Database)
+			b.several(on.letters)
+			last, err := b.store.LastSeq(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting, step := letters.Filter{MaxSeq: last}, 0
+			p := b.get("/discard?" + b.everything())
+			p.want(t, http.StatusOK, discards.Says("number", on.letters))
+			key := p.fields(t).Get("key")
+			if on.letters > planned {
+				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, text("redrive.upto", on.letters)+"<")
+				b.console.counting = -1
+				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, text("redrive.uncounted")+"<", text("plan.part", planned))
+			}
+			b.console.config.Timeout = 2 * time.Minute
+			b.console.step = time.Millisecond // patiently makes it as long as one transaction takes here
+			form := with(p.fields(t), "reason", "INC-7")
+			for {
+				b.console.counting = []time.Duration{-1, time.Minute}[step%2]
+				known := step%2 == 1
+				if p = b.patiently("/discard", form); p.StatusCode != http.StatusOK {
+					break
+				}
+				left, done := b.truth(waiting), b.truth(discards.record(key))
+				if left == 0 && known { // it would have led to the end
+					t.Error("no letter is left, and the page goes on")
+				}
+				if done == 0 || left+done != on.letters {
+					t.Fatalf("%d are left, and %d done, of %d", left, done, on.letters)
+				}
+				form = p.fields(t)
+				if step++; step == 4 {
+					b.console.step *= 8
+				}
+				if left == 0 {
+					continue
+				}
+				p.says(t, discards, known, left, done)
+				stopped := b.get(p.linked(t, text("decide.step.stop")))
+				stopped.says(t, discards, known, left, done)
+				if again := stopped.linked(t, text("decide.exact")); !known {
+					b.get(strings.TrimPrefix(again, ".")).says(t, discards, true, left, done)
+				}
+				if step%3 == 0 { // a person who left takes it up again
+					form = with(stopped.fieldsOf(t, discards.Button(number{left, known})), "reason", "INC-7 again")
+				}
+			}
+			end := b.get(p.goes(t, "discards/"))
+			end.want(t, http.StatusOK, discards.Says("done", on.letters), putBacks.Button(exactly(on.letters)))
+			if step < 2 || len(end.buttons(t, "Discard")) > 0 {
+				t.Errorf("%d steps, and then the buttons %q", step, end.buttons(t, ""))
+			}
+			b.want(letters.StatusDiscarded, on.letters)
+
+			steps := 0
+			form, b.console.step = reason, time.Millisecond
+			for ; ; steps++ {
+				if steps == 4 {
+					b.console.step *= 8
+				}
+				if p = b.patiently("/discards/"+key+"/undo", form); p.StatusCode != http.StatusOK {
+					break
+				}
+				left := b.truth(discards.record(key))
+				if got := p.buttons(t, "Put back"); !slices.Equal(got, []string{putBacks.Button(number{left, b.console.counting > 0})}) {
+					t.Errorf("%d are left, and the buttons say %q", left, got)
+				}
+				form = p.fields(t)
+			}
+			b.get(p.goes(t, "discards/")).want(t, http.StatusOK, discards.Says("done", 0))
+			if steps < 2 {
+				t.Errorf("%d steps", steps)
+			}
+			b.want(letters.StatusWaiting, on.letters)
+			var recorded int
+			err = b.db.QueryRowContext(context.Background(), `SELECT COUNT(*) FROM spillway_letter_events WHERE kind IN ('discarded', 'waiting')`).Scan(&recorded)
+			if err != nil || recorded != 2*on.letters {
+				t.Errorf("%d events on record: %v", recorded, err)
+			}
+		})
+	}
+}
+
+// Feature V11, decision 23: a number that was not found out in time is not on the button, also if the address has one. The page has a link
+// that counts.
+func TestUncountedButtons(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 40)
+	b.console.counting = -1
+	p := b.get("/discard?" + strings.Replace(b.everything(), "count=40", "count=478000", 1))
+	p.want(t, http.StatusOK, text("decide.slow"), discards.Says("uncounted"))
+	if strings.Contains(textOf(p.elements(t, "main")[0]), "478,000") {
+		t.Errorf("the page shows a number of its address: %s", p.body)
+	}
+	b.get(strings.TrimPrefix(p.linked(t, text("decide.exact")), ".")).want(t, http.StatusOK, discards.Says("number", 40))
+}

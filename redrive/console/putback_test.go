@@ -1,0 +1,134 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Feature V11: discarded letters are put back by the page of a letter and from the list, with a reason. The page says how many wait again,
+// and leads to them. Others stay as they are.
+func TestPutBack(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 12)
+	b.post("/discard", with(b.get("/discard?seq=2&seq=3&seq=4&seq=5").fields(t), "reason", "test data")).goes(t, "discards/")
+
+	at := b.get("/letters/2").linked(t, text("letter.putback"))
+	p := b.get(strings.TrimPrefix(at, "."))
+	p.want(t, http.StatusOK, text("decide.putback.intro"), "Put back 1 letter<")
+	form := p.fields(t)
+	if got := b.post("/putback", with(form, "reason", " ")).wrong(t, "reason"); got != text("act.noreason") {
+		t.Errorf("without a reason: %q", got)
+	}
+	form = with(form, "reason", "not of the test")
+	to := b.post("/putback", form, by("bob", Operate)).goes(t, "putbacks/putback-")
+	if again := b.post("/putback", form, by("bob", Operate)).goes(t, "putbacks/"); again != to {
+		t.Errorf("%s, and sent again %s", to, again)
+	}
+	b.get(to).want(t, http.StatusOK, "1 letter that was put back waits.", "<bdi>bob</bdi>", "not of the test")
+	b.get(strings.TrimPrefix(b.get(to).linked(t, text("decide.letters")), ".")).want(t, http.StatusOK, "Redrive the 1 letter that matches")
+	b.want(letters.StatusDiscarded, 3)
+	if p := b.get("/letters/2"); p.linked(t, text("letter.putback")) != "" {
+		t.Error("a letter that waits is offered to be put back")
+	}
+
+	p = b.get("/letters?status=discarded")
+	got := p.buttons(t, "")
+	if want := []string{"Put back all 3 letters that match", text("letters.putback.chosen")}; !slices.Equal(got[len(got)-2:], want) || strings.Contains(fmt.Sprint(got), "Redrive") {
+		t.Errorf("the list of discarded letters offers %q, want %q", got, want)
+	}
+	all := b.get("/putback?" + p.fieldsOf(t, "Put back all 3 letters that match").Encode())
+	all.want(t, http.StatusOK, "Put back 3 letters<")
+	b.get(b.post("/putback", with(all.fields(t), "reason", "a mistake")).goes(t, "putbacks/")).want(t, http.StatusOK, "3 letters that were put back wait.")
+	b.want(letters.StatusWaiting, 12)
+
+	b.get("/putback?seq=1").want(t, http.StatusOK, "Put back 0 letters<", "disabled")
+	b.get("/putback?"+b.everything()).want(t, http.StatusBadRequest, text("decide.putback.states"))
+	b.get("/putbacks/putback-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
+	b.get("/putbacks/discard-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
+	b.get("/audit").want(t, http.StatusOK, "./putbacks/putback-", "./discards/discard-")
+}
+
+// Feature V11, decision 23: the buttons of a list have its number if they take all of its letters. One that takes some of them has none.
+func TestListActions(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 12)
+	for seq, status := range map[int64]letters.Status{1: letters.StatusDiscarded, 2: letters.StatusSucceeded, 3: letters.StatusQuarantined} {
+		if _, err := b.store.MarkAll(t.Context(), oneLetter(seq, nil), status, letters.Act{By: "eve"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for query, want := range map[string][]string{
+		"":                                   {"Redrive all 9 letters that match", "Discard all 9 letters that match"},
+		"?status=waiting&status=quarantined": {"Redrive all 10 letters that match", "Discard all 10 letters that match"},
+		"?status=succeeded":                  {"Redrive the 1 letter that matches"},
+		"?status=waiting&status=succeeded":   {"Redrive all 10 letters that match", text("letters.discard.some")},
+		"?status=discarded":                  {"Put back the 1 letter that matches"},
+		"?status=discarded&status=waiting":   {text("letters.redrive.some"), text("letters.putback.some"), text("letters.discard.some")},
+		"?status=all":                        {text("letters.redrive.some"), text("letters.putback.some"), text("letters.discard.some")},
+	} {
+		var got []string
+		p := b.get("/letters" + query)
+		for _, label := range p.buttons(t, "") {
+			if !strings.Contains(label, "chosen") && label != text("filter.apply") && label != text("letters.columns.apply") {
+				got = append(got, label)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s offers %q, want %q", query, got, want)
+		}
+	}
+	if got := b.get("/letters", as(Look)).buttons(t, "Redrive"); len(got) > 0 {
+		t.Errorf("a person who may look is offered %q", got)
+	}
+}
+
+// Feature V11: the loser of a race reads who was first, what was done, and why.
+func TestLoserOfARace(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 6)
+	discard, redrive := b.get("/discard?"+b.everything()).fields(t), b.get("/redrive?"+b.everything()).fields(t)
+	bob := by("bob", Operate)
+	b.post("/discard", with(discard, "reason", "test data")).goes(t, "discards/")
+	said := text("happened.why", "discarded", "ann", "test data")
+	b.post("/discard", with(discard, "key", discards.newKey(), "reason", "INC-8"), bob).want(t, http.StatusConflict, said, `value="INC-8"`)
+	b.post("/redrive", with(redrive, "reason", "INC-9", "do", "start"), bob).want(t, http.StatusConflict, said, `value="INC-9"`)
+
+	c := b.newCampaign(t)
+	pause := "/campaigns/" + c + "/pause"
+	b.post(pause, with(reason, "reason", "too fast")).goes(t, "campaigns/")
+	b.post(pause, reason, bob).want(t, http.StatusConflict, text("steer.state", "paused"), text("steer.by", "paused", "ann", "too fast"))
+}
+
+// newCampaign starts a slow campaign of letters that wait.
+func (b *bench) newCampaign(t *testing.T) string {
+	t.Helper()
+	b.fill(2, 8)
+	to := b.post("/redrive", with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "rate", "1", "do", "start")).goes(t, "campaigns/")
+	return strings.TrimPrefix(to, "/campaigns/")
+}
+
+// Feature V11: the page of a redrive begins with its settings, and no time is left of a campaign that stands.
+func TestRedriveBeginsWithSettings(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 30)
+	p := b.get("/redrive?" + b.everything())
+	p.want(t, http.StatusOK, "30 letters would be redriven", text("settings.usual"))
+	if rate, start, plan := strings.Index(p.body, `name="rate"`), strings.Index(p.body, `value="start"`), strings.Index(p.body, `id="plan-heading"`); rate < 0 || rate > start || start > plan {
+		t.Errorf("the rate is at %d, the button at %d, the dry run at %d", rate, start, plan)
+	}
+	if few := b.get("/redrive?seq=1&seq=2").fields(t); few.Get("rate") != "20" || few.Get("canary") != "" {
+		t.Errorf("two letters begin with the rate %q and the canary %q", few.Get("rate"), few.Get("canary"))
+	}
+	at := "/campaigns/" + b.newCampaign(t)
+	left, _, _ := strings.Cut(text("campaign.remaining", "x"), "x")
+	b.get(at).want(t, http.StatusOK, left)
+	b.post(at+"/pause", reason).goes(t, "campaigns/")
+	if p := b.get(at); strings.Contains(p.body, left) {
+		t.Errorf("time is left of a campaign that stands: %s", p.body)
+	}
+}

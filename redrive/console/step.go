@@ -1,0 +1,35 @@
+package console
+
+// stepView is how far a decision came in the time of one request. Its form goes on. With a script it goes on by itself, because the
+// page is the answer to a form: no address leads to it.
+type stepView struct {
+	D      *decision
+	Now    int    // letters of this step
+	Done   number // letters of all steps, for a decision that has a record
+	Left   number
+	Hidden []field
+	Key    string
+	Reason string
+	Action string
+	Stop   string // the address of what was done so far
+}
+
+// decisionStep is the answer to a form whose letters are more than one request can do. If none is left, only the time was over.
+func (c *Console) decisionStep(r *request, d *decision, s selection, key, reason string, n int) answer {
+	view := stepView{
+		D: d, Now: n, Done: c.numberOf(r, d.record(key)), Left: c.chosen(r, s), Key: key, Reason: reason,
+		Action: r.link(d.Name, nil), Stop: r.link(d.path(key), s.values()), Hidden: hidden(s.values()),
+	}
+	if view.Left.None() {
+		return answer{to: r.exactLink(d.path(key), s.values())}
+	}
+	return answer{page: "step", title: d.Says("title"), view: view}
+}
+
+// All is how many letters the selection had when the first step began, if that is known.
+func (v stepView) All() number {
+	if !v.Done.Known() || !v.Left.Known() {
+		return number{}
+	}
+	return exactly(v.Done.N() + v.Left.N())
+}
