@@ -268,12 +268,16 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics.Observe(&config)
+	if err := metrics.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	spanned, err := telemetry.New(telemetry.Config{TracerProvider: provider, MeterProvider: noop.NewMeterProvider()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	spanned.Observe(&config)
+	if err := spanned.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	notifier, err := notify.New(notify.Config{MaxNew: 1000, Sinks: []notify.Sink{func(_ context.Context, n notify.Notice) error {
 		text, err := json.Marshal(n)
 		seen.saw("notice", string(text))
@@ -282,7 +286,9 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	if err != nil {
 		t.Fatal(err)
 	}
-	notifier.Observe(&config)
+	if err := notifier.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	dlc, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -116,6 +116,34 @@ func TestWidths(t *testing.T) {
 	}
 }
 
+// Feature V10: on a terminal of 80 columns the ids of letters are whole, causes say when and where, and help names no default twice.
+func TestNarrow(t *testing.T) {
+	ids := []string{"0195f6f2-0000-7000-8000-000000000001", "0195f6f2-0000-7000-8000-000000000002"}
+	s := newShop(t, letter(ids[0], "{}"), letter(ids[1], "{}"))
+	list := s.terminal(80, "", "list", "--color", "never").out
+	for _, id := range ids {
+		if !strings.Contains(list, id) {
+			t.Errorf("the id %s is cut:\n%s", id, list)
+		}
+	}
+	causes := s.terminal(80, "", "causes", "--color", "never").out
+	for _, want := range []string{" LAST ", "02-29 12:00:01", "HANDLER", "billing"} {
+		if !strings.Contains(causes, want) {
+			t.Errorf("causes does not show %q:\n%s", want, causes)
+		}
+	}
+	for _, out := range []string{list, causes} {
+		for line := range strings.Lines(out) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+	if help := s.terminal(80, "", "list", "--help").out; strings.Contains(help, "[]") || strings.Count(help, "(default waiting)") != 1 {
+		t.Error(help)
+	}
+}
+
 // Feature V10: the exit codes that redrive help exit-codes promises.
 func TestExitCodes(t *testing.T) {
 	s := newShop(t, incident()...)
@@ -139,7 +167,7 @@ func TestExitCodes(t *testing.T) {
 		{3, "these services have: shop", []string{"list", "--service", "shpo"}},
 		{2, "here are shop", []string{"list", "--service", ""}},
 		{2, "--reason is empty", []string{"discard", "--cause", "a"}},
-		{2, "no flag chooses", []string{"discard", "--reason", "why"}},
+		{2, "nothing chooses", []string{"discard", "--reason", "why"}},
 		{4, "add --yes", []string{"discard", "--all", "--reason", "why"}},
 		{3, "no letter is chosen", []string{"discard", "--topic", "other", "--reason", "why", "--yes"}},
 		{2, "--allow is empty", []string{"drain", "x"}},

@@ -186,7 +186,7 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 }
 
 func redrivenOf(c campaigns.Counts) string {
-	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of", c.Redriven, c.Succeeded, c.FailedAgain, c.NotHeard)
+	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of yet", c.Redriven, c.Succeeded, c.FailedAgain, c.NotHeard)
 }
 
 func leftBehind(b campaigns.Behind) string {
@@ -206,6 +206,10 @@ func leftOut(l campaigns.LeftOut) string {
 		return line + ": no origin topic is known; --to names one"
 	case campaigns.InCampaign:
 		return line + ": the campaign " + short(l.Campaign) + " has them"
+	case campaigns.Discarded:
+		return line + ": discarded; redrive putback lets them wait again"
+	case campaigns.Erased:
+		return line + ": erased; they have no message any more"
 	}
 	return line + ": " + l.Why
 }

@@ -20,7 +20,7 @@ func (a *app) causes() *cobra.Command {
 and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the SEQ of the letter that came last: redrive show prints it. Times are UTC.`,
 		Example: `  redrive causes
   redrive causes --since 1h
-  redrive causes --topic orders --status all
+  redrive causes --topic orders --status discarded
   redrive list --cause 9f3a12bc`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,10 +41,11 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 				return err
 			}
 			t := &screen.Table{Columns: []screen.Column{
-				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold}, {Name: "LAST MIN", Right: true, Drop: 6},
-				{Name: "FIRST", Drop: 4, Style: screen.Dim}, {Name: "LAST", Drop: 2, Style: screen.Dim},
-				{Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "CLASS", Drop: 5}, {Name: "REASON", Min: 14},
-				{Name: "EXAMPLE", Right: true, Drop: 1}, {Name: "DESCRIPTION", Min: 20},
+				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold},
+				{Name: "LAST MIN", Right: true, Drop: 6, Extra: true}, {Name: "FIRST", Drop: 4, Extra: true, Style: screen.Dim},
+				{Name: "LAST", Drop: 1, Style: screen.Dim}, {Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2},
+				{Name: "CLASS", Drop: 5, Extra: true}, {Name: "REASON", Min: 8},
+				{Name: "EXAMPLE", Right: true, Drop: 3}, {Name: "DESCRIPTION", Min: 11},
 			}}
 			for _, g := range groups {
 				if a.json {
@@ -60,7 +61,7 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 				t.Row(cause, g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler, g.Class.String(), g.Reason, g.Example, g.Description)
 			}
 			if len(groups) == 0 {
-				a.screen.Note("no letter is waiting or chosen: redrive causes --status all shows what was redriven and discarded")
+				a.screen.Note("no letter is waiting or chosen: --status redriven,succeeded,failed_again shows what was redriven, --status discarded what was given up")
 				return nil
 			}
 			if !a.json {

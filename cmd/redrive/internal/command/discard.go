@@ -3,72 +3,141 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// discardReport is what discard did.
-type discardReport struct {
-	Chosen    int `json:"chosen"`
-	Discarded int `json:"discarded"`
-	Left      int `json:"left"`
+// move is a command that gives the chosen letters of one status another one.
+type move struct {
+	done     string // what became of the letters
+	key      string // the same in JSON
+	from, to letters.Status
+	all      string // what --all chooses
+	command  cobra.Command
 }
 
 func (a *app) discard() *cobra.Command {
+	return a.move(move{
+		done: "discarded", key: "discarded", from: letters.StatusWaiting, to: letters.StatusDiscarded, all: "every letter that waits",
+		command: cobra.Command{
+			Use:   "discard [SEQ...]",
+			Short: "Give up letters that are of no use",
+			Long: `discard marks the chosen letters that wait as discarded: no redrive takes them any more. They stay in the table, with your
+name and reason, until purge removes them; redrive putback lets them wait again. What arrives after the start is not touched, and
+neither are letters that another program works on at the moment.`,
+			Example: `  redrive discard --cause 9f3a12bc --reason "test tenant, agreed with ann"
+  redrive discard 1042 1043 --reason "sent by hand" --yes`,
+		},
+	})
+}
+
+func (a *app) putBack() *cobra.Command {
+	return a.move(move{
+		done: "put back", key: "put_back", from: letters.StatusDiscarded, to: letters.StatusWaiting, all: "every discarded letter",
+		command: cobra.Command{
+			Use:   "putback [SEQ...]",
+			Short: "Let discarded letters wait again",
+			Long: `putback lets the chosen discarded letters wait again, with your name and reason on record. A redrive takes them then.
+--redrive-id chooses what one discard of the console gave up.`,
+			Example: `  redrive putback 1042 --reason "the wrong tenant"
+  redrive putback --cause 9f3a12bc --reason "INC-7: they are needed after all"`,
+		},
+	})
+}
+
+func (a *app) move(m move) *cobra.Command {
 	var chosen choice
 	var reason string
 	var yes, all bool
-	cmd := &cobra.Command{
-		Use:   "discard",
-		Short: "Give up letters that are of no use",
-		Long: `discard marks the chosen letters that wait as discarded: no redrive takes them any more. They stay in the table, with your
-name and reason, until purge removes them. What arrives after the start is not touched, and neither are letters that another
-program works on at the moment.`,
-		Example: `  redrive discard --cause 9f3a12bc --reason "test tenant, agreed with ann"
-  redrive discard --id 7f0c2b1e --reason "sent by hand" --yes`,
-		Args: arguments(0, 0, "none: flags choose the letters"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			if reason == "" {
-				return wrong("--reason is empty: say why, for those who read the record later")
-			}
-			if chosen.empty() && !all {
-				return wrong("no flag chooses letters: add --cause, --id or another one, or --all for every letter that waits")
-			}
-			store, err := a.store(ctx)
-			if err != nil {
-				return err
-			}
-			f, n, err := a.freeze(ctx, store, &chosen)
-			if err != nil {
-				return err
-			}
-			if !yes {
-				if err := a.screen.Confirm("discard %s of %s?", several(n, "letter"), a.owner()); err != nil {
-					return err
-				}
-			}
-			report := discardReport{Chosen: n}
-			report.Discarded, err = store.MarkAll(ctx, f, letters.StatusDiscarded, letters.Act{By: a.settings.by, Reason: reason})
-			report.Left = max(0, n-report.Discarded)
-			if a.json {
-				err = errors.Join(err, a.screen.JSON(report))
-			} else {
-				a.screen.Line("discarded %s", several(report.Discarded, "letter"))
-			}
-			if err == nil && report.Left > 0 {
-				err = partly("%s not discarded: another program works on them, or they were redriven meanwhile", several(report.Left, "letter"))
-			}
+	cmd := &m.command
+	cmd.Args = arguments(0, campaigns.MaxSeqs, "SEQs, or flags that choose letters")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		switch {
+		case reason == "":
+			return wrong("--reason is empty: say why, for those who read the record later")
+		case len(args) > 0 && (all || !chosen.empty()):
+			return wrong("SEQs and flags that choose letters are both given: give one")
+		case len(args) == 0 && !all && chosen.empty():
+			return wrong("nothing chooses letters: name SEQs, add --cause or another flag, or --all for %s", m.all)
+		}
+		store, err := a.store(ctx)
+		if err != nil {
 			return err
-		},
+		}
+		chosen.statuses = []string{string(m.from)}
+		filters, n, err := a.frozen(ctx, store, &chosen, args)
+		if err != nil {
+			return err
+		}
+		if !yes {
+			if err := a.screen.Confirm("%s %s of %s?", cmd.Name(), several(n, "letter"), a.owner()); err != nil {
+				return err
+			}
+		}
+		moved := 0
+		for _, f := range filters {
+			some, failed := store.MarkAll(ctx, f, m.to, letters.Act{By: a.settings.by, Reason: reason})
+			if moved += some; failed != nil {
+				err = failed
+				break
+			}
+		}
+		left := max(0, n-moved)
+		if a.json {
+			err = errors.Join(err, a.screen.JSON(moveReport{n, m.key, moved, left}))
+		} else {
+			a.screen.Line("%s %s", m.done, several(moved, "letter"))
+		}
+		if err == nil && left > 0 {
+			err = partly("%s not %s: another program works on them, or changed them meanwhile", several(left, "letter"), m.done)
+		}
+		return err
 	}
 	chosen.flags(cmd, false)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
-	cmd.Flags().BoolVar(&all, "all", false, "every letter that waits")
+	cmd.Flags().BoolVar(&all, "all", false, m.all)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+// moveReport is what a move did. The number of those that it changed has the name of what it did.
+type moveReport struct {
+	chosen int
+	key    string
+	moved  int
+	left   int
+}
+
+func (r moveReport) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, `{"chosen":%d,"%s":%d,"left":%d}`, r.chosen, r.key, r.moved, r.left), nil
+}
+
+// frozen returns Filters for the letters that the arguments or the flags choose now, and how many they are.
+func (a *app) frozen(ctx context.Context, store *letters.Store, chosen *choice, args []string) (filters []letters.Filter, n int, err error) {
+	if len(args) == 0 {
+		f, n, err := a.freeze(ctx, store, chosen)
+		return []letters.Filter{f}, n, err
+	}
+	named := map[int64]bool{}
+	for _, arg := range args {
+		l, _, err := find(ctx, store, arg)
+		if err != nil {
+			return nil, 0, err
+		}
+		if status := letters.Status(chosen.statuses[0]); l.Status != status {
+			return nil, 0, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status, status, l.Seq)
+		}
+		if !named[l.Seq] {
+			named[l.Seq] = true
+			filters = append(filters, letters.Filter{After: l.Seq - 1, MaxSeq: l.Seq, Statuses: []letters.Status{l.Status}})
+		}
+	}
+	return filters, len(filters), nil
 }
 
 // freeze returns the Filter of the flags, bounded by the letters that are there now, and how many it chooses.

@@ -46,6 +46,7 @@ func refuseEmpty(cmd *cobra.Command) {
 			case f.Name == "reason" || f.Name == "older-than":
 			case kind == "string" || kind == "stringArray" || kind == "stringSlice":
 				f.Value = given{f.Value, kind == "stringSlice"}
+				f.DefValue = strings.TrimPrefix(f.DefValue, "[]") // which help would print behind the text of the flag
 			}
 		})
 	}

@@ -39,8 +39,8 @@ Without --status these are the letters that wait. Several values of a flag are s
 			f.After, f.NewestFirst = chosen.after, newest
 			t := &screen.Table{Columns: []screen.Column{
 				{Name: "SEQ", Right: true, Style: screen.Bold}, {Name: "STATUS"}, {Name: "LAST FAILED", Drop: 2, Style: screen.Dim},
-				{Name: "TOPIC", Min: 8, Drop: 4}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "REASON", Min: 14, Drop: 1}, {Name: "ID", Min: 10},
-				{Name: "DESCRIPTION", Min: 20},
+				{Name: "TOPIC", Min: 8, Drop: 4}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "REASON", Min: 14, Drop: 5},
+				{Name: "ID", Min: 36}, {Name: "DESCRIPTION", Min: 10, Drop: 1}, // an id of 36 characters is whole: a UUID
 			}}
 			last, more := int64(0), false
 			for l, err := range heads(cmd.Context(), store, f) {

@@ -47,8 +47,8 @@ func (a *app) plan(p campaigns.Plan) error {
 	})
 	a.screen.Head("sample")
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "SEQ", Right: true}, {Name: "FIRST FAILED", Style: screen.Dim, Drop: 1}, {Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2}, {Name: "ID", Min: 8},
-		{Name: "DESCRIPTION", Min: 16},
+		{Name: "SEQ", Right: true}, {Name: "FIRST FAILED", Style: screen.Dim, Drop: 1}, {Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2}, {Name: "ID", Min: 36},
+		{Name: "DESCRIPTION", Min: 10},
 	}}
 	for _, l := range p.Sample {
 		t.Row(l.Seq, a.when(l.FirstFailed), l.Topic, l.Handler, l.ID, l.Description)

@@ -51,6 +51,7 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 	f.IntVar(&r.Canary, "canary", 0, "letters to redrive first, before the others")
 	f.DurationVar(&r.CanaryWait, "canary-wait", campaigns.DefaultCanaryWait, "how long to wait for what becomes of them")
 	f.StringVar(&r.To, "to", "", "topic for all letters instead of the one that each came from")
+	f.BoolVar(&r.HandleAgain, "handle-again", false, "let handlers run again whose outputs could not be published; what they wrote is written twice")
 	f.BoolVar(&r.FirstStage, "first-stage", false, "send letters to the first retry stage of their handler")
 	s.editFlags.flags(f)
 	f.Float64Var(&r.StopAt, "stop-at", campaigns.DefaultStopAt, "share of letters that fail again at which the campaign stops itself; 1 is never")
@@ -75,6 +76,9 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 		l, _, err := find(ctx, store, arg)
 		if err != nil {
 			return r, err
+		}
+		if l.Status == letters.StatusDiscarded && len(chosen.statuses) == 0 {
+			return r, none("SEQ %d is discarded: discarded letters are not redriven; redrive putback %d lets it wait again", l.Seq, l.Seq)
 		}
 		r.Seqs = append(r.Seqs, l.Seq)
 	}
@@ -139,6 +143,11 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	c, err := all.Start(ctx, r)
 	if err != nil {
 		return noLetters(err)
+	}
+	for _, left := range c.LeftOut {
+		if s.yes { // nothing has said so before
+			a.screen.Note("left out: %s", leftOut(left))
+		}
 	}
 	if s.detach {
 		if a.json {

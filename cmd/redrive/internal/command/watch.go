@@ -108,8 +108,11 @@ func (a *app) whyNot(ctx context.Context, all *campaigns.Campaigns, id string) s
 		return "the record does not answer: " + err.Error()
 	}
 	for _, e := range slices.Backward(events) {
-		if e.What == campaigns.LeftIt {
+		switch e.What {
+		case campaigns.LeftIt:
 			return fmt.Sprintf("%s; %s: give a worker what it lacks, or cancel: redrive cancel %s", e.Details, e.Reason, short(id))
+		case campaigns.WaitsIt:
+			return e.Reason
 		}
 	}
 	return "a service works on campaigns if it runs their plugin, and redrive work does it from here"

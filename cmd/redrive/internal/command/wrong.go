@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // firstOf returns the first error, of checks of one flag each.
@@ -76,7 +77,13 @@ func notAllowed(to string) error {
 // check returns an error that names the flag whose value no campaign can have.
 func (s *startFlags) check(chosen *choice, args []string) error {
 	r := &s.request
-	var share, wait, both error
+	var share, wait, both, status error
+	if s := chosen.statuses; len(s) > 0 && !slices.ContainsFunc(s, func(name string) bool { return letters.Status(name).Redrivable() }) {
+		status = wrong("--status is %s: erased letters have no message any more", s[0])
+		if slices.Contains(s, string(letters.StatusDiscarded)) {
+			status = wrong("--status is discarded: discarded letters are not redriven; redrive putback lets them wait again")
+		}
+	}
 	if r.CanaryWait <= 0 {
 		wait = wrong("--canary-wait is %s: it must be more than 0", r.CanaryWait)
 	}
@@ -94,7 +101,7 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 			both = wrong("SEQs and flags that choose letters are both given: give one; only --status may stand beside SEQs")
 		}
 	}
-	return firstOf(both, speed("--rate", r.Rate), notNegative("--max", r.Max), notNegative("--canary", r.Canary), share,
+	return firstOf(both, status, speed("--rate", r.Rate), notNegative("--max", r.Max), notNegative("--canary", r.Canary), share,
 		within("--stop-after", r.StopAfter, 1, 1<<31-1), within("--concurrency", r.Concurrency, 1, mostConcurrency),
 		wait, notNegative("--resume-after", r.ResumeAfter))
 }

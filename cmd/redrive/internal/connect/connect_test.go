@@ -21,11 +21,13 @@ func TestURLs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for address, want := range map[string]string{
-		"postgres://u:p@h:1/d":                "pgx postgres://u:p@h:1/d",
-		"mysql://u:p%40%2F@h/d":               "mysql u:p@/@tcp(h:3306)/d",
-		"mariadb://u@h:7/d?tls=true":          "mysql u@tcp(h:7)/d?tls=true",
-		"sqlite://" + pathOf(file):            "sqlite file:" + pathOf(file) + "?_pragma=busy_timeout(10000)&mode=rw",
-		"sqlite:" + pathOf(file) + "?mode=ro": "sqlite file:" + pathOf(file) + "?_pragma=busy_timeout(10000)&mode=rw&mode=ro",
+		"postgres://u:p@h:1/d":                                  "pgx postgres://u:p@h:1/d?default_query_exec_mode=exec",
+		"postgres://h/d?sslmode=disable":                        "pgx postgres://h/d?sslmode=disable&default_query_exec_mode=exec",
+		"postgres://h/d?default_query_exec_mode=cache_describe": "pgx postgres://h/d?default_query_exec_mode=cache_describe",
+		"mysql://u:p%40%2F@h/d":                                 "mysql u:p@/@tcp(h:3306)/d",
+		"mariadb://u@h:7/d?tls=true":                            "mysql u@tcp(h:7)/d?tls=true",
+		"sqlite://" + pathOf(file):                              "sqlite file:" + pathOf(file) + "?_pragma=busy_timeout(10000)&mode=rw",
+		"sqlite:" + pathOf(file) + "?mode=ro":                   "sqlite file:" + pathOf(file) + "?_pragma=busy_timeout(10000)&mode=rw&mode=ro",
 	} {
 		driver, dsn, err := dsnOf(address)
 		if got := driver + " " + dsn; err != nil || got != want {

@@ -52,7 +52,7 @@ func dsnOf(address string) (driver, dsn string, err error) {
 	}
 	switch scheme {
 	case "postgres", "postgresql":
-		return "pgx", address, nil
+		return "pgx", postgresOf(address), nil
 	case "mysql", "mariadb":
 		dsn, err := mysqlOf(address)
 		return "mysql", dsn, err
@@ -61,6 +61,19 @@ func dsnOf(address string) (driver, dsn string, err error) {
 		return "sqlite", dsn, err
 	}
 	return "", "", fmt.Errorf("it has the scheme %q: %s", scheme, forms)
+}
+
+// postgresOf lets the driver prepare no statement, unless the address says otherwise: a pooler can be in between.
+func postgresOf(address string) string {
+	const mode = "default_query_exec_mode"
+	if strings.Contains(address, mode+"=") {
+		return address
+	}
+	separator := "?"
+	if strings.Contains(address, "?") {
+		separator = "&"
+	}
+	return address + separator + mode + "=exec"
 }
 
 func mysqlOf(address string) (string, error) {

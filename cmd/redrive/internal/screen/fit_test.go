@@ -18,3 +18,16 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+// Feature V10: an extra column is left out before a text of another one is cut to less than can be read well.
+func TestFitExtra(t *testing.T) {
+	table := Table{Columns: []Column{{Name: "KEY", Drop: 1}, {Name: "WHEN", Drop: 2, Extra: true}, {Name: "WHO", Min: 8}, {Name: "TEXT", Min: 10}}}
+	table.Row("a", strings.Repeat("w", 14), strings.Repeat("v", 12), strings.Repeat("t", 40))
+	for most, want := range map[int][]int{
+		80: {3, 14, 12, 40}, 60: {3, 14, 12, 25}, 55: {3, 14, 12, 20}, 54: {3, 0, 12, 35}, 30: {3, 0, 11, 12}, 25: {3, 0, 8, 10}, 24: {0, 0, 11, 11},
+	} {
+		if got := table.fit(most); !slices.Equal(got, want) {
+			t.Errorf("in %d columns: %v, want %v", most, got, want)
+		}
+	}
+}

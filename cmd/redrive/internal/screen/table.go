@@ -13,9 +13,14 @@ type Column struct {
 	// Min is the width below which the column is not cut. 0 means that it is never cut.
 	Min int
 	// Drop says which columns are left out first on a narrow terminal: the highest ones. 0 means never.
-	Drop  int
+	Drop int
+	// Extra columns are left out before another column is cut to less than can be read well.
+	Extra bool
 	Style Style
 }
+
+// readable is the width in which a text can be read well.
+const readable = 20
 
 // Table is rows under columns.
 type Table struct {
@@ -110,20 +115,31 @@ func (t *Table) fit(most int) []int {
 		}
 	}
 	for {
-		widths := slices.Clone(full) // what a column leaves that is left out, the others have
-		for over(widths) > most {
-			i := t.widest(widths)
-			if i < 0 {
-				break
-			}
-			widths[i]--
-		}
-		i := t.least(full)
-		if over(widths) <= most || i < 0 {
+		extra := t.least(full, true)
+		widths := t.cut(full, most, extra >= 0) // what a column leaves that is left out, the others have
+		if over(widths) <= most {
 			return widths
 		}
-		full[i] = 0
+		if extra < 0 {
+			if extra = t.least(full, false); extra < 0 {
+				return widths
+			}
+		}
+		full[extra] = 0
 	}
+}
+
+// cut returns widths that are cut, one by one, until they fit or nothing is left to cut.
+func (t *Table) cut(full []int, most int, readably bool) []int {
+	widths := slices.Clone(full)
+	for over(widths) > most {
+		i := t.widest(widths, readably)
+		if i < 0 {
+			break
+		}
+		widths[i]--
+	}
+	return widths
 }
 
 func over(widths []int) (sum int) {
@@ -136,21 +152,27 @@ func over(widths []int) (sum int) {
 }
 
 // widest is the widest column that can still be cut.
-func (t *Table) widest(widths []int) int {
+func (t *Table) widest(widths []int, readably bool) int {
 	best := -1
 	for i, w := range widths {
-		if t.Columns[i].Min > 0 && w > max(t.Columns[i].Min, columnsOf(t.Columns[i].Name)) && (best < 0 || w > widths[best]) {
+		c := &t.Columns[i]
+		least := max(c.Min, columnsOf(c.Name))
+		if readably {
+			least = max(least, readable)
+		}
+		if c.Min > 0 && w > least && (best < 0 || w > widths[best]) {
 			best = i
 		}
 	}
 	return best
 }
 
-// least is the least important column that is still there.
-func (t *Table) least(widths []int) int {
+// least is the least important column that is still there, of the extra ones or of all.
+func (t *Table) least(widths []int, extra bool) int {
 	best := -1
 	for i, w := range widths {
-		if w > 0 && t.Columns[i].Drop > 0 && (best < 0 || t.Columns[i].Drop > t.Columns[best].Drop) {
+		c := &t.Columns[i]
+		if w > 0 && c.Drop > 0 && (c.Extra || !extra) && (best < 0 || c.Drop > t.Columns[best].Drop) {
 			best = i
 		}
 	}
