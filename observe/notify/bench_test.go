@@ -16,7 +16,9 @@ func BenchmarkDeadLetter(b *testing.B) {
 		b.Fatal(err)
 	}
 	config := spillway.Config{Publisher: nowhere{}}
-	n.Observe(&config)
+	if err := n.Observe(&config); err != nil {
+		b.Fatal(err)
+	}
 	channel, err := spillway.New(b.Context(), config)
 	if err == nil {
 		err = n.Watch(b.Context(), channel)
@@ -24,6 +26,7 @@ func BenchmarkDeadLetter(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	n.HooksInto(&config)
 	n.Start()
 	defer n.Stop()
 	l := letter("no_such_customer")

@@ -24,8 +24,10 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	config := spillway.Config{Publisher: nowhere{}} // or DB
-	notifier.Observe(&config)                       // before spillway.New
+	config := spillway.Config{Publisher: nowhere{}}   // or DB
+	if err := notifier.Observe(&config); err != nil { // before spillway.New
+		log.Fatal(err)
+	}
 	dlc, err := spillway.New(ctx, config)
 	if err != nil {
 		log.Fatal(err)

@@ -4,19 +4,37 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Observe has the Notifier see what happens in the channel of config. Call it before spillway.New. The hooks that config has are called
-// after those of the Notifier. The DB, Service and Logger of config are the Notifier's too, unless its own Config has them.
-func (n *Notifier) Observe(config *spillway.Config) {
+// Observe has the Notifier see what happens in the channel of config. Call it before spillway.New, which puts the hooks of the Notifier
+// before those that config has then. The DB, Service and Logger of config are the Notifier's too, unless its own Config has them. A second
+// Observe is an error: a Notifier has one channel.
+func (n *Notifier) Observe(config *spillway.Config) error {
+	if n == nil {
+		return errors.New("notify: Observe: the Notifier is nil: check the error of New")
+	}
+	if !n.observes.CompareAndSwap(false, true) {
+		return errors.New("notify: Observe was called before, and everything would count twice: call it once; another channel needs a Notifier of its own")
+	}
+	err := observing.Observe("notify", config, n, n.hooks)
+	if err != nil {
+		n.observes.Store(false)
+	}
+	return err
+}
+
+// hooks puts the hooks of the Notifier before those of config.
+func (n *Notifier) hooks(config *spillway.Config) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.config.DB == nil {

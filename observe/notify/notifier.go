@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -13,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -26,6 +28,8 @@ type Notifier struct {
 	late    *logging.Late // nil with a logger of the configuration
 	pending *pending
 	life    *lifecycle.Lifecycle
+
+	observes atomic.Bool
 
 	mu        sync.Mutex
 	channel   *spillway.Channel
@@ -48,13 +52,17 @@ func New(config Config) (*Notifier, error) {
 }
 
 // Watch tells the Notifier which channel it looks at: the letters that wait, the guards, the stores. With a database Watch makes the table
-// spillway_notices if that is missing, within ctx. It is called once, after Observe and spillway.New.
+// spillway_notices if that is missing, within ctx. It is called once, after Observe and spillway.New. A channel that was
+// made without Observe is an error.
 func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 	switch {
 	case ctx == nil:
 		return errors.New("notify: Watch: the context is nil: use context.Background() if there is no other")
 	case safecall.IsNil(channel):
 		return errors.New("notify: Watch: the Channel is nil: check the error of spillway.New")
+	}
+	if err := observing.Observed("notify", channel, n); err != nil {
+		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

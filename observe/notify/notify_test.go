@@ -94,7 +94,9 @@ func start(t testing.TB, with notify.Config, config spillway.Config, handle mess
 	if config.Publisher == nil && config.DB == nil {
 		config.Publisher = nowhere{}
 	}
-	s.notifier.Observe(&config)
+	if err := s.notifier.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	if s.channel, err = spillway.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}

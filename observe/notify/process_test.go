@@ -52,7 +52,9 @@ func child(text string) error {
 	}
 	notify.HurryWith(n, time.Second, 10*time.Second)
 	config := spillway.Config{Publisher: nowhere{}}
-	n.Observe(&config)
+	if err := n.Observe(&config); err != nil {
+		return err
+	}
 	channel, err := spillway.New(context.Background(), config)
 	if err == nil {
 		err = n.Watch(context.Background(), channel)
@@ -60,6 +62,7 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
+	n.HooksInto(&config)
 	n.Start()
 	config.Queue.Hooks.OnDeadLetter(context.Background(), letter("a"))
 	time.Sleep(testkit.Patience)

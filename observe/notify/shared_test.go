@@ -30,7 +30,9 @@ func newInstance(t testing.TB, db *sql.DB, with notify.Config, hurry func(*notif
 	}
 	hurry(n)
 	config := spillway.Config{Publisher: nowhere{}}
-	n.Observe(&config)
+	if err := n.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +40,7 @@ func newInstance(t testing.TB, db *sql.DB, with notify.Config, hurry func(*notif
 	if err := n.Watch(t.Context(), channel); err != nil {
 		t.Fatal(err)
 	}
+	n.HooksInto(&config)
 	n.Start()
 	stop := sync.OnceFunc(n.Stop)
 	t.Cleanup(stop)

@@ -39,14 +39,17 @@ func inBubble(t *testing.T, with notify.Config) *bubble {
 		t.Fatal(err)
 	}
 	config := spillway.Config{Publisher: nowhere{}, Outage: &outageguard.Config{}}
-	n.Observe(&config)
-	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Outage.OnChange
+	if err := n.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	if b.channel, err = spillway.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Watch(t.Context(), b.channel); err != nil {
 		t.Fatal(err)
 	}
+	n.HooksInto(&config)
+	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Outage.OnChange
 	n.Start()
 	return b
 }

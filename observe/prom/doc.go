@@ -4,7 +4,9 @@
 //	if err != nil {
 //		return err
 //	}
-//	metrics.Observe(&config) // before spillway.New: it stands on the hooks of the parts
+//	if err := metrics.Observe(&config); err != nil { // before spillway.New
+//		return err
+//	}
 //	dlc, err := spillway.New(ctx, config)
 //	if err != nil {
 //		return err

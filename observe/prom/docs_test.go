@@ -45,9 +45,13 @@ func TestPage(t *testing.T) {
 	db := open(t)
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	defer quiet.Close()
-	channel, err := spillway.New(t.Context(), spillway.Config{DB: db, StagesInDB: true, Stages: stages.Config{
+	config := spillway.Config{DB: db, StagesInDB: true, Stages: stages.Config{
 		Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
-	}})
+	}}
+	if err := metrics.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
+	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

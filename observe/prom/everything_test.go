@@ -44,7 +44,9 @@ func everything(t *testing.T) *eventful {
 		DB: db, StagesInDB: true, Outage: &outageguard.Config{}, Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
 		Stages: stages.Config{Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
 	}
-	metrics.Observe(&config)
+	if err := metrics.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	retention := letters.RetentionConfig{Every: time.Minute}
 	metrics.Retention(&retention)
 	channel, err := spillway.New(t.Context(), config)
@@ -54,6 +56,7 @@ func everything(t *testing.T) *eventful {
 	if err := metrics.Watch(t.Context(), channel); err != nil {
 		t.Fatal(err)
 	}
+	metrics.HooksInto(&config)
 	happen(t, &config, retention, metrics.Redrives(redrive.Hooks{}))
 	wait(t, channel, quiet)
 	s.campaign = stop(t, metrics, channel)

@@ -19,7 +19,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	metrics.Observe(&config) // before spillway.New
+	if err := metrics.Observe(&config); err != nil { // before spillway.New
+		log.Fatal(err)
+	}
 	dlc, err := spillway.New(context.Background(), config)
 	if err != nil {
 		log.Fatal(err)

@@ -2,6 +2,7 @@ package prom
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
@@ -21,9 +23,17 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Observe counts what the channel of config does. Call it before spillway.New. The hooks that config has are called after the metrics.
-// Parts that config leaves out stay out.
-func (m *Metrics) Observe(config *spillway.Config) {
+// Observe counts what the channel of config does. Call it before spillway.New, which puts the hooks of the metrics before those that config
+// has then. Parts that config leaves out stay out. A second Observe of one config is an error, as everything would count twice.
+func (m *Metrics) Observe(config *spillway.Config) error {
+	if m == nil {
+		return errors.New("prom: Observe: the Metrics are nil: check the error of New")
+	}
+	return observing.Observe("prom", config, m, m.hooks)
+}
+
+// hooks puts the hooks of the metrics before those of config.
+func (m *Metrics) hooks(config *spillway.Config) {
 	retry := &config.Retry
 	retry.OnAttempt = first.Ours(m.attempt, retry.OnAttempt)
 	retry.OnRetry = first.Ours2(m.retry, retry.OnRetry)

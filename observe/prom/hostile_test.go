@@ -27,7 +27,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var config spillway.Config
-	metrics.Observe(&config)
+	metrics.HooksInto(&config)
 	const n = 10_000
 	var workers sync.WaitGroup
 	for w := range 4 {
@@ -90,7 +90,9 @@ func TestTwoChannels(t *testing.T) {
 			t.Fatal(err)
 		}
 		configs[i] = spillway.Config{DB: open(t)}
-		metrics.Observe(&configs[i])
+		if err := metrics.Observe(&configs[i]); err != nil {
+			t.Fatal(err)
+		}
 		channel, err := spillway.New(t.Context(), configs[i])
 		if err != nil {
 			t.Fatal(err)
@@ -98,6 +100,7 @@ func TestTwoChannels(t *testing.T) {
 		if err := metrics.Watch(t.Context(), channel); err != nil {
 			t.Fatal(err)
 		}
+		metrics.HooksInto(&configs[i])
 		configs[i].Retry.OnAttempt(t.Context(), middleware.Attempt{Topic: "orders", Handler: "billing"})
 	}
 	families, err := registry.Gather()

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -72,14 +73,18 @@ var errNoContext = errors.New("prom: the context is nil: give context.Background
 
 // Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away, the letters that wait
 // in its dead-letter store, and the messages that wait in its delay store. It makes the table of shared answers in their databases if it is
-// missing, within ctx. It is called once, with one channel.
+// missing, within ctx. It is called once, with one channel. A channel that was made without Observe is an error.
 func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
 	switch {
 	case ctx == nil:
 		return errNoContext
 	case safecall.IsNil(channel):
 		return errors.New("prom: Watch: the Channel is nil: check the error of spillway.New")
-	case !m.watched.CompareAndSwap(false, true):
+	}
+	if err := observing.Observed("prom", channel, m); err != nil {
+		return err
+	}
+	if !m.watched.CompareAndSwap(false, true) {
 		return errors.New("prom: Watch was called before: it takes one channel, and another channel needs a Metrics of its own, " +
 			"with a Registerer of prometheus.WrapRegistererWith")
 	}

@@ -58,7 +58,9 @@ func start(t *testing.T, with prom.Config, config spillway.Config, handle messag
 	if s.metrics, err = prom.New(with); err != nil {
 		t.Fatal(err)
 	}
-	s.metrics.Observe(&config)
+	if err := s.metrics.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	if s.channel, err = spillway.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +306,11 @@ func TestRefusals(t *testing.T) {
 	if err := metrics.Watch(t.Context(), nil); err == nil {
 		t.Error("a nil channel is accepted")
 	}
-	channel, err := spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}})
+	config := spillway.Config{Publisher: nowhere{}}
+	if err := metrics.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
+	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

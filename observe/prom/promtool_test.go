@@ -87,7 +87,9 @@ func TestStoreOfTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := spillway.Config{Publisher: all[0].channel.Letters()}
-	metrics.Observe(&config)
+	if err := metrics.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,11 @@ func instances(t *testing.T, d databases.Database, address string, n int, config
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all[i].channel, err = spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db}); err != nil {
+		watched := spillway.Config{Service: "shop", DB: db}
+		if err := metrics.Observe(&watched); err != nil {
+			t.Fatal(err)
+		}
+		if all[i].channel, err = spillway.New(t.Context(), watched); err != nil {
 			t.Fatal(err)
 		}
 		if err := metrics.Watch(t.Context(), all[i].channel); err != nil {

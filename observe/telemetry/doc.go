@@ -4,7 +4,9 @@
 //	if err != nil {
 //		return err
 //	}
-//	observed.Observe(&config) // before spillway.New
+//	if err := observed.Observe(&config); err != nil { // before spillway.New
+//		return err
+//	}
 //	dlc, err := spillway.New(ctx, config)
 //	...
 //	report, err := redrive.Drain(ctx, dlc.Letters(), live, redrive.DrainConfig{

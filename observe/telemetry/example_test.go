@@ -59,7 +59,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	observed.Observe(&config) // before spillway.New
+	if err := observed.Observe(&config); err != nil { // before spillway.New
+		log.Fatal(err)
+	}
 	dlc, err := spillway.New(context.Background(), config)
 	if err != nil {
 		log.Fatal(err)

@@ -100,7 +100,9 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	w.config.Retry = middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}}
 	placed := make(chan poison.Letter, 1)
 	w.config.Queue.Hooks.OnDeadLetter = func(_ context.Context, l poison.Letter) { placed <- l }
-	observed.Observe(&w.config)
+	if err := observed.Observe(&w.config); err != nil {
+		t.Fatal(err)
+	}
 	channel, err := spillway.New(t.Context(), w.config)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +149,20 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	if len(seen) < 5 {
 		t.Errorf("%d attempts", len(seen))
 	}
+	// What redrives may end its span after the message was handled.
+	testkit.Eventually(t, "each span that another links to has ended", func() bool { return linked(kept.GetSpans()) })
 	return kept.GetSpans()
+}
+
+// linked reports whether each link of a span leads to a span that ended.
+func linked(spans tracetest.SpanStubs) bool {
+	ended := map[trace.SpanID]bool{}
+	for _, s := range spans {
+		ended[s.SpanContext.SpanID()] = true
+	}
+	return !slices.ContainsFunc(spans, func(s tracetest.SpanStub) bool {
+		return slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool { return !ended[l.SpanContext.SpanID()] })
+	})
 }
 
 func attr(s tracetest.SpanStub, key string) string {

@@ -66,7 +66,9 @@ func measuring(t *testing.T, config telemetry.Config, channel spillway.Config) (
 	dead := keeper{make(chan *message.Message, 1000)}
 	channel.Publisher = dead
 	channel.Retry = middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Microsecond}}
-	observed.Observe(&channel)
+	if err := observed.Observe(&channel); err != nil {
+		t.Fatal(err)
+	}
 	made, err := spillway.New(t.Context(), channel)
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,9 @@ func TestNoSecretInSpans(t *testing.T) {
 		},
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 	}
-	observed.Observe(&config)
+	if err := observed.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	msg := message.NewMessage("7", []byte("payload-secret"))
 	msg.Metadata = message.Metadata{"name": "metadata-secret", "baggage": "user=baggage-secret", "authorization": "Bearer metadata-secret"}
 	calls := 0

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -9,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/poison"
@@ -40,9 +42,18 @@ func New(config Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Observe sets the Tracer of config, and stands on its hooks. Call it before spillway.New. Hooks that config has are called after
-// the measurements. Parts that config leaves out stay out.
-func (t *Telemetry) Observe(config *spillway.Config) {
+// Observe traces and measures what the channel of config does. Call it before spillway.New, which sets the Tracer, and puts the
+// measurements before the hooks that config has then. Parts that config leaves out stay out. A second Observe of one config is an error,
+// as everything would count twice.
+func (t *Telemetry) Observe(config *spillway.Config) error {
+	if t == nil {
+		return errors.New("telemetry: Observe: the Telemetry is nil: check the error of New")
+	}
+	return observing.Observe("telemetry", config, t, t.hooks)
+}
+
+// hooks sets the Tracer of config, and puts the measurements before its hooks.
+func (t *Telemetry) hooks(config *spillway.Config) {
 	channel := t.spans
 	channel.origin = config.Queue.Origin
 	channel.places = newPlaces() // another channel has another broker
