@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 )
 
@@ -23,8 +24,8 @@ import (
 // inside: it remembers a message before the handler succeeds, and so loses the second attempt. Watermill's Timeout belongs
 // inside, added after Attach: outside, it ends the message's context before the outputs are published.
 //
-// Errors surface in Router.Run: a nil Channel is an error of router, and a nil router is an error of every other router that
-// the Channel is attached to.
+// Errors surface in Router.Run. A second Channel that is attached to router is an error. A nil Channel is an error of router, and a
+// nil router is an error of every other router that the Channel is attached to.
 func (ch *Channel) Attach(router *message.Router) {
 	switch {
 	case ch == nil && router == nil:
@@ -37,6 +38,7 @@ func (ch *Channel) Attach(router *message.Router) {
 		return
 	}
 	ch.logTo(router)
+	ch.roster.Expect(router)
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
 	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe, ch.boundHolds)
@@ -56,9 +58,27 @@ func (ch *Channel) Plugin(router *message.Router) error {
 		return errors.New("spillway: Attach was called with a nil router, whose handlers are not protected: check the error of message.NewRouter")
 	}
 	ch.logTo(router)
+	ch.roster.Join(router)
+	if err := ch.checkHandlers(); err != nil {
+		return err
+	}
 	for _, plugin := range ch.plugins {
 		if err := plugin(router); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkHandlers returns an error if Config.Receiver names a handler that no router has, once all attached routers run.
+func (ch *Channel) checkHandlers() error {
+	if !ch.roster.Complete() {
+		return nil
+	}
+	for _, name := range ch.keyed {
+		if !ch.roster.Has(name) {
+			return fmt.Errorf("spillway: Config.Receiver.Handlers has %q, and the router has no handler of this name: its messages would be "+
+				"recognised in another way; use a name of %s, and add the handler before the router runs", boundedtext.Text(name, 100), &ch.roster)
 		}
 	}
 	return nil

@@ -84,8 +84,8 @@ type Config struct {
 	// guard. &outageguard.Config{} has useful defaults. A handler whose every message fails looks like an outage: its messages wait
 	// too. Default: nil.
 	Outage *outageguard.Config
-	// Receiver configures how messages are recognised, for every handler of the channel. It takes effect with DB or
-	// Idempotency.
+	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for one of them. It
+	// takes effect with DB or Idempotency.
 	Receiver idempotency.ReceiverConfig
 	// Purge configures how long the receiver keeps keys. It takes effect with a Retention, and needs Attach or Plugin.
 	// Default: keys are kept for good.
@@ -95,6 +95,8 @@ type Config struct {
 	Retention letters.RetentionConfig
 	// Outputs configures how often the publishing of produced messages is tried.
 	Outputs middleware.OutputsConfig
+
+	observers []observer // whose Observe was called
 }
 
 // check returns an error for a part that is configured and would do nothing.
@@ -106,27 +108,15 @@ func (c *Config) check() error {
 	if err := c.Naming.Validate(); err != nil {
 		return fmt.Errorf("Config.Naming: %w", err)
 	}
-	if s := &c.Stages; s.Subscriber == nil && (s.Publisher != nil || s.Stages != nil || s.Store != nil) {
-		return errors.New("Config.Stages is configured without a Subscriber: messages would wait in their stages for good; set Config.Stages.Subscriber")
+	if err := c.checkUnused(); err != nil {
+		return err
 	}
 	if c.StagesInDB && (c.DB == nil || c.Stages.Subscriber == nil || c.Stages.Store != nil) {
 		return errors.New("Config.StagesInDB needs Config.DB and Config.Stages.Subscriber, and no Config.Stages.Store")
 	}
-	if r := &c.Receiver; !keys && (r.Key != nil || r.Version != nil || r.Lease != 0 || r.Consumer != "" || r.MarkPublished || r.Optimistic) {
-		return errors.New("Config.Receiver is configured without Config.Idempotency: no message would be recognised; set Config.DB or Config.Idempotency")
-	}
-	if l := &c.CrashLimit; c.CrashStore == nil && c.DB == nil && l.Delivered == nil && (l.Max != 0 || l.Key != nil || l.Heartbeat != 0) {
-		return errors.New("Config.CrashLimit is configured without a CrashStore: nothing would be counted; set Config.DB or Config.CrashStore")
-	}
-	if l := &c.CrashLimit; c.CrashStore == nil && c.DB != nil && l.Delivered == nil && l.Max == 0 && (l.Key != nil || l.Heartbeat != 0) {
-		return errors.New("Config.CrashLimit is configured without a Max: nothing would be counted; set Config.CrashLimit.Max, such as 3")
-	}
 	if c.Receiver.Lease > 0 && c.CrashLimit.Delivered != nil {
 		return errors.New("Config.Receiver.Lease and Config.CrashLimit.Delivered are both set: a message whose key is leased is given back, " +
 			"which a broker counts as a delivery; set Config.CrashStore instead of Delivered")
-	}
-	if p := &c.Purge; p.Retention == 0 && (p.Every != 0 || p.Batch != 0 || p.Horizon != 0 || p.Pause != 0) {
-		return errors.New("Config.Purge is configured without a Retention: no key would be purged; set Config.Purge.Retention")
 	}
 	if c.Purge.Retention != 0 && !keys {
 		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set Config.DB or Config.Idempotency", c.Purge.Retention)

@@ -23,7 +23,7 @@ var configurable = []string{
 	"pubsub/wmkafka", "pubsub/wmamqp", "pubsub/wmsql", "observe/notify", "observe/notify/webhook",
 }
 
-var alsoConfigurable = []string{"naming.Scheme", "middleware.Backoff", "middleware.Policy", "stages.Stage", "poison.Hooks", "poison.Sink", "redrive.Rules", "redrive.Hooks", "letters.Filter", "campaigns.Request", "campaigns.Edit"}
+var alsoConfigurable = []string{"naming.Scheme", "middleware.Backoff", "middleware.Policy", "stages.Stage", "idempotency.HandlerKey", "poison.Hooks", "poison.Sink", "redrive.Rules", "redrive.Hooks", "letters.Filter", "campaigns.Request", "campaigns.Edit"}
 
 const aboutConfiguration = `# Configuration reference
 

@@ -19,11 +19,15 @@ func ExampleChannel_Health() {
 	}
 	dlc.Attach(router)
 
-	dlc.Outage().Open("billing", "deploy of the ledger")
+	if err := dlc.Outage().Open("billing", "deploy of the ledger"); err != nil {
+		log.Fatal(err)
+	}
 	for _, held := range dlc.Health().Handlers {
 		fmt.Println(held.Handler, "is", held.State, "for the", held.Reason)
 	}
-	dlc.Outage().Close("billing")
+	if err := dlc.Outage().Close("billing"); err != nil {
+		log.Fatal(err)
+	}
 	fmt.Println("all is well:", dlc.Health().OK)
 	// Output:
 	// billing is frozen for the deploy of the ledger

@@ -32,10 +32,7 @@ type StoreHealth struct {
 // Health returns the state of all handlers. A service whose downstream is away is not broken: do not let a supervisor restart it for
 // that. Without Config.Outage, Health knows the channel's own stores alone.
 func (ch *Channel) Health() Health {
-	h := Health{OK: true, Handlers: []outageguard.Status{}}
-	if ch.outage != nil {
-		h.Handlers = ch.outage.Health()
-	}
+	h := Health{OK: true, Handlers: ch.outage.Health()}
 	for _, status := range h.Handlers {
 		h.OK = h.OK && status.State == outageguard.Closed
 	}

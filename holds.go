@@ -38,23 +38,34 @@ func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error
 			return nil, err
 		}
 	}
-	return &bounded{sub, r, ch.holds}, nil
+	return &bounded{sub, r, ch}, nil
 }
 
 type bounded struct {
 	message.Subscriber
 	redelivery *outage.Redelivery
-	holds      holds
+	channel    *Channel
 }
 
+// attached is the key of the Channel that decorates a subscription further out.
+type attached struct{}
+
+var errTwoChannels = errors.New("spillway: two channels are attached to one router, and each would handle every message: attach one, with " +
+	"Config.Receiver.Handlers for handlers with a key of their own; or leave Attach out, and give each handler the Middleware of one channel " +
+	"and the router the DecoratePublisher and Plugin of both")
+
 func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	for field, configured := range b.holds.fields {
+	if other, found := ctx.Value(attached{}).(*Channel); found && other != b.channel {
+		return nil, errTwoChannels
+	}
+	for field, configured := range b.channel.holds.fields {
 		if b.redelivery.Cuts(configured) {
-			logging.HoldCut.Write(b.holds.logger, errCut, logging.Fields{
+			logging.HoldCut.Write(b.channel.holds.logger, errCut, logging.Fields{
 				logging.Config: field, logging.Topic: topic, "max_hold": configured, logging.Held: b.redelivery.MaxHold(configured), "redelivery_time": b.redelivery.After,
 			})
 		}
 	}
+	ctx = context.WithValue(ctx, attached{}, b.channel)
 	return b.Subscriber.Subscribe(outage.WithRedelivery(ctx, b.redelivery), topic)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
 )
 
 // refused runs a router with one handler, which must not start, and returns why.
@@ -79,5 +80,41 @@ func TestSharedPublisherIsRefused(t *testing.T) {
 		if got := refused(t, pub, dlc.Attach); !strings.Contains(got, "is a handler's publisher too") {
 			t.Errorf("%T: %s", pub, got)
 		}
+	}
+}
+
+// Feature R12: without Config.Outage, what documents hand to others of Channel.Outage works all the same.
+func TestOutageOfNone(t *testing.T) {
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guards := dlc.Outage().Health
+	if found := guards(); found == nil || len(found) != 0 {
+		t.Errorf("%#v", found)
+	}
+	if err := dlc.Outage().Open("billing", "deploy of the ledger"); err == nil || !strings.Contains(err.Error(), "set Config.Outage") {
+		t.Errorf("held without a guard: %v", err)
+	}
+	if err := dlc.Outage().Close("billing"); err != nil {
+		t.Error(err)
+	}
+	if health := dlc.Health(); !health.OK {
+		t.Errorf("%+v", health)
+	}
+}
+
+// Bad input: a nil context is an error with a sentence, with and without a database.
+func TestNewWithoutContext(t *testing.T) {
+	b := newBench(t, false)
+	for _, config := range []spillway.Config{{Publisher: &outputs{}}, {DB: b.db, Service: "shop"}} {
+		_, err := spillway.New(nil, config) //lint:ignore SA1012 it is the test
+		if err == nil || !strings.Contains(err.Error(), "give context.Background()") {
+			t.Error(err)
+		}
+	}
+	_, err := idempotency.NewStore(nil, b.db, idempotency.StoreConfig{}) //lint:ignore SA1012 it is the test
+	if err == nil || !strings.Contains(err.Error(), "give context.Background()") {
+		t.Error(err)
 	}
 }

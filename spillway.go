@@ -2,7 +2,10 @@ package spillway
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/roster"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
@@ -34,14 +38,21 @@ type Channel struct {
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
 	holds   holds
+	keyed   []string // the handlers of Config.Receiver.Handlers
+	roster  roster.Roster
 
+	observers     []observer
 	attachedToNil atomic.Bool
 }
 
 // New returns a Channel. It returns an error that names the field of config with which messages could be lost, or which
 // would have no effect. With a database New creates the tables that are missing, within ctx.
 func New(ctx context.Context, config Config) (*Channel, error) {
-	ch := &Channel{}
+	if ctx == nil {
+		return nil, errors.New("spillway: New: the context is nil: give context.Background() if there is no other")
+	}
+	ch := &Channel{observers: config.observers}
+	config.observed()
 	if config.Logger == nil {
 		ch.logger = logging.NewLate()
 		config.Logger = ch.logger
@@ -71,6 +82,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 		return err
 	}
 	ch.holds = holdsOf(config)
+	ch.keyed = slices.Sorted(maps.Keys(config.Receiver.Handlers))
 	parts := []any{ch.outputs, ch.queue}
 	if config.CrashStore != nil || config.CrashLimit.Delivered != nil {
 		limit, err := crashlimit.New(config.CrashStore, config.CrashLimit)
@@ -90,6 +102,9 @@ func (ch *Channel) compose(config *Config) (err error) {
 		}
 		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
 		config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
+	}
+	if config.reportsLeft() {
+		ch.plugins = append(ch.plugins, left{config.DB, config.Service, config.Logger}.plugin().Plugin)
 	}
 	if ch.retry, err = middleware.NewRetry(config.Retry); err != nil {
 		return err
@@ -145,8 +160,8 @@ func (ch *Channel) compose(config *Config) (err error) {
 // router.AddHandler(...). Without Config.Stages it returns nil, and adding a handler returns an error that says so.
 func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 
-// Outage returns the guard of Config.Outage: hold a handler's messages by hand, or see its state. It returns nil without
-// Config.Outage.
+// Outage returns the guard of Config.Outage: hold a handler's messages by hand, or see its state. Without Config.Outage
+// it returns a nil Guard, which holds no message.
 func (ch *Channel) Outage() *outageguard.Guard { return ch.outage }
 
 // Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to initialise

@@ -9,11 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -90,4 +92,53 @@ func TestStagesUnderLease(t *testing.T) {
 	if effects.Load() != 1 || runs.Load() != 2 || staged.Load() != 1 || len(b.waiting()) != 0 {
 		t.Errorf("%d effects of %d runs, %d times staged, %d letters", effects.Load(), runs.Load(), staged.Load(), len(b.waiting()))
 	}
+}
+
+// Promise P1: what waits in DB since StagesInDB was on is named at the start of a channel that does not read it, with
+// and without stage topics. A channel that reads it, another service, and a database without the table name nothing.
+func TestRowsLeftAreReported(t *testing.T) {
+	b := newBench(t, false)
+	start := func(what string, want int, change ...func(*spillway.Config)) {
+		t.Helper()
+		log := &testkit.Log{}
+		config := spillway.Config{DB: b.db, Service: "shop", Logger: log}
+		for _, f := range change {
+			f(&config)
+		}
+		ch, err := spillway.New(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.run(ch.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
+		lines := log.Lines(watermill.ErrorLogLevel, "delay store of DB")
+		if len(lines) != want || want > 0 && (lines[0].Fields["stage_topic"] != "orders.billing.retry" || lines[0].Fields["messages"] != 2) {
+			t.Errorf("%s: %v, want %d lines", what, lines, want)
+		}
+		if failed := log.Lines(watermill.ErrorLogLevel, "search"); len(failed) > 0 {
+			t.Errorf("%s: %v", what, failed)
+		}
+	}
+	start("before there is a table", 0)
+	var tables int
+	if err := b.db.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name = 'spillway_delayed'`).Scan(&tables); err != nil || tables != 0 {
+		t.Errorf("the search made a table: %d, %v", tables, err)
+	}
+	store := delayStore(t, b.db)
+	for _, id := range []string{"1", "2"} {
+		if err := store.Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inTopics := func(c *spillway.Config) {
+		c.Stages = stages.Config{
+			Publisher: b.source, Stages: []stages.Stage{{Delay: time.Hour}},
+			Subscriber: func(string, string) (message.Subscriber, error) { return staysOpen{b.source}, nil },
+		}
+	}
+	service := store.Service()
+	of := func(name string) func(*spillway.Config) { return func(c *spillway.Config) { c.Service = name } }
+	start("switched off", 1, of(service))
+	start("back in topics", 1, of(service), inTopics)
+	start("in DB", 0, of(service), inTopics, func(c *spillway.Config) { c.StagesInDB = true })
+	start("another service", 0, of("other"))
 }

@@ -1,0 +1,48 @@
+package spillway
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/logging"
+)
+
+// leftTimeout bounds how long the search for messages that no relay moves delays the start.
+const leftTimeout = 10 * time.Second
+
+// left looks in DB for messages that wait there since Stages had their store in it.
+type left struct {
+	db      *sql.DB
+	service string
+	logger  watermill.LoggerAdapter
+}
+
+// reportsLeft reports whether no relay of the channel moves what waits in DB.
+func (c *Config) reportsLeft() bool {
+	s := c.Stages.Store
+	return c.DB != nil && (s == nil || s.DB() != c.DB || s.Service() != c.Service)
+}
+
+func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }
+
+// report logs each topic to which nothing is published. That does not keep the router from starting.
+func (l left) report() error {
+	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
+	defer cancel()
+	waiting, err := delay.Left(ctx, l.db, delay.StoreConfig{Service: l.service})
+	if err != nil {
+		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
+	}
+	for _, w := range waiting {
+		logging.StageRowsLeft.Write(l.logger, errLeft, logging.Fields{logging.StageTopic: w.Topic, logging.Messages: w.Messages})
+	}
+	return nil
+}
+
+var errLeft = errors.New("messages in a delay store without a relay")

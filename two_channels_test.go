@@ -1,0 +1,42 @@
+package spillway_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway"
+)
+
+// Conventions, promise P4: two channels that are attached to one router would both claim each message, and every
+// message, good ones too, would become a letter. Run refuses them, whatever their services and databases are, and with
+// a decorator in between.
+func TestTwoChannelsOnOneRouter(t *testing.T) {
+	b := newBench(t, false)
+	channel := func(config spillway.Config) *spillway.Channel {
+		dlc, err := spillway.New(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dlc
+	}
+	out := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	for name, second := range map[string]spillway.Config{
+		"another service": {DB: b.db, Service: "shipping"},
+		"no database":     {Publisher: out},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, other := channel(spillway.Config{DB: b.db, Service: "billing"}), channel(second)
+			got := refused(t, &outputs{}, func(router *message.Router) {
+				one.Attach(router)
+				router.AddSubscriberDecorators(message.MessageTransformSubscriberDecorator(func(*message.Message) {}))
+				other.Attach(router)
+			})
+			if !strings.Contains(got, "two channels are attached to one router") || !strings.Contains(got, "Config.Receiver.Handlers") {
+				t.Error(got)
+			}
+		})
+	}
+}
