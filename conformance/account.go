@@ -36,6 +36,11 @@ func (b *bench) account(ids ...string) {
 			astray = append(astray, id)
 		}
 	}
+	for _, id := range bad {
+		if n := count(letters, id); n > 1 {
+			b.Logf("%d letters of %q", n, id)
+		}
+	}
 	b.whereAre(astray, letters)
 	b.wantRightly(letters, good)
 	b.untilNothingLeft()
@@ -189,6 +194,15 @@ func (b *bench) gather(group, topic string, patience time.Duration, enough func(
 
 func has(messages []*message.Message, id string) bool {
 	return slices.ContainsFunc(messages, func(msg *message.Message) bool { return msg.UUID == id })
+}
+
+func count(messages []*message.Message, id string) (n int) {
+	for _, msg := range messages {
+		if msg.UUID == id {
+			n++
+		}
+	}
+	return n
 }
 
 func hasAll(messages []*message.Message, ids []string) bool {

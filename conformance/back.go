@@ -93,7 +93,8 @@ func (b *bench) redriven() {
 	b.untilApplied("later")
 }
 
-// Feature V2: letters come back no faster than the rate.
+// Feature V2: letters come back no faster than the rate. The first one is seen when its publish returns, and what that took is made up for
+// by the turns behind it: up to a turn and the 100 ms by which one may be late, as TestHandler_rateOfStalledPublisher shows.
 func (b *bench) redriveRate() {
 	const n, rate = 11, 20
 	healed, ids := b.setAside(n)
@@ -108,7 +109,7 @@ func (b *bench) redriveRate() {
 		}
 	})
 	b.untilApplied(ids...)
-	if took, least := last.Sub(first), (n-2)*time.Second/rate; took < least {
+	if took, least := last.Sub(first), (n-2)*time.Second/rate-100*time.Millisecond; took < least {
 		b.Errorf("%d letters in %s, at %d a second at least %s were due", n, took, rate, least)
 	}
 }

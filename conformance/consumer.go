@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,10 @@ type consumer struct {
 	client *downstream.Client
 
 	handling atomic.Int64 // messages
+
+	mu       sync.Mutex
+	deadly   map[string]*message.Message // as they were delivered last
+	setAside []*message.Message          // of those, refused by the crash limit
 }
 
 // tell writes an event for the parent.
@@ -108,6 +113,7 @@ func (c *consumer) configure(config *spillway.Config) {
 	config.Outputs = middleware.OutputsConfig{Attempts: 30, Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
 		config.CrashStore, config.CrashLimit.Heartbeat = c.deliveries(), 500*time.Millisecond
+		config.CrashLimit.OnExceeded = c.refuses
 	}
 	if len(c.Stages) > 0 {
 		c.stage(config)
@@ -129,7 +135,10 @@ func (c *consumer) configure(config *spillway.Config) {
 			c.tell("placed", l.Original.UUID)
 			c.halt(ctx, stepPlaced, l.Original.UUID)
 		},
-		OnPublishError: func(_ context.Context, l poison.Letter, _ error) { c.tell("refused", l.Original.UUID) },
+		OnPublishError: func(_ context.Context, l poison.Letter, err error) {
+			c.tell("refused", l.Original.UUID)
+			c.Logf("the letter of %q is refused: %v", l.Original.UUID, err)
+		},
 	}
 }
 
@@ -140,6 +149,7 @@ func (c *consumer) outermost(next message.HandlerFunc) message.HandlerFunc {
 		defer c.handling.Add(-1)
 		id, ctx := msg.UUID, msg.Context()
 		c.tell("received", id)
+		c.receives(msg)
 		go func() {
 			select {
 			case <-msg.Acked():
@@ -174,8 +184,7 @@ func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 	c.halt(msg.Context(), stepHandling, id)
 	switch {
 	case strings.HasPrefix(id, deadlyPrefix):
-		c.tell("dies", id)
-		os.Exit(3)
+		c.die(id)
 	case strings.HasPrefix(id, latePrefix):
 		return nil, classify.Transient(errNever)
 	case strings.HasPrefix(id, badPrefix):

@@ -62,11 +62,11 @@ func (b *bench) unreachable(fail func(*faultproxy.Proxy)) {
 	b.finish(append(ids, "bad-2", "good-3")...)
 }
 
-// slowDestination: a slow connection only slows things down.
+// slowDestination: a slow connection only slows things down. A letter that a publisher gives up on in its own time may come again.
 func (b *bench) slowDestination() {
 	b.begin()
 	proxy := b.proxy()
-	p := b.consumer(func(s *setting) { s.DeadThrough = proxy.Addr() })
+	b.consumer(func(s *setting) { s.DeadThrough = proxy.Addr() })
 	proxy.Slow(300*time.Millisecond, 100*time.Millisecond)
 	var ids []string
 	for i := range 3 {
@@ -74,9 +74,6 @@ func (b *bench) slowDestination() {
 	}
 	b.send(ids...)
 	b.finish(ids...)
-	if p.events.all("refused") > 0 {
-		b.Error("a letter was refused")
-	}
 }
 
 // wantKept waits until the process learns what becomes of a letter, and then long enough for an ack. A message whose

@@ -199,14 +199,18 @@ func (b *bench) halfFails() {
 func (b *bench) frozenByHand() {
 	o := b.outage(10 * time.Second)
 	ch := o.channel(o.guarded)
-	ch.Outage().Open(handlerName, "a deploy")
+	if err := ch.Outage().Open(handlerName, "a deploy"); err != nil {
+		o.Fatal(err)
+	}
 	o.start(ch, o.handle)
 	sent := o.traffic(40, goodOnly)
 	o.bench.until("40 messages are sent", func() bool { return len(sent.sent()) >= 40 })
 	if n := o.calls.Load(); n > 0 {
 		o.Errorf("%d calls of a frozen handler", n)
 	}
-	ch.Outage().Close(handlerName)
+	if err := ch.Outage().Close(handlerName); err != nil {
+		o.Fatal(err)
+	}
 	ids := sent.stop()
 	o.untilAllApplied(ids)
 	o.wantOnce(ids...)

@@ -39,7 +39,9 @@ func followed(b *testing.B, config telemetry.Config) spillway.Config {
 		b.Fatal(err)
 	}
 	var channel spillway.Config
-	observed.Observe(&channel)
+	if err := observed.Observe(&channel); err != nil {
+		b.Fatal(err)
+	}
 	return channel
 }
 

@@ -58,7 +58,9 @@ func happyObserved(b *testing.B) {
 		b.Fatal(err)
 	}
 	var config spillway.Config
-	metrics.Observe(&config)
+	if err := metrics.Observe(&config); err != nil {
+		b.Fatal(err)
+	}
 	happy(b, config)
 }
 

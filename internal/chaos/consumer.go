@@ -27,6 +27,14 @@ const (
 	callTimeout = 10 * time.Second
 )
 
+// keyOf takes the id, or the payload's hash of a message without one.
+func keyOf(msg *message.Message) (string, error) {
+	if msg.UUID != "" {
+		return idempotency.ByID()(msg)
+	}
+	return idempotency.ByPayloadHash()(msg)
+}
+
 // consume is the service: a router with its handler, and the whole front door. It runs until ctx ends.
 func consume(ctx context.Context, s setting, started func(*message.Router)) (err error) {
 	logger := watermill.NewStdLoggerWithOut(os.Stderr, s.Debug, false)
@@ -80,6 +88,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
 		Idempotency: keys,
+		Receiver:    idempotency.ReceiverConfig{Key: keyOf},
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
 		CrashStore:  crashes,

@@ -69,7 +69,8 @@ func (e *evidence) add(topic string, msg *message.Message) {
 	if l.Original != nil {
 		original = l.Original
 	}
-	e.letters[original.UUID] = append(e.letters[original.UUID], letter{
+	name := nameOf(original)
+	e.letters[name] = append(e.letters[name], letter{
 		topic: topic, reason: l.Failure.Reason, class: l.Failure.Class.String(), description: l.Failure.Description,
 		attempts: l.Failure.Attempts, altered: checksum(original.Payload) != original.Metadata.Get(sumKey),
 	})

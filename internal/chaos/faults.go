@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -12,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-// breakAll lets each fault begin when its messages are published, beside those that still last, and returns when all are
-// healed, whatever ctx says.
+// breakAll lets each fault begin when its messages are published, beside those that still last, and returns when all
+// are healed, whatever ctx says.
 func (c *campaign) breakAll(ctx context.Context) error {
 	var lasting sync.WaitGroup
 	failed := make(chan error, len(c.plan.faults))
@@ -47,6 +48,8 @@ func (c *campaign) inflict(ctx context.Context, f fault) error {
 		return c.crash(ctx, f, &c.databaseBusy, c.servers[len(c.servers)-1])
 	case broker:
 		return c.crash(ctx, f, &c.brokerBusy, c.servers[0])
+	case nack:
+		return c.nack(ctx, f)
 	case dark:
 		c.downBusy.Lock()
 		defer c.downBusy.Unlock()
@@ -85,6 +88,33 @@ func (c *campaign) inflict(ctx context.Context, f fault) error {
 		wait(ctx, f.lasts)
 		return p.signal(syscall.SIGCONT)
 	}
+}
+
+// unmet is how long a queue nacks that no consumer publishes to, because another fault keeps them from it, or all is
+// done.
+const unmet = 20 * time.Second
+
+// nack has the queue of outputs refuse what comes, by a policy that bounds it, for as long as the fault lasts after a
+// consumer has met it. The broker is not killed meanwhile.
+func (c *campaign) nack(ctx context.Context, f fault) error {
+	c.brokerBusy.Lock()
+	defer c.brokerBusy.Unlock()
+	c.begin(f)
+	queue := c.site.outputs()
+	const bound = `{"max-length":0,"overflow":"reject-publish"}`
+	before := c.mentions(nacked)
+	pattern := "^" + regexp.QuoteMeta(queue) + "$"
+	err := services.Control("rabbitmqctl", "rabbitmq", "set_policy", queue, pattern, bound, "--apply-to", "queues")
+	until := time.Now().Add(unmet)
+	for err == nil && ctx.Err() == nil && time.Now().Before(until) {
+		wait(ctx, 500*time.Millisecond)
+		if c.mentions(nacked) > before {
+			c.count("nack_met")
+			break
+		}
+	}
+	wait(ctx, f.lasts)
+	return errors.Join(err, services.Control("rabbitmqctl", "rabbitmq", "clear_policy", queue))
 }
 
 // crash kills a server and starts it again.

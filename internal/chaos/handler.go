@@ -34,7 +34,7 @@ type handler struct {
 }
 
 func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
-	id := msg.UUID
+	id := nameOf(msg)
 	if sum := checksum(msg.Payload); msg.Metadata.Get(sumKey) != sum {
 		return nil, classify.Invalid(fmt.Errorf("the payload of %s was altered: its sum is %s", id, sum), classify.Reason("altered"))
 	}
@@ -53,13 +53,17 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 		}
 	case hopeless:
 		return nil, classify.Transient(errDown)
-	case permanent, oversized:
+	case unnamed:
+		if poison.RetryStageOf(msg).Number < draw(h.seed, id, 2) {
+			return nil, errDown
+		}
+	case permanent, oversized, rejected:
 		return nil, classify.Permanent(errNever)
 	case invalid:
 		return nil, classify.Invalid(errNever)
 	case panicking:
 		panic("a bug that " + id + " finds")
-	case deadly:
+	case deadly, neighbour:
 		os.Exit(deadlyExit)
 	case undeliverable:
 		output = h.site.refused(id)

@@ -7,15 +7,15 @@ import (
 
 // The same seed is the same campaign, and another one is not.
 func TestPlan(t *testing.T) {
-	one, err := newPlan(7, 20_000, 0, false, false)
+	one, err := newPlan(7, 20_000, 0, "rabbitmq", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, _ := newPlan(7, 20_000, 0, false, false)
+	again, _ := newPlan(7, 20_000, 0, "rabbitmq", false)
 	if !reflect.DeepEqual(one, again) {
 		t.Error("the same seed gave another plan")
 	}
-	if other, _ := newPlan(8, 20_000, 0, false, false); reflect.DeepEqual(one.ids, other.ids) || reflect.DeepEqual(one.faults, other.faults) {
+	if other, _ := newPlan(8, 20_000, 0, "rabbitmq", false); reflect.DeepEqual(one.ids, other.ids) || reflect.DeepEqual(one.faults, other.faults) {
 		t.Error("another seed gave the same plan")
 	}
 	sum, happens := 0, map[string]int{}
@@ -31,12 +31,27 @@ func TestPlan(t *testing.T) {
 	if sum != 20_000 || len(one.ids) != sum+one.counts[doubled] || one.counts[deadly] == 0 || one.counts[healthy] < sum/2 {
 		t.Errorf("%d messages are planned as %v", len(one.ids), one.counts)
 	}
-	for _, sort := range []string{kill, deploy, freeze, cut, silence, database, broker} {
+	for _, sort := range []string{kill, deploy, freeze, cut, silence, database, broker, nack} {
 		if happens[sort] == 0 {
 			t.Errorf("nothing of the sort %q happens: %v", sort, happens)
 		}
 	}
-	dimmed, _ := newPlan(7, 20_000, 0, false, true)
+	together := map[int]int{} // groups of neighbours by their size
+	size := 0
+	for _, id := range one.ids {
+		if kindOf(id).name == neighbour {
+			size++
+			continue
+		}
+		if size > 0 {
+			together[size]++
+		}
+		size = 0
+	}
+	if !reflect.DeepEqual(together, map[int]int{2: 1, 3: 1}) {
+		t.Errorf("groups of neighbours by their size: %v", together)
+	}
+	dimmed, _ := newPlan(7, 20_000, 0, "rabbitmq", true)
 	last, dark := 0, 0
 	for _, f := range dimmed.faults {
 		if f.at < last {
@@ -51,7 +66,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("outages of the downstream change more than faults, of which %d are theirs", dark)
 	}
 	for _, wrong := range [][2]int{{1, 0}, {1 << 30, 0}, {300, -1}, {300, 200}} {
-		if _, err := newPlan(1, wrong[0], wrong[1], true, false); err == nil {
+		if _, err := newPlan(1, wrong[0], wrong[1], "postgres", false); err == nil {
 			t.Errorf("%d messages with %d faults are planned", wrong[0], wrong[1])
 		}
 	}
@@ -59,7 +74,7 @@ func TestPlan(t *testing.T) {
 
 // Whatever is wrong with a single message shows, and shows as what it is.
 func TestJudge(t *testing.T) {
-	p, err := newPlan(1, 100, 10, false, false)
+	p, err := newPlan(1, 100, 10, "rabbitmq", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
@@ -17,6 +18,12 @@ func onKafka(s *site) {
 	s.origin = wmkafka.Origin
 	s.publisher = func() (publisher, error) {
 		config := wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Logger: s.logger}
+		return wmkafka.NewPublisher(addresses, config)
+	}
+	s.source = func() (publisher, error) {
+		config := wmkafka.PublisherConfig{
+			Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Marshaler: wmkafka.Marshaler{Inner: beside{}}, Logger: s.logger,
+		}
 		return wmkafka.NewPublisher(addresses, config)
 	}
 	consumes := func() *sarama.Config {
@@ -69,6 +76,17 @@ func onKafka(s *site) {
 			return failed
 		})
 	}
+}
+
+// beside gives messages that belong beside one another one key, and so one partition.
+type beside struct{ kafka.DefaultMarshaler }
+
+func (b beside) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
+	record, err := b.DefaultMarshaler.Marshal(topic, msg)
+	if key := msg.Metadata.Get(besideKey); key != "" && err == nil {
+		record.Key = sarama.StringEncoder(key)
+	}
+	return record, err
 }
 
 func (s *site) admin(do func(sarama.ClusterAdmin) error) error {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 )
@@ -32,6 +35,9 @@ const (
 	oversized     = "oversized"     // fails for good, and hardly leaves room for a letter's metadata
 	undeliverable = "undeliverable" // produces what the broker refuses for what it is
 	deadly        = "deadly"        // ends the process
+	neighbour     = "neighbour"     // ends the process, and stands beside one or two others that do
+	unnamed       = "unnamed"       // has no message id, and takes effect, some in a stage
+	rejected      = "rejected"      // has no message id, and fails for good
 )
 
 var kinds = []kind{
@@ -47,8 +53,16 @@ var kinds = []kind{
 	// The receiver's transaction commits before the broker refuses what it produced, but on tables, where both are one.
 	{name: undeliverable, share: 0.001, least: 1, reason: classify.ReasonOutput, effects: 1},
 	{name: deadly, share: 0.0002, least: 1, reason: classify.ReasonMaxDeliveries},
+	{name: neighbour, share: 0.00025, least: 2, reason: classify.ReasonMaxDeliveries},
+	{name: unnamed, share: 0.02, least: 4, effects: 1},
+	{name: rejected, share: 0.01, least: 3, reason: classify.ReasonPermanent},
 	{name: healthy, effects: 1}, // the last one: what is left
 }
+
+// nameOf returns what a message is accounted by: its id, or a name in its metadata if it has none.
+func nameOf(msg *message.Message) string { return cmp.Or(msg.Metadata.Get(nameKey), msg.UUID) }
+
+const nameKey = "name"
 
 // kindOf reads a message's kind from its id.
 func kindOf(id string) kind {

@@ -28,7 +28,7 @@ const (
 
 func main() {
 	messages := flag.Int("messages", 20_000, "messages, for each broker")
-	faults := flag.Int("faults", 0, "faults, for each broker (default: one in 400 messages, at least 7)")
+	faults := flag.Int("faults", 0, "faults, for each broker (default: one in 400 messages, at least 8)")
 	seed := flag.Uint64("seed", 0, "seed of messages and faults (default: a new one)")
 	outages := flag.Bool("outages", false, "let handlers call a downstream that goes away too, behind a guard of outages")
 	only := flag.String("broker", "kafka,rabbitmq,postgres,mariadb", "brokers; the last two are tables")
@@ -74,7 +74,7 @@ func run(ctx context.Context, name string, seed uint64, messages, faults int, ou
 	if servers == nil {
 		return nil, fmt.Errorf("-broker %q: give kafka, rabbitmq, postgres or mariadb", name)
 	}
-	p, err := newPlan(seed, messages, faults, len(servers) == 1, outages)
+	p, err := newPlan(seed, messages, faults, name, outages)
 	if err != nil {
 		return nil, err
 	}

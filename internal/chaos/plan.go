@@ -27,15 +27,15 @@ const (
 	mostMessages  = 1 << 20 // each id is kept in memory
 	usualRate     = 100     // messages a second
 	shortestFlow  = 12 * time.Second
-	leastFaults   = 7
+	leastFaults   = 8
 	perFault      = 400  // messages
 	brief         = 1000 // messages of a campaign in which all is over soon
 	outage        = 7 * time.Second
 )
 
-// newPlan plans n messages and the faults among them: as many as asked for, or by default one in 400 messages, and 7 at least.
-// With outages, a fault of the downstream comes before every third of these.
-func newPlan(seed uint64, messages, faults int, onTables, outages bool) (*plan, error) {
+// newPlan plans n messages on a broker and the faults among them: as many as asked for, or by default one in 400
+// messages, and 8 at least. With outages, a fault of the downstream comes before every third of these.
+func newPlan(seed uint64, messages, faults int, name string, outages bool) (*plan, error) {
 	if messages < leastMessages || messages > mostMessages {
 		return nil, fmt.Errorf("-messages %d: give %d to %d", messages, leastMessages, mostMessages)
 	}
@@ -48,7 +48,7 @@ func newPlan(seed uint64, messages, faults int, onTables, outages bool) (*plan, 
 	p := &plan{Seed: seed, Messages: messages, counts: map[string]int{}}
 	// One source for each thing that is drawn, so that a change of one leaves the others as they were.
 	p.order(rand.New(rand.NewPCG(seed, 1)))
-	p.breakThings(rand.New(rand.NewPCG(seed, 2)), faults, onTables)
+	p.breakThings(rand.New(rand.NewPCG(seed, 2)), faults, name)
 	p.aim()
 	if p.outages = outages; outages {
 		p.darken(rand.New(rand.NewPCG(seed, 3)))
@@ -86,13 +86,38 @@ func (p *plan) order(random *rand.Rand) {
 			p.ids[i], p.ids[j] = p.ids[j], p.ids[i]
 		}
 	}
+	p.gather(random, early)
 }
 
-// aim puts slow messages right before faults, which then find effects that are not committed.
+// gather puts neighbours next to one another, in twos and threes.
+func (p *plan) gather(random *rand.Rand, early int) {
+	p.ids = slices.DeleteFunc(p.ids, func(id string) bool { return kindOf(id).name == neighbour })
+	for n := 0; n < p.counts[neighbour]; {
+		size := min(3, p.counts[neighbour]-n)
+		if p.counts[neighbour]-n == 4 {
+			size = 2
+		}
+		at := random.IntN(early)
+		for at > 0 && kindOf(p.ids[at-1]).name == neighbour { // not between others
+			at--
+		}
+		var group []string
+		for range size {
+			group = append(group, fmt.Sprintf("%s-%06d", neighbour, n))
+			n++
+		}
+		p.ids = slices.Insert(p.ids, at, group...)
+	}
+}
+
+// aim puts slow messages right before faults, which then find effects that are not committed. Neighbours stay together.
 func (p *plan) aim() {
 	left := p.faults
 	for n := 0; n < p.counts[slow] && len(left) > 0; n++ {
 		i, j := slices.Index(p.ids, fmt.Sprintf("%s-%06d", slow, n)), max(0, left[0].at-2)
+		for j > 0 && kindOf(p.ids[j]).name == neighbour {
+			j--
+		}
 		p.ids[i], p.ids[j] = p.ids[j], p.ids[i]
 		left = left[1:]
 	}
@@ -116,6 +141,7 @@ const (
 	silence  = "silence"  // they stay open, and nothing passes for a while
 	database = "database" // SIGKILL to the database, and a start later
 	broker   = "broker"   // the same to the broker
+	nack     = "nack"     // the queue of outputs nacks for a while
 	dark     = "dark"     // the downstream refuses, or asks to wait, for a while
 )
 
@@ -134,6 +160,8 @@ func (f fault) String() string {
 	switch f.what {
 	case database, broker:
 		return fmt.Sprintf("%s is killed, and down for %s", f.what, f.lasts)
+	case nack:
+		return fmt.Sprintf("the queue of outputs nacks for %s", f.lasts)
 	case dark:
 		return fmt.Sprintf("the downstream is %s for %s", f.mode, f.lasts)
 	case cut, silence:
@@ -149,7 +177,8 @@ func (f fault) String() string {
 }
 
 // breakThings spreads faults over the messages: each sort once, and then by their weights.
-func (p *plan) breakThings(random *rand.Rand, n int, onTables bool) {
+func (p *plan) breakThings(random *rand.Rand, n int, name string) {
+	onTables := len(serversOf[name]) == 1
 	sorts := []string{kill, deploy, freeze, cut, silence, database, broker}
 	if onTables {
 		sorts = sorts[:len(sorts)-1] // the broker is the database
@@ -157,6 +186,9 @@ func (p *plan) breakThings(random *rand.Rand, n int, onTables bool) {
 	weighted := []string{kill, kill, kill, deploy, deploy, deploy, freeze, freeze, cut, cut, silence, database, database}
 	if !onTables {
 		weighted = append(weighted, broker)
+	}
+	if name == "rabbitmq" {
+		sorts, weighted = append(sorts, nack), append(weighted, nack)
 	}
 	random.Shuffle(len(sorts), func(i, j int) { sorts[i], sorts[j] = sorts[j], sorts[i] })
 	between := len(p.ids) / (n + 1)
@@ -174,6 +206,9 @@ func (p *plan) breakThings(random *rand.Rand, n int, onTables bool) {
 		if p.Messages < brief {
 			most = 3 * time.Second
 		}
+		if f.what == nack { // longer than the attempts at an output take
+			least, most = 2*time.Second, most+2*time.Second
+		}
 		if f.what == database && i < len(sorts) { // once longer than all attempts and stages together take
 			least, most = outage, max(most, outage+time.Second)
 		}
@@ -182,9 +217,11 @@ func (p *plan) breakThings(random *rand.Rand, n int, onTables bool) {
 	}
 }
 
-// darken adds outages of the downstream: one right before every third fault, so that the fault finds a guard that is open.
+// darken adds outages of the downstream: one right before every third fault, so that the fault finds a guard that is
+// open.
 func (p *plan) darken(random *rand.Rand) {
-	// Time-outs and plain errors count until the guard knows, and in each new process anew. The stages here are too short for that.
+	// Time-outs and plain errors count until the guard knows, and in each new process anew. The stages here are too
+	// short for that.
 	modes := []downstream.Mode{downstream.Away, downstream.Busy}
 	random.Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
 	least, most := 2*time.Second, 5*time.Second

@@ -16,7 +16,7 @@ const burst = 25 // messages
 // publish publishes all in order, in bursts, and each until the broker has confirmed it: one whose confirmation was lost is
 // there twice then, with the same id. A fault begins within a burst, so that it meets consumers that are at something.
 func (c *campaign) publish(ctx context.Context) (err error) {
-	pub, err := c.site.publisher()
+	pub, err := c.site.source()
 	if err != nil {
 		return err
 	}
@@ -50,11 +50,21 @@ func (c *campaign) publish(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
+// besideKey is the metadata with which messages go into one partition.
+const besideKey = "beside"
+
 // message is that of an id, the same each time; one that is oversized lacks so many bytes of what is too much.
 func (c *campaign) message(id string, less int) *message.Message {
 	msg := message.NewMessage(id, []byte(id+" "+strings.Repeat("payload ", draw(c.plan.Seed, id, 60))))
 	if kindOf(id).name == oversized {
 		c.site.oversized(msg, less)
+	}
+	switch kindOf(id).name {
+	case unnamed, rejected:
+		msg.UUID = ""
+		msg.Metadata.Set(nameKey, id)
+	case neighbour:
+		msg.Metadata.Set(besideKey, neighbour)
 	}
 	msg.Metadata.Set(sumKey, checksum(msg.Payload))
 	msg.Metadata.Set("producer", "chaos")

@@ -22,7 +22,9 @@ type site struct {
 	logger watermill.LoggerAdapter
 	db     *sql.DB
 
-	publisher  func() (publisher, error)
+	publisher func() (publisher, error)
+	// source returns the publisher of the live topic. Default: as the others.
+	source     func() (publisher, error)
 	subscriber func(group string, inFlight int) (subscriber, error)
 	// stages returns the publisher and the subscribers of the stage topics. Default: a publisher, and a subscriber for each.
 	stages func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error)
@@ -71,6 +73,7 @@ func open(s setting, logger watermill.LoggerAdapter) (*site, error) {
 	db.SetMaxOpenConns(20)
 	db.SetMaxIdleConns(20)
 	site := &site{setting: s, logger: logger, db: db}
+	site.source = func() (publisher, error) { return site.publisher() }
 	site.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
 		later, err := site.publisher()
 		return later, func(_, group string) (message.Subscriber, error) { return site.subscriber(group, inFlight) }, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,6 +49,20 @@ func (c *campaign) said(id string) (lines []string) {
 			}
 		}
 		_ = file.Close()
+	}
+	return lines
+}
+
+// nacked is what wmamqp says of a nack.
+const nacked = "(nack)"
+
+// mentions counts the lines of the consumers' logs with a text.
+func (c *campaign) mentions(text string) (lines int) {
+	for _, name := range c.logs() {
+		content, err := os.ReadFile(name)
+		if err == nil {
+			lines += bytes.Count(content, []byte(text))
+		}
 	}
 	return lines
 }
