@@ -68,6 +68,7 @@ func judge(ctx context.Context, db *sql.DB, store *letters.Store, in *input, r *
 		r.Edited += min(events[letters.EventEdited], 1)
 		r.Discarded += min(events[letters.EventDiscarded], 1)
 		r.Redriven += min(events[letters.EventRedriven], 1)
+		r.Succeeded += min(events[letters.EventSucceeded], 1)
 		if n == 0 && events[letters.EventDiscarded] == 0 && !waiting[id] {
 			r.Lost++
 		}

@@ -126,17 +126,16 @@ func (s *session) hear(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		redriven := 0
-		s.result.Succeeded = 0
+		redriven, succeeded := 0, 0
 		for _, c := range finished {
-			redriven, s.result.Succeeded = redriven+c.Redriven, s.result.Succeeded+c.Succeeded
+			redriven, succeeded = redriven+c.Redriven, succeeded+c.Succeeded
 		}
-		if redriven == s.result.Succeeded {
+		if redriven == succeeded {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d letters are known to have succeeded: %w", s.result.Succeeded, redriven, context.Cause(ctx))
+			return fmt.Errorf("%d of %d letters are known to have succeeded: %w", succeeded, redriven, context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -94,7 +94,9 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 			Stages:     stages.Delays(time.Second, 2*time.Second),
 		}
 	}
-	metrics.Observe(&config)
+	if err := metrics.Observe(&config); err != nil {
+		return nil, err
+	}
 	channel, err := spillway.New(ctx, config)
 	if err != nil {
 		return nil, err

@@ -55,10 +55,10 @@ func whole(t *testing.T, plan *Plan) Result {
 }
 
 // waitFor keeps the downstream down until something is there to be seen, however slow the machine.
-func waitFor(seen func(*consumer) (bool, error)) func(context.Context, *consumer) error {
-	return func(ctx context.Context, c *consumer) error {
+func waitFor(seen func(*story) (bool, error)) func(context.Context, *story) error {
+	return func(_ context.Context, s *story) error {
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			if ok, err := seen(c); err != nil || ok {
+			if ok, err := seen(s); err != nil || ok {
 				return err
 			}
 		}
@@ -69,12 +69,12 @@ func waitFor(seen func(*consumer) (bool, error)) func(context.Context, *consumer
 // Promise R5 end to end: the live topic goes on while messages wait, and in the end each has taken effect, once.
 func TestStages(t *testing.T) {
 	plan := short(t)
-	plan.downUntil = waitFor(func(c *consumer) (bool, error) {
-		dead, err := c.letters.Count(t.Context(), letters.Filter{})
+	plan.downUntil = waitFor(func(s *story) (bool, error) {
+		dead, err := s.consumer.letters.Count(t.Context(), letters.Filter{})
 		if err != nil || dead == 0 {
 			return false, err
 		}
-		stored, err := plan.effects(t.Context(), c.db)
+		stored, err := plan.effects(t.Context(), s.consumer.db)
 		return stored.live > plan.before, err
 	})
 	r := whole(t, plan)
@@ -92,7 +92,7 @@ func TestStages(t *testing.T) {
 // Without the stages nothing behind the first failure is handled, until the downstream is back.
 func TestBlocking(t *testing.T) {
 	plan := short(t, "-blocking")
-	plan.downUntil = waitFor(func(c *consumer) (bool, error) { return c.retries.Load() > 0, nil })
+	plan.downUntil = waitFor(func(s *story) (bool, error) { return s.consumer.retries.Load() > 0, nil })
 	r := whole(t, plan)
 	if r.LiveBehindFailure != 0 || r.Retries == 0 || r.Staged != 0 || r.DeadLettered != 0 || r.Unhandled != 0 {
 		t.Error(r.JSON())
@@ -101,7 +101,9 @@ func TestBlocking(t *testing.T) {
 
 // What no consumer waits for is unhandled, and not lost.
 func TestUnhandled(t *testing.T) {
-	r := whole(t, short(t, "-blocking", "-stages", "1m", "-limit", "1s"))
+	plan := short(t, "-blocking", "-stages", "1m", "-limit", "1s")
+	plan.downUntil = waitFor(func(s *story) (bool, error) { return s.down.refused.Load() > 0, nil })
+	r := whole(t, plan)
 	if r.Unhandled == 0 || r.LiveBehindFailure != 0 {
 		t.Error(r.JSON())
 	}

@@ -67,7 +67,7 @@ func (s *story) outage(ctx context.Context) (settled bool, err error) {
 		return false, context.Cause(ctx)
 	}
 	if s.plan.downUntil != nil {
-		if err := s.plan.downUntil(ctx, s.consumer); err != nil {
+		if err := s.plan.downUntil(ctx, s); err != nil {
 			return false, err
 		}
 	}
